@@ -299,7 +299,7 @@ def main() -> int:
         command = [sys.executable, __file__, "--one", "--tokens", given.tokens, "--repeats", str(given.repeats)]
         done = subprocess.run(command, env=env, capture_output=True, text=True)
         if done.returncode:
-            found["launchers"][launcher] = {"exit": done.returncode, "said": done.stderr[-3000:]}
+            found["launchers"][launcher] = {"exit": done.returncode, "message": done.stderr[-3000:]}
             good = False
             continue
         answer = json.loads(done.stdout.splitlines()[-1])

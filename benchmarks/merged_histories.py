@@ -164,7 +164,7 @@ def main() -> int:
             counts[case.kind, "git cherry"] += ids[patch.name] in theirs
             if given.show and yes != (case.kind == UPSTREAM):
                 subject = case.info.message.split("\n", 1)[0]
-                said = seen.past or seen.said
+                said = seen.past or seen.message
                 print(f"{case.kind}: {case.info.commit[:10]} {subject}: {landing.outcome}: {said}")
     print(f"{given.repository.parent.name} {' '.join(given.refs)}, seed {given.seed}; {bench.left_out} can't be picked")
     print("| class | cases | patchq | git cherry |\n|---|---|---|---|")

@@ -94,12 +94,12 @@ class Replay:
     def __init__(self, store: Git, releases: Sequence[Release], verbose: bool) -> None:
         self.store, self.verbose = store, verbose
         self.source, *self.targets = releases
-        self.tally: Counter[str] = Counter()
+        self.summary: Counter[str] = Counter()
         self.forks = [store.list_tree(release.fork) for release in self.targets]
 
     def run(self, count: int, seed: int) -> dict[str, int]:
         every = sorted(self.hunks(), key=lambda found: (found[0], found[2].old_start))
-        self.tally.update({"releases": len(self.targets), "hunks of the fork": len(every)})
+        self.summary.update({"releases": len(self.targets), "hunks of the fork": len(every)})
         random.Random(seed).shuffle(every)
         cases = []
         for path, entry, hunk in every[:count]:
@@ -114,7 +114,7 @@ class Replay:
             group = list({case.path: (number, case) for number, case in reversed(numbered)}.values())
             numbered = [item for item in numbered if item not in group]
             self.replay(group, base, bases)
-        return dict(sorted(self.tally.items()))
+        return dict(sorted(self.summary.items()))
 
     def hunks(self) -> Iterator[tuple[bytes, TreeEntry, diff.Hunk]]:
         """Yield each hunk of the text files that the fork changes at the first release."""
@@ -154,10 +154,10 @@ class Replay:
     def replay(self, group: Sequence[tuple[int, Case]], base: CommitId, bases: Sequence[CommitId]) -> None:
         rules = {}
         for number, case in group:
-            self.tally["hunks"] += 1
+            self.summary["hunks"] += 1
             rules[number] = infer(case.path, case.old, case.new)
             if not rules[number]:
-                self.tally["hunks without rules"] += 1
+                self.summary["hunks without rules"] += 1
         group = [item for item in group if rules[item[0]]]
         by_diff = carry(self.store, self.patches(base, group, {}), bases, base)
         by_rules = carry(self.store, self.patches(base, group, rules), bases, base)
@@ -187,29 +187,31 @@ class Replay:
     ) -> None:
         """Count one hunk at one release, carried by its diff and with its rules."""
         (one, by_diff), (other, by_rule) = plain, ruled
-        self.tally["places"] += 1
+        self.summary["places"] += 1
         if by_diff.outcome in (ABSORBED, OBSOLETE):
-            self.tally["places that upstream has" if by_diff.outcome == ABSORBED else "places whose file is gone"] += 1
+            self.summary[
+                "places that upstream has" if by_diff.outcome == ABSORBED else "places whose file is gone"
+            ] += 1
             return
         if by_diff.outcome not in STOPS:
             carried = self.result(one, by_diff)
-            self.tally["carried by diff"] += 1
-            self.tally[f"carried by diff, and the fork: {self.judge(case, fork, carried)}"] += 1
+            self.summary["carried by diff"] += 1
+            self.summary[f"carried by diff, and the fork: {self.judge(case, fork, carried)}"] += 1
             if by_rule.outcome in STOPS:
-                self.tally["carried by diff, the rules stop"] += 1
-                self.show(f"{where}: the diff applies, the rules stop: {by_rule.said}")
+                self.summary["carried by diff, the rules stop"] += 1
+                self.show(f"{where}: the diff applies, the rules stop: {by_rule.message}")
             else:
                 same = self.result(other, by_rule) == carried
-                self.tally[f"carried by diff, the rules give {'the same' if same else 'OTHER'} bytes"] += 1
+                self.summary[f"carried by diff, the rules give {'the same' if same else 'OTHER'} bytes"] += 1
             return
-        self.tally["conflicts"] += 1
+        self.summary["conflicts"] += 1
         if by_rule.outcome != BY_RULE:
-            self.show(f"{where}: stops: {by_rule.said}")
+            self.show(f"{where}: stops: {by_rule.message}")
             return
         result = self.result(other, by_rule)
         verdict = self.judge(case, fork, result)
-        self.tally["conflicts that apply by rule"] += 1
-        self.tally[f"by rule, and the fork: {verdict}"] += 1
+        self.summary["conflicts that apply by rule"] += 1
+        self.summary[f"by rule, and the fork: {verdict}"] += 1
         self.show(f"{where}: by rule: {verdict}")
         if verdict != "same" and result and result[0] in fork:
             blob = fork[result[0]].blob

@@ -978,7 +978,7 @@ def run(seed: int, goods: int, folder: Path) -> tuple[list[dict[str, object]], B
             "kind": kind, "one": one, "other": other, "built": broken, "truth": truth,
             "broken": broken or truth != "good", "exit": code,
             "rules": sorted({f["rule"] for f in problems}), "warned": sorted({f["rule"] for f in findings if f["level"] != "problem"}),
-            "said": [f["message"] for f in problems] or [answer.get("message", "")],
+            "message": [f["message"] for f in problems] or [answer.get("message", "")],
         })  # fmt: skip
     return rows, bench
 

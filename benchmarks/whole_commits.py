@@ -313,7 +313,7 @@ class Judges:
             TWO: with_past(plain, ends.look(patch, case.at)),
             ALONE: plain,
         }
-        self.said = {name: s.past or s.said for name, s in seen.items()}
+        self.message = {name: s.past or s.message for name, s in seen.items()}
         return {name: verdict(landing, sight, "onto")[0] == ABSORBED for name, sight in seen.items()} | {
             "git cherry": self.ids[patch.name] in self.cherry,
             "git rebase drops": landing.outcome == ABSORBED,
@@ -347,7 +347,7 @@ def main(
                 for judge, yes in judges.ask(patch, case).items():
                     counts[target, case.kind, judge] += yes
                     if judge == show and (yes != (case.kind in UPSTREAM) or case.kind in NOT_COUNTED):
-                        print(f"{target} {case.kind}: {patch.name}: {judges.said.get(judge, '')}")
+                        print(f"{target} {case.kind}: {patch.name}: {judges.message.get(judge, '')}")
     report(counts, onto)
 
 

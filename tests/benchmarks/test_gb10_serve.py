@@ -89,14 +89,16 @@ def test_what_is_measured_is_what_bench_import_takes(tmp_path: Path, pythons: di
 
 
 @pytest.mark.parametrize(
-    ("fails", "said"),
+    ("fails", "message"),
     [("start", "the server ended with 1"), ("hang", "no answer after 1 s"), ("short", "the stream ended before")],
 )
-def test_a_server_that_fails_is_said_and_ended(tmp_path: Path, pythons: dict[str, str], fails: str, said: str) -> None:
+def test_a_server_that_fails_is_said_and_ended(
+    tmp_path: Path, pythons: dict[str, str], fails: str, message: str
+) -> None:
     done = run(tmp_path, pythons, "--start-limit", "1" if fails == "hang" else "60", STUB_FAILS=fails)
     assert done.returncode == 1
-    assert said in done.stderr
-    assert said in (tmp_path / "found.md").read_text()
+    assert message in done.stderr
+    assert message in (tmp_path / "found.md").read_text()
 
 
 def test_nothing_is_left_running(tmp_path: Path, pythons: dict[str, str]) -> None:
@@ -136,8 +138,8 @@ def test_what_is_missing_is_said_before_anything_is_started(tmp_path: Path, pyth
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        said = run(tmp_path, pythons, "--port", str(taken.getsockname()[1])).stderr
-    assert "something answers on port" in said
+        message = run(tmp_path, pythons, "--port", str(taken.getsockname()[1])).stderr
+    assert "something answers on port" in message
     (tmp_path / "bin/nvidia-smi").write_text("#!/bin/sh\necho NVIDIA H100, 9.0, 580.1\n")
     assert "needs an SM12x GPU" in run(tmp_path, pythons).stderr
     assert not (tmp_path / "found.md").exists()

@@ -83,10 +83,10 @@ def test_it_makes_way_for_what_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(terminal, "_meter", watched.meter)
         watched(0, "a", 0, 10, "runs")
         watched(2, "a", 1, 10, "runs")
-        terminal.echo("said", err=True)
+        terminal.echo("message", err=True)
         watched(2, "a", 2, 10, "runs")
     text = b"".join(got).decode()
-    assert f"\r{' ' * 79}\rsaid\r\n\ra " in text, text
+    assert f"\r{' ' * 79}\rmessage\r\n\ra " in text, text
 
 
 @pytest.mark.parametrize("columns", [1, 20, 80])

@@ -102,25 +102,25 @@ def test_rules_that_fit(stack: Patchq) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ('off = ["applies"]\nreason = "x"', "no rule"),
         ('off = ["proof"]', "say why"),
         ('sign-off = "me"\nreason = "x"', "none of author"),
     ],
 )
-def test_rules_that_are_none(stack: Patchq, text: str, said: str) -> None:
+def test_rules_that_are_none(stack: Patchq, text: str, message: str) -> None:
     rules(stack, text)
-    assert said in stack.fails(1, "check")
+    assert message in stack.fails(1, "check")
 
 
 def test_what_can_be_written_is(stack: Patchq) -> None:
     stack.ok("reword", "first", "--trailer", "Upstream-Status:", "--trailer", "Signed-off-by:")
     stack.ok("reword", "third", "--author", "Al <al@example.org>", "--trailer", "Signed-off-by:")
     assert set(findings(stack)) == {"upstream-status", "proof", "dco"}
-    said = stack.fails(1, "check", "--fix")
-    assert "up/v1/first: rewritten" in said
-    assert "up/v1/third" not in [line.split(": rewritten")[0] for line in said.split("\n") if "rewritten" in line]
+    message = stack.fails(1, "check", "--fix")
+    assert "up/v1/first: rewritten" in message
+    assert "up/v1/third" not in [line.split(": rewritten")[0] for line in message.split("\n") if "rewritten" in line]
     text = stack.patch_file("first").read_text()
     assert "Upstream-Status: Pending\n" in text
     assert "Signed-off-by: Test Person <test@example.org>\n" in text
@@ -148,6 +148,6 @@ def test_a_repositorys_pointer_in_an_archive_is_left_out(empty: Patchq, tmp_path
             info.size = len(data)
             tar.addfile(info, io.BytesIO(data))
     empty.ok("pin", "up", "--archive", "./up-1.0.tar.gz", "--ref", "v1")
-    said = empty.ok("apply")
-    assert "sub/.git is left out: it only said where a repository was" in said
+    message = empty.ok("apply")
+    assert "sub/.git is left out: it only said where a repository was" in message
     assert sorted(p.name for p in empty.tree().iterdir()) == [".git", "a.txt"]

@@ -70,7 +70,7 @@ def in_ledger(world: World, text: str) -> None:
 
 
 def in_results(world: World, text: str) -> None:
-    cell = {"proof": text, "variant": "with", "state": "failed", "tests": [{"test": text, "outcome": "failed", "said": text}], "said": text, "seconds": 1.0,
+    cell = {"proof": text, "variant": "with", "state": "failed", "tests": [{"test": text, "outcome": "failed", "message": text}], "message": text, "seconds": 1.0,
             "machine": text, "trees": {text: text}, "left_out": [text], "cached": False}  # fmt: skip
     proof = {
         "patch": "up/first",
@@ -79,7 +79,7 @@ def in_results(world: World, text: str) -> None:
         "needs": [text],
         "on": text,
         "state": "failed",
-        "said": text,
+        "message": text,
         "command": text,
         "cells": [cell],
     }

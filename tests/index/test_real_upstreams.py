@@ -128,7 +128,7 @@ def test_drift_finds_the_bug_that_the_first_patch_mends(real: Patchq) -> None:
     assert [(a["kind"], a["path"], a["line"], a["state"]) for a in found] == [
         ("positional shift", "vllm/v1/attention/backends/flashinfer.py", 1452, "mended")
     ]
-    assert "was data_type, is now o_data_type" in found[0]["said"]
+    assert "was data_type, is now o_data_type" in found[0]["message"]
     quiet = json.loads(real.ok("drift", "flashinfer", "--from", "v0.6.1", "--to", "v0.6.1", "--json"))
     assert quiet["alarms"] == []
 

@@ -89,7 +89,7 @@ def judge(repository: Git, where: str, landing: Landing, tree: str, merged: str,
     tally.outcomes[landing.outcome] += 1
     if landing.outcome in STOPS:
         if merged and merged != tree:
-            tally.alone.append(f"{where}: {landing.outcome}: {landing.said}")
+            tally.alone.append(f"{where}: {landing.outcome}: {landing.message}")
         return True
     if not merged:
         tally.wrong.append(f"{where}: {landing.outcome}, where git stops")

@@ -215,8 +215,8 @@ class Case:
                 self.hand(
                     [Piece("patch of the stack", f"{name}: {path}", check, (f"up/{name}", f"{name}.patch"))], where
                 )
-            said = f"Because of {name}."
-            check = lambda v, said=said: any(said in c.message for c in v.commits)  # noqa: E731
+            message = f"Because of {name}."
+            check = lambda v, message=message: any(message in c.message for c in v.commits)  # noqa: E731
             self.hand([Piece("patch of the stack", f"{name}: message", check, (f"up/{name}",))], "stack")
 
     def hand_series(self) -> None:

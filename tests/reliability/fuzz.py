@@ -102,7 +102,7 @@ def fuzz_each(
                 f"-max_total_time={seconds}", f"-runs={runs}", "-timeout=10", "-rss_limit_mb=1024", "-max_len=65536",
                 "-print_final_stats=1", f"-artifact_prefix={folder}/", str(corpus),
             ]  # fmt: skip
-            orders.append(json.dumps([name, options, str(folder / "said")]))
+            orders.append(json.dumps([name, options, str(folder / "message")]))
         argv = [sys.executable, __file__, "--each"]
         done = subprocess.run(argv, input="\n".join(orders), capture_output=True, text=True, check=True)
         codes = map(int, done.stdout.split())
@@ -110,7 +110,7 @@ def fuzz_each(
 
 
 def _figures(name: str, seconds: int, folder: Path, code: int) -> dict[str, Any]:
-    said = (folder / "said").read_text(errors="replace")
+    said = (folder / "message").read_text(errors="replace")
     runs = re.search(r"stat::number_of_executed_units:\s+(\d+)", said)
     covered = re.findall(r" cov: (\d+) ", said)
     found = [p for p in folder.iterdir() if p.name.startswith(("crash-", "timeout-", "oom-", "leak-"))]
@@ -119,7 +119,7 @@ def _figures(name: str, seconds: int, folder: Path, code: int) -> dict[str, Any]
         "edges": int(covered[-1]) if covered else 0, "findings": len(found),
     }  # fmt: skip
     if found or code:
-        figures["said"] = said[-2500:]
+        figures["message"] = said[-2500:]
         figures["input"] = _minimised(name, found[0], folder).decode("latin-1") if found else ""
     return figures
 

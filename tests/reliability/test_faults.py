@@ -244,9 +244,9 @@ def test_a_git_that_hangs_is_interrupted(stack: Patchq, tmp_path: Path) -> None:
     while not any("sleep" in name for name in children(process.pid)) and time.monotonic() < end:
         time.sleep(0.05)
     os.killpg(process.pid, signal.SIGINT)
-    _, said = process.communicate(timeout=30)
+    _, message = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert b"interrupted" in said
+    assert b"interrupted" in message
     stack.ok("fetch")
     assert user_sees(stack) == before
     stack.ok("apply", "--to", "first")
@@ -352,14 +352,14 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
 
 
 @pytest.mark.parametrize(
-    ("fault", "said"),
+    ("fault", "message"),
     [
         ("other", "the lock says"), ("truncated", "could not be downloaded|of \\d+ bytes came"), ("short", "the lock says"),
         ("slow", "too slowly"), ("silent", "could not be downloaded"), ("endless", "is larger than 1 MiB"), ("broken", "503"), ("gone", "404"),
     ],
 )  # fmt: skip
 def test_an_index_that_serves_something_else(
-    empty: Patchq, served: Index, monkeypatch: pytest.MonkeyPatch, fault: str, said: str
+    empty: Patchq, served: Index, monkeypatch: pytest.MonkeyPatch, fault: str, message: str
 ) -> None:
     import re
 
@@ -368,7 +368,7 @@ def test_an_index_that_serves_something_else(
     empty.ok("pin", "p", "--archive", "p==1.0", "--ref", "v1")
     served.serve = getattr(served, fault)
     out = empty.fails(1, "fetch")
-    assert re.search(said, out), out
+    assert re.search(message, out), out
     assert "hint:" in out
     assert not list((Path.home() / "cache").rglob("*.tar.gz"))
     assert not list((Path.home() / "cache").glob(".download-*"))
@@ -510,9 +510,9 @@ def test_the_mends_of_a_power_cut_touch_no_work_of_a_persons(stack: Patchq) -> N
     mine.write_text(mine.read_text().strip())
     lock = store / "refs" / "heads" / "other.lock"
     lock.touch()
-    said = stack.run("fetch").output
-    assert "is unreadable" not in said, said
-    assert "rebuilt" not in said, said
+    message = stack.run("fetch").output
+    assert "is unreadable" not in message, message
+    assert "rebuilt" not in message, message
     assert index.read_bytes() == data
     assert lock.exists()
     assert git(tree, "symbolic-ref", "HEAD") == "refs/heads/mine"
@@ -540,10 +540,10 @@ def test_a_commit_of_a_persons_on_a_branch_that_a_power_cut_lost_is_named(stack:
     git(tree, "commit", "-q", "-m", "Mine")
     mine = git(tree, "rev-parse", "HEAD")
     (stack.layout.store / "refs" / "heads" / "up").write_bytes(b"\0" * 41)
-    said = " ".join(stack.ok("fetch").split())
-    assert mine in said
-    command = re.search(r"`git -C \S+ (reset --soft [0-9a-f]{40})`", said)
-    assert command, said
+    message = " ".join(stack.ok("fetch").split())
+    assert mine in message
+    command = re.search(r"`git -C \S+ (reset --soft [0-9a-f]{40})`", message)
+    assert command, message
     assert git(tree, "rev-parse", "HEAD") != mine
     git(tree, *command[1].split())
     assert git(tree, "rev-parse", "HEAD") == mine

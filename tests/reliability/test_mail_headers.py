@@ -67,7 +67,7 @@ def test_no_header_makes_a_patch_empty(stack: Patchq, change: object, name: str)
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         (b"\ndiff --git", b"\n---\n---\ndiff --git", ""),
         (b"\ndiff --git", b"\n diff --git", "without the header of its file"),

@@ -35,13 +35,13 @@ def main(names: list[str]) -> int:
                 print(f"UNSEEN {name} ({layout.name}): {path}: {difference}", flush=True)
             for account in result.blamed:
                 print(
-                    f"named, changes nothing: {name} ({layout.name}): {account.where} {account.reason} {account.said}",
+                    f"named, changes nothing: {name} ({layout.name}): {account.where} {account.reason} {account.message}",
                     flush=True,
                 )
             if names:
                 for account in result.accounts:
                     print(
-                        f"  {layout.name} {account.where} {account.fate.value} {account.reason} {account.text!r} {account.words} {account.paths} {account.said}"
+                        f"  {layout.name} {account.where} {account.status.value} {account.reason} {account.text!r} {account.words} {account.paths} {account.message}"
                     )
     shapes = len(chosen) * len(layouts())
     print(f"{shapes} cases: {taken} steps taken, {named} named, {blamed} of them change nothing, {unseen} unseen")

@@ -338,7 +338,7 @@ def test_emptied_files(patchq: Patchq, upstream: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said", "hint"),
+    ("name", "text", "message", "hint"),
     [
         (
             "up.nix",
@@ -359,10 +359,10 @@ def test_emptied_files(patchq: Patchq, upstream: Path, tmp_path: Path) -> None:
         ("PKGBUILD", "prepare() {\n  patch -p1 -i $(get)\n}\n", "depends on more than the recipe", "in order"),
     ],
 )
-def test_refusals(patchq: Patchq, tmp_path: Path, name: str, text: str, said: str, hint: str) -> None:
+def test_refusals(patchq: Patchq, tmp_path: Path, name: str, text: str, message: str, hint: str) -> None:
     recipe = write(tmp_path / "recipe", name, text)
     shown = patchq.fails(1, "import", "up", str(recipe), *ME)
-    assert said in shown
+    assert message in shown
     assert hint in shown
     assert json.loads(patchq.ok("list", "--json"))["patches"] == []
 

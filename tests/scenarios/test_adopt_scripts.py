@@ -100,7 +100,7 @@ def test_what_a_dockerfile_may_change_otherwise_is_named(patchq: Patchq, tmp_pat
     patchq.ok("import", "up", str(path), "--partial")
     assert names(patchq) == ["edit-mod"]
     answer = json.loads(patchq.run("import", "up", str(path), "--dry-run", "--json").output)
-    fates = {item["account"]["where"].rpartition(":")[2]: item["account"]["fate"] for item in answer["items"]}
+    fates = {item["account"]["where"].rpartition(":")[2]: item["account"]["status"] for item in answer["items"]}
     assert fates == {"2": "taken", "3": "not understood", "4": "not understood", "5": "refused", "7": "not understood"}
 
 
@@ -273,7 +273,7 @@ def test_processes_are_bounded_by_the_kernel_too(tmp_path: Path, monkeypatch: py
     count = "n=0; while [ $n -lt 3000 ]; do sleep 611 & n=$((n+1)); done"
     ran = run_isolated(["sh", "-c", count], tmp_path, limits=Limits(seconds=120, processes=60))
     assert ran.code not in (0, 124)
-    assert "fork" in ran.said
+    assert "fork" in ran.message
     assert left_behind() == []
 
 

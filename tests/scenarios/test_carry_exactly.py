@@ -133,11 +133,11 @@ def test_a_block_that_git_would_add_twice_is_a_conflict_of_its_own(patchq: Patch
     wanted = twice(patchq, upstream)
     found = cell(patchq)
     assert found["outcome"] == "conflict", found
-    assert found["said"] == "m.py: upstream has added these lines already; git's merge adds them again"
+    assert found["message"] == "m.py: upstream has added these lines already; git's merge adds them again"
     assert [f["path"] for f in found["files"]] == ["m.py"]
-    assert found["said"] in patchq.ok("forecast", "up", "--onto", "v2", "--why")
+    assert found["message"] in patchq.ok("forecast", "up", "--onto", "v2", "--why")
     said = patchq.fails(3, "rebase", "up", "--onto", "v2")
-    assert found["said"] in said
+    assert found["message"] in said
     parked = patchq.layout.tree("up@v2")
     text = (parked / "m.py").read_text()
     assert text.count("<<<<<<< up v2\n") == text.count(">>>>>>> fix (written for v1)\n") == 1

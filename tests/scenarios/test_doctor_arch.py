@@ -39,7 +39,7 @@ def test_the_bare_target_lacks_fp4_in_ptxas_own_words() -> None:
 @real
 def test_json_has_a_cell_for_each_instruction_suffix_and_toolkit() -> None:
     told = json.loads(doctor("--arch", "sm_121f", "--json").stdout)
-    cells = {(c["toolkit"], c["target"], c["instruction"]): c["said"] for c in told["cells"]}
+    cells = {(c["toolkit"], c["target"], c["instruction"]): c["message"] for c in told["cells"]}
     assert len(cells) == len(told["cells"])
     targets = {target for _, target, _ in cells}
     assert targets == {"sm_121", "sm_121a", "sm_121f"}
@@ -95,35 +95,35 @@ def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def told_of(folder: Path, said: str) -> None:
+def told_of(folder: Path, message: str) -> None:
     """The toolkit in ``folder`` is named with what is wrong with it, the other one is asked, both ways of telling."""
     done = CliRunner().invoke(cli, ["doctor", "--arch", "sm_121f", "--json"])
     assert done.exit_code == 0, done.output
     told = json.loads(done.output)
     assert told["ok"]
     (mine,) = [u for u in told["unusable"] if u["nvcc"] == str(folder / "nvcc")]
-    assert said in mine["said"]
+    assert message in mine["message"]
     assert mine["hint"]
     assert "98.7.6" in [t["release"] for t in told["toolkits"]]
     assert not [t for t in told["toolkits"] if t["nvcc"].startswith(str(folder))]
     done = CliRunner().invoke(cli, ["doctor", "--arch", "sm_121f"])
     assert done.exit_code == 0, done.output
-    assert said in done.output
+    assert message in done.output
     assert f"({folder / 'nvcc'})" in done.output
     assert "sm_121f: has all" in done.output
 
 
-def fails_to_compile(said: str, code: int = 1) -> str:
+def fails_to_compile(message: str, code: int = 1) -> str:
     return f"""case "$1" in --version) {VERSION} ;; esac
 cat >&2 <<'END'
-{said}
+{message}
 END
 exit {code}
 """
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("message", "output"),
     [
         ("<command-line>: fatal error: cuda_runtime.h: No such file or directory\ncompilation terminated.",
          "its header cuda_runtime.h is not there"),
@@ -140,14 +140,14 @@ exit {code}
         ("\x1b]0;title\x07 error", r"it can't compile: \x1b]0;title\x07 error"),
     ],
 )  # fmt: skip
-def test_an_nvcc_that_cant_compile_is_named_with_what_is_missing(broken: Path, said: str, told: str) -> None:
-    program(broken / "nvcc", fails_to_compile(said))
+def test_an_nvcc_that_cant_compile_is_named_with_what_is_missing(broken: Path, message: str, output: str) -> None:
+    program(broken / "nvcc", fails_to_compile(message))
     program(broken / "ptxas", ASSEMBLES)
-    told_of(broken, told)
+    told_of(broken, output)
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "output"),
     [
         ("exit 3", "it doesn't print its version: it ended with 3 and printed nothing"),
         ("kill -SEGV $$", "it doesn't print its version: it was killed by SIGSEGV"),
@@ -160,14 +160,14 @@ def test_an_nvcc_that_cant_compile_is_named_with_what_is_missing(broken: Path, s
         (f'case $1 in --version) {VERSION} ;; esac\nhead -c 9999 /dev/urandom > "$3"', "it wrote no PTX"),
     ],
 )
-def test_an_nvcc_that_does_anything_is_told(broken: Path, body: str, told: str) -> None:
+def test_an_nvcc_that_does_anything_is_told(broken: Path, body: str, output: str) -> None:
     program(broken / "nvcc", body)
     program(broken / "ptxas", ASSEMBLES)
-    told_of(broken, told)
+    told_of(broken, output)
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "output"),
     [
         ("echo 'ptxas fatal   : Memory allocation failure' >&2; exit 1", "is broken: ptxas fatal   : Memory"),
         ("exit 255", "is broken: it ended with 255 and printed nothing"),
@@ -177,10 +177,10 @@ def test_an_nvcc_that_does_anything_is_told(broken: Path, body: str, told: str) 
         ("while [ $1 != -o ]; do shift; done; echo garbage > $2", "is broken: it wrote no cubin"),
     ],
 )
-def test_a_broken_ptxas_is_told(broken: Path, body: str, told: str) -> None:
+def test_a_broken_ptxas_is_told(broken: Path, body: str, output: str) -> None:
     program(broken / "nvcc", COMPILES)
     program(broken / "ptxas", body)
-    told_of(broken, told)
+    told_of(broken, output)
 
 
 def test_what_is_no_program_is_told(broken: Path) -> None:
@@ -259,5 +259,5 @@ def test_doctor_itself_says_what_the_nvcc_on_path_lacks(broken: Path, tmp_path: 
     program(broken / "nvcc", fails_to_compile("fatal error: cuda_runtime.h: No such file"))
     done = CliRunner().invoke(cli, ["--project", str(tmp_path), "doctor", "--json"])
     (found,) = [f for f in json.loads(done.output)["findings"] if f["topic"] == "nvcc"]
-    assert "its header cuda_runtime.h is not there" in found["said"]
+    assert "its header cuda_runtime.h is not there" in found["message"]
     assert found["level"] == "note"

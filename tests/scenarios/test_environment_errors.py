@@ -113,7 +113,7 @@ def test_a_rebase_waits_for_pytest(proven: Patchq, upstream: Path, bare: Run, ba
 def test_a_stored_error_is_not_believed(proven: Patchq) -> None:
     proven.ok("test", "--prove")
     for path in results(proven):
-        path.write_text(json.dumps({**json.loads(path.read_text()), "state": "error", "said": "No module named x"}))
+        path.write_text(json.dumps({**json.loads(path.read_text()), "state": "error", "message": "No module named x"}))
     said = proven.ok("test", "--prove")
     assert "(known)" not in said
     assert said.count("proven ") == 3

@@ -65,8 +65,8 @@ def test_a_forecast_loses_that_patch_alone(falling: Patchq, upstream: Path) -> N
     cells = {(c["patch"].removeprefix("up/"), c["ref"]): c for c in told["cells"]}
     for ref in ("v2", "v3"):
         cell = cells["doomed", ref]
-        assert (cell["outcome"], cell["needs_you"]) == ("conflict", True)
-        assert cell["said"].startswith("git's own merge ended with SIGABRT: git: merge-ort.c:2535: process_renames")
+        assert (cell["outcome"], cell["needs_review"]) == ("conflict", True)
+        assert cell["message"].startswith("git's own merge ended with SIGABRT: git: merge-ort.c:2535: process_renames")
         assert [f["path"] for f in cell["files"]] == ["a.txt"]
         assert [cells[name, ref]["outcome"] for name in ("first", "second")] == ["merged", "merged"]
     assert cells["last", "v3"]["outcome"] == "merged"
@@ -82,7 +82,7 @@ def test_the_others_are_as_with_a_git_that_does_not_fall(
     def others() -> dict[tuple[str, str], object]:
         told = json.loads(falling.ok("forecast", "up", "--onto", "v2", "--onto", "v3", "--json"))
         return {
-            (c["patch"], c["ref"]): (c["outcome"], c["files"], c["said"])
+            (c["patch"], c["ref"]): (c["outcome"], c["files"], c["message"])
             for c in told["cells"] if c["patch"] != "up/doomed"
         }  # fmt: skip
 
@@ -159,7 +159,7 @@ def test_a_merge_that_git_239_falls_over(empty: Patchq, tmp_path: Path) -> None:
         "before": "merged", "moves": "conflict", "after": "clean",
     }  # fmt: skip
     if "2.39." in git(tmp_path, "--version"):
-        assert "SIGABRT: git: merge-ort.c:" in cells["moves"]["said"]
+        assert "SIGABRT: git: merge-ort.c:" in cells["moves"]["message"]
     assert "moves stops: conflict" in empty.fails(3, "rebase", "up", "--onto", "v2")
     paths = {line.split("\t")[1] for line in git(empty.layout.tree("up@v2"), "ls-files", "--unmerged").splitlines()}
     assert "world" in paths

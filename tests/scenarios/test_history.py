@@ -65,7 +65,7 @@ def test_what_landed_and_was_changed_on_is_upstreams(wide: Patchq, upstream: Pat
     git(upstream, "tag", "v1.5")
     since = changed_on(upstream)
     cell = judged(wide, upstream)
-    assert (cell["outcome"], cell["grade"], cell["needs_you"]) == ("absorbed", "identical", False)
+    assert (cell["outcome"], cell["grade"], cell["needs_review"]) == ("absorbed", "identical", False)
     assert cell["evidence"] == (
         f"landed as {landed[:12]} (pull request 77, v1.5); changed on since by {since[:12]} (v2)"
     )
@@ -89,7 +89,7 @@ def test_what_was_reverted_is_not(wide: Patchq, upstream: Path, message: str) ->
     back = commit_files(upstream, {"b.txt": numbered(40), "pkg/mod.py": b"def f():\n    return 1\n"}, message)
     commit_files(upstream, {"b.txt": lines(40, {19: b"else\n"}), "pkg/mod.py": b"def f():\n    return 3\n"}, "else")
     cell = judged(wide, upstream)
-    assert (cell["outcome"], cell["grade"], cell["needs_you"]) == ("conflict", "edited", True)
+    assert (cell["outcome"], cell["grade"], cell["needs_review"]) == ("conflict", "edited", True)
     assert f"reverted by {back[:12]}" in cell["evidence"]
 
 
@@ -278,7 +278,7 @@ def test_what_would_land_once_more_is_upstreams(stack: Patchq, upstream: Path) -
     landed = commit_files(upstream, {"b.txt": b}, "Double what is wanted (#77)")
     commit_files(upstream, {"b.txt": numbered(40), "lib.txt": BLOCK}, "Move it")
     cell = judged(stack, upstream)
-    assert (cell["outcome"], cell["grade"], cell["needs_you"]) == ("absorbed", "identical", False)
+    assert (cell["outcome"], cell["grade"], cell["needs_review"]) == ("absorbed", "identical", False)
     assert f"landed as {landed[:12]}" in cell["evidence"]
     told = json.loads(stack.fails(3, "rebase", "up", "--onto", "v2", "--json"))
     assert (told["stop"]["patch"], told["stop"]["outcome"]) == ("wide", "absorbed")

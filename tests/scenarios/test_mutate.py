@@ -116,7 +116,7 @@ def test_no_patch_is_planned_after_the_seconds(limited: Patchq) -> None:
     project = Project.find(limited.root)
     for seed in range(20):
         found = mutated(limited, "--at-most", "4", "--seconds", "0.001", "--seed", str(seed))
-        late = {name for name, strength in found.items() if strength["said"] == NOT_REACHED}
+        late = {name for name, strength in found.items() if strength["message"] == NOT_REACHED}
         assert len(late) == len(found) - 1
         if "up/limit" in late:
             assert known_strength(project, "up/limit"), "what an earlier run found stays"
@@ -153,7 +153,7 @@ def test_equivalent_ones_count_apart_with_a_reason(limited: Patchq) -> None:
     proof.write_text(WEAK + f'\nEQUIVALENT_MUTANTS = {{"{name}": "nobody asks for so little"}}\n')
     found = mutated(limited, "limit")["up/limit"]
     assert found["equivalent"] == 1
-    assert next(m for m in found["mutants"] if m["name"] == name)["said"] == "nobody asks for so little"  # type: ignore[attr-defined]
+    assert next(m for m in found["mutants"] if m["name"] == name)["message"] == "nobody asks for so little"  # type: ignore[attr-defined]
     proof.write_text(WEAK + f'\nEQUIVALENT_MUTANTS = {{"{name}": ""}}\n')
     assert mutated(limited, "limit")["up/limit"]["equivalent"] == 0, "a reason is asked for"
 

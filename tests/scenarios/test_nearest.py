@@ -89,11 +89,11 @@ def test_a_recorded_resolution_is_counted(stack: Patchq, upstream: Path) -> None
     path.write_bytes(path.read_bytes().replace(b"Topic: test\n", b"Topic: test\nProof: tests/test_it.py\n"))
     found = told(stack, "--onto", "v2", "--from", "v1")
     assert found["stops"] == {"v2": 0}
-    assert found["tallies"][0]["replays"] == ["up/first"]
+    assert found["summaries"][0]["replays"] == ["up/first"]
     path.write_bytes(path.read_bytes().replace(b"Proof: ", b"Needs: sm121\nProof: "))
     (cell,) = [c for c in told(stack, "--onto", "v2", "--from", "v1")["cells"] if c["outcome"] == "replayed"]
-    assert cell["needs_you"]
-    assert "it needs sm121" in cell["said"]
+    assert cell["needs_review"]
+    assert "it needs sm121" in cell["message"]
     path.write_bytes(path.read_bytes().replace(b"Needs: sm121\n", b""))
     assert "v2: 2 land, 1 replays, none needs review" in stack.ok("forecast", "up", "--onto", "v2", "--from", "v1")
 
@@ -139,7 +139,7 @@ def test_forecast_and_rebase_agree_patch_by_patch(stack: Patchq, upstream: Path)
         sources.append(before["from"])
         ahead = {c["patch"].partition("/")[2]: c["outcome"] for c in before["cells"]}
         assert ahead == {s["patch"]: s["outcome"] for s in after["steps"]}, ref
-        needs = {c["patch"].partition("/")[2] for c in before["cells"] if c["needs_you"]}
+        needs = {c["patch"].partition("/")[2] for c in before["cells"] if c["needs_review"]}
         assert needs == {s["patch"] for s in after["steps"] if s["outcome"] in ("conflict", "obsolete")}, ref
     assert sources == ["v1", "v2", "v3", "v3.1", "v4", "v4.1", "v5"]
 
@@ -155,4 +155,4 @@ def test_a_patch_that_the_nearest_stack_lacks_is_named(stack: Patchq, upstream: 
     assert "next: `patchq rebase up --onto v2` brings what it lacks of the set's stack" in said
     carried(stack, "--onto", "v2")
     found = told(stack, "--onto", "v2.1")
-    assert (found["sources"][0]["absent"], found["tallies"][0]["lands"][-1]) == ({}, "up/later")
+    assert (found["sources"][0]["absent"], found["summaries"][0]["lands"][-1]) == ({}, "up/later")

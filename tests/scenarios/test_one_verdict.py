@@ -24,9 +24,9 @@ def told(patchq: Patchq, *args: str) -> dict[str, Any]:
 def needs(patchq: Patchq, ref: str, folder: Path) -> dict[str, list[str]]:
     """The patches that need review on a ref, by command; `rebase` and `follow` leave the project as it was."""
     forecast = told(patchq, "forecast", "up", "--onto", ref)
-    (tally,) = forecast["tallies"]
+    (tally,) = forecast["summaries"]
     assert len(tally["needs"]) == forecast["stops"][ref]
-    assert f"{ref}: {tally['said']}" in patchq.ok("forecast", "up", "--onto", ref)
+    assert f"{ref}: {tally['message']}" in patchq.ok("forecast", "up", "--onto", ref)
     found = {"forecast": tally["needs"]}
     for ahead in told(patchq, "report", "--look-ahead")["ahead"]:
         if ahead["ref"] == ref:

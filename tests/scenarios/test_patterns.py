@@ -75,18 +75,18 @@ def test_new_makes_a_patch_that_git_applies(coded: Patchq, upstream: Path, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("more", "files", "said"),
+    ("more", "files", "message"),
     [
         (("--times", "3"), "pkg/**/*.py", "matches 4 times, not 3"),
         ((), "pkg/none.py", "pkg/none.py is not there"),
         ((), "a.txt", "matches 0 times"),
     ],
 )
-def test_new_refuses_what_does_not_match(coded: Patchq, more: tuple[str, ...], files: str, said: str) -> None:
+def test_new_refuses_what_does_not_match(coded: Patchq, more: tuple[str, ...], files: str, message: str) -> None:
     before = coded.snapshot()
     done = make(coded, *more, files=files)
     assert done.exit_code == 1
-    assert said in done.output
+    assert message in done.output
     assert coded.snapshot() == before
 
 
@@ -97,7 +97,7 @@ def test_a_rule_runs_where_the_diff_conflicts(coded: Patchq, upstream: Path) -> 
     )
     release(upstream, "v2c", {"pkg/code.py": changed})
     cell = cells(coded, "v2c")["up/renamed"]
-    assert (cell["outcome"], cell["needs_you"]) == ("by rule", False)
+    assert (cell["outcome"], cell["needs_review"]) == ("by rule", False)
     assert "by rule" in coded.ok("forecast", "up", "--onto", "v2c")
     step = carried(coded, "v2c")["renamed"]
     assert (step["outcome"], step["how"], step["proof"]) == (
@@ -117,9 +117,9 @@ def test_a_new_use_stops_a_diff_that_applies(coded: Patchq, upstream: Path) -> N
     make(coded)
     release(upstream, "v2c", {"pkg/other.py": b"old_name(5)\n"})
     cell = cells(coded, "v2c")["up/renamed"]
-    assert (cell["outcome"], cell["said"]) == ("conflict", "rule 1 matches 5 times, not 4")
+    assert (cell["outcome"], cell["message"]) == ("conflict", "rule 1 matches 5 times, not 4")
     stop = carried(coded, "v2c", 3)["renamed"]
-    assert stop["said"] == "rule 1 matches 5 times, not 4"
+    assert stop["message"] == "rule 1 matches 5 times, not 4"
     worktree = coded.layout.tree("up@v2c")
     assert (worktree / "pkg/code.py").read_bytes() == CODE.replace(b"old_name", b"new_name")
 
@@ -224,7 +224,7 @@ def test_a_failing_proof_stops_a_rule(coded: Patchq, upstream: Path, monkeypatch
     changed = CODE.replace(b"    old_name(x)\n", b"    old_name(x, 2)\n")
     release(upstream, "v2c", {"pkg/code.py": changed})
     stop = carried(coded, "v2c", 3)["renamed"]
-    assert stop["said"].startswith("by its rules, its proof failed")
+    assert stop["message"].startswith("by its rules, its proof failed")
     assert b"<<<<<<<" in (coded.layout.tree("up@v2c") / "pkg/code.py").read_bytes()
 
 
@@ -284,4 +284,4 @@ def test_a_command_runs_only_when_asked(stack: Patchq, upstream: Path) -> None:
 def test_a_command_whose_proof_fails_stops(stack: Patchq, upstream: Path) -> None:
     by_command(stack, upstream, "False")
     done = stack.run("rebase", "up", "--onto", "v2", "--codemods", "--json")
-    assert json.loads(done.stdout)["stop"]["said"].startswith("its command was run, and its proof: failed")
+    assert json.loads(done.stdout)["stop"]["message"].startswith("its command was run, and its proof: failed")

@@ -211,7 +211,7 @@ def test_hooks_are_upstreams_own_and_what_cannot_be_had_is_said(newer: Patchq) -
     gates = {g["hook"]: g for g in made(newer, "first", "--no-proof")["gates"]}
     assert gates["no-words"]["state"] == "passed"
     assert gates["elsewhere"]["state"] == "not run"
-    assert "git host" in gates["elsewhere"]["said"]
+    assert "git host" in gates["elsewhere"]["message"]
     assert "python-only" not in gates, "no file of it is changed"
 
 

@@ -56,7 +56,7 @@ def set_proof(patchq: Patchq, name: str, text: str, needs: str = "") -> None:
 def states(patchq: Patchq, *args: str, code: int = 0) -> dict[str, tuple[str, str]]:
     done = patchq.run("test", "--json", *args)
     assert done.exit_code == code, done.output
-    return {p["patch"]: (p["state"], p["said"]) for p in json.loads(done.output)["proofs"]}
+    return {p["patch"]: (p["state"], p["message"]) for p in json.loads(done.output)["proofs"]}
 
 
 def test_honest_proofs_are_proven(proven: Patchq) -> None:
@@ -83,9 +83,9 @@ def test_what_compiles_is_begun_first(proven: Patchq) -> None:
         begun.extend((cell.proof.patch, cell.variant.kind) for cell in cells)
         return (CellResult(proof=cell.proof.name, variant=cell.variant.kind, state="not run") for cell in cells)
 
-    said = run_proofs(proven.project, prove=True, run_cells=run)
+    message = run_proofs(proven.project, prove=True, run_cells=run)
     assert begun == [(name, kind) for name in ("second", "first", "third") for kind in ("with", "without")]
-    assert [verdict.proof.patch for verdict in said] == ["first", "second", "third"]
+    assert [verdict.proof.patch for verdict in message] == ["first", "second", "third"]
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_kept_result_of_any_other_shape_is_none(proven: Patchq, meddled: dict[
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("def test_it(trees):\n    assert True\n", "can't fail"),
         ("def test_it(trees):\n    assert (trees / 'up' / 'run.sh').exists()\n", "can't fail"),
@@ -128,12 +128,12 @@ def test_a_kept_result_of_any_other_shape_is_none(proven: Patchq, meddled: dict[
         ("import pytest\n\ndef test_it():\n    pytest.skip('not run: needs a unicorn')\n", "needs a unicorn"),
     ],
 )
-def test_seeded_falsehoods(proven: Patchq, text: str, said: str) -> None:
+def test_seeded_falsehoods(proven: Patchq, text: str, message: str) -> None:
     set_proof(proven, "first", text)
-    code = 0 if "unicorn" in said else 5
+    code = 0 if "unicorn" in message else 5
     state, words = states(proven, "first", "--prove", code=code)["up/first"]
     assert state in ("not proven", "failed", "not run")
-    assert said in words
+    assert message in words
 
 
 def test_a_patch_that_upstream_absorbed(proven: Patchq, upstream: Path) -> None:
@@ -256,12 +256,12 @@ def test_what_names_no_proof_is_run_nowhere(proven: Patchq, value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "said"), [("gb10 tests/stacks/up/test_first.py", "gb10 is unknown"), ("", "nothing")]
+    ("value", "message"), [("gb10 tests/stacks/up/test_first.py", "gb10 is unknown"), ("", "nothing")]
 )
-def test_what_it_is_for_is_checked(proven: Patchq, value: str, said: str) -> None:
+def test_what_it_is_for_is_checked(proven: Patchq, value: str, message: str) -> None:
     data = proven.patch_file("first").read_bytes()
     proven.patch_file("first").write_bytes(data.replace(b"\nProof:", f"\nProof-On: {value}\nProof:".encode()))
-    assert f"Proof-On: {said}" in proven.run("check").output
+    assert f"Proof-On: {message}" in proven.run("check").output
 
 
 def test_a_failure_is_in_junit_and_sarif(proven: Patchq, tmp_path: Path) -> None:
@@ -295,7 +295,7 @@ def test_a_proof_is_not_charged_for_what_it_does_not_import(
 ) -> None:
     """The plugin of hypothesis imports all of it when a run ends; half a second for each proof that has no use for it."""
     monkeypatch.delenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD")
-    told = tmp_path / "told"
+    told = tmp_path / "output"
     (proven.root / "tests" / "stacks" / "up" / "conftest.py").write_text(
         f"import sys\n\ndef pytest_unconfigure():\n"
         f"    with open({str(told)!r}, 'a') as out:\n        out.write(f\"{{'hypothesis' in sys.modules}} \")\n"
@@ -349,7 +349,7 @@ def test_a_fork_keeps_no_module_of_a_tree(proven: Patchq, in_forks: str, monkeyp
     (proven.root / "tests" / "stacks" / "up" / "test_two.py").write_text(proof)
     found = json.loads(proven.ok("test", "--prove", "--json"))["proofs"]
     assert {p["state"] for p in found} == {"proven"}, found
-    assert "1 == 2" in next(p["said"] for p in found if p["patch"] == "up/two")
+    assert "1 == 2" in next(p["message"] for p in found if p["patch"] == "up/two")
 
 
 # Upstream's own tests

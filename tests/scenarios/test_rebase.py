@@ -174,7 +174,7 @@ def test_a_project_in_a_folder_of_any_name(stack: Patchq, upstream: Path, tmp_pa
     told(patchq, 3, "up", "--onto", "v2")
     (parked(patchq) / "a.txt").write_bytes(with_lines(40, {5: b"otherwise, changed\n"}))
     told(patchq, 0, "up", "--continue", "--no-proof")
-    assert "the recorded resolution" in told(patchq, 3, "up", "--onto", "v3", "--from", "v1")["stop"]["said"]
+    assert "the recorded resolution" in told(patchq, 3, "up", "--onto", "v3", "--from", "v1")["stop"]["message"]
     patchq.ok("conflict", "up")
 
 
@@ -201,7 +201,9 @@ def test_a_replay_that_nothing_proves_is_for_a_person_to_look_at(stack: Patchq, 
     (parked(stack) / "a.txt").write_bytes(with_lines(40, {5: b"otherwise, changed\n"}))
     told(stack, 0, "up", "--continue", "--no-proof")
     found = told(stack, 3, "up", "--onto", "v3", "--from", "v1")
-    assert "the recorded resolution of a.txt resolves it, and no proof says that it is right" in found["stop"]["said"]
+    assert (
+        "the recorded resolution of a.txt resolves it, and no proof says that it is right" in found["stop"]["message"]
+    )
     assert (parked(stack, "v3") / "a.txt").read_bytes() == with_lines(40, {5: b"otherwise, changed\n"})
     found = told(stack, 0, "up", "--continue", "--no-proof")
     assert outcomes(found) == {"first": "replayed", "second": "clean", "third": "clean"}
@@ -213,7 +215,7 @@ def test_the_same_words_in_two_places_are_two_conflicts(stack: Patchq, upstream:
     told(stack, 3, "up", "--onto", "v2")
     (parked(stack) / "a.txt").write_bytes(with_lines(40, {5: b"otherwise, changed\n", 30: b"otherwise\n"}))
     found = told(stack, 3, "up", "--continue", "--no-proof")
-    assert (found["stop"]["patch"], found["stop"]["said"]) == ("second", "")
+    assert (found["stop"]["patch"], found["stop"]["message"]) == ("second", "")
     assert ">>>>>>> second (written for v1)" in (parked(stack) / "a.txt").read_text()
 
 
@@ -228,7 +230,7 @@ def test_a_resolution_replays_no_edit_away_from_its_conflict(proven: Patchq, ups
     (parked(proven) / "a.txt").write_bytes(resolved + b"def g(n):\n" + body)
     told(proven, 0, "up", "--continue", "--drop-upstream-line", "a.txt:45")
     found = told(proven, 3, "up", "--onto", "v3", "--from", "v1")
-    assert "changes lines away from the conflict" in found["stop"]["said"]
+    assert "changes lines away from the conflict" in found["stop"]["message"]
     assert told(proven, 0, "up", "--continue", "--drop-upstream-line", "a.txt")["steps"][0]["outcome"] == "replayed"
 
 
@@ -239,7 +241,7 @@ def test_a_poisoned_resolution_is_caught_and_told(proven: Patchq, upstream: Path
     (parked(proven) / "a.txt").write_bytes(with_lines(40, {5: b"otherwise, wrong\n"}))
     told(proven, 0, "up", "--continue", "--no-proof")
     found = told(proven, 3, "up", "--onto", "v3", "--from", "v1")
-    assert "the recorded resolution of a.txt was tried, and with it its proof failed" in found["stop"]["said"]
+    assert "the recorded resolution of a.txt was tried, and with it its proof failed" in found["stop"]["message"]
     assert "<<<<<<< up v3" in (parked(proven, "v3") / "a.txt").read_text()
     (parked(proven, "v3") / "a.txt").write_bytes(with_lines(40, {5: b"otherwise, changed\n"}))
     assert outcomes(told(proven, 0, "up", "--continue"))["first"] == "resolved"
@@ -267,13 +269,13 @@ def test_what_upstream_seems_to_have_is_not_retired_against_its_proof(proven: Pa
     release(upstream, "v2", {"a.txt": b"".join(lines[10:] + lines[:10])})
     found = told(proven, 3, "up", "--onto", "v2", "--retire")
     assert (found["stop"]["outcome"], found["stop"]["grade"]) == ("absorbed", "contained")
-    assert "not retired: its proof on the bare up v2: failed" in found["stop"]["said"]
+    assert "not retired: its proof on the bare up v2: failed" in found["stop"]["message"]
 
 
 def test_without_a_proof_nothing_is_retired(stack: Patchq, upstream: Path) -> None:
     release(upstream, "v2", {"a.txt": with_lines(40, {5: b"changed\n"})})
     found = told(stack, 3, "up", "--onto", "v2", "--retire")
-    assert "the patch names no proof" in found["stop"]["said"]
+    assert "the patch names no proof" in found["stop"]["message"]
 
 
 def test_edited_upstream_is_shown_and_asked_about(stack: Patchq, upstream: Path) -> None:
@@ -453,7 +455,7 @@ def test_abort_leaves_nothing_but_what_was_learnt(stack: Patchq, upstream: Path)
     assert "up@" not in after["refs"].decode()
     assert "no rebase of up is under way" in stack.fails(1, "rebase", "up", "--abort")
     # What was resolved is tried again.
-    assert "the recorded resolution of a.txt resolves it" in told(stack, 3, "up", "--onto", "v2")["stop"]["said"]
+    assert "the recorded resolution of a.txt resolves it" in told(stack, 3, "up", "--onto", "v2")["stop"]["message"]
 
 
 def test_undo_takes_it_back(stack: Patchq, upstream: Path) -> None:

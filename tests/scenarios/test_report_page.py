@@ -203,7 +203,7 @@ def hostile(evidence: Evidence) -> Evidence:
                     proofs=(HOSTILE,), requires=(HOSTILE,), path=f"patches/{HOSTILE}", problem=HOSTILE)
             for p in stack.patches
         ]  # fmt: skip
-        views = [replace(p, info=i, said=HOSTILE, proof="failed", needs=(HOSTILE,))
+        views = [replace(p, info=i, message=HOSTILE, proof="failed", needs=(HOSTILE,))
                  for p, i in zip(stack.patches, infos, strict=True)]  # fmt: skip
         stacks.append(replace(stack, patches=tuple(views), worktree=HOSTILE, ref=HOSTILE))
     lines = [

@@ -171,7 +171,7 @@ def test_what_is_refused_changes_nothing(
     before = everything(stopped)
     found = said(stopped, code, "resolve", "up", "--from", str(tmp_path / "a.txt"))
     assert (found["kept"], found["refused"]) == (False, [refused])
-    assert words in found["checks"][-1]["said"]
+    assert words in found["checks"][-1]["message"]
     assert everything(stopped) == before
     assert "all is as it was" in stopped.fails(code, "resolve", "up", "--from", str(tmp_path / "a.txt"))
 
@@ -191,7 +191,7 @@ def test_a_patch_without_a_proof_is_taken_and_that_is_named(stack: Patchq, upstr
     stack.fails(3, "rebase", "up", "--onto", "v2")
     (tmp_path / "a.txt").write_bytes(with_line(5, b"otherwise, changed\n"))
     found = said(stack, 0, "resolve", "--from", str(tmp_path / "a.txt"), "--dry-run")
-    assert found["checks"][-1] == {"name": "passes with", "state": "not run", "said": "the patch names no proof"}
+    assert found["checks"][-1] == {"name": "passes with", "state": "not run", "message": "the patch names no proof"}
     assert found["refused"] == []
     (parked(stack) / "a.txt").write_bytes(with_line(5, b"otherwise, changed\n"))
     found = said(stack, 0, "rebase", "up", "--continue")
@@ -207,7 +207,7 @@ def test_python_must_compile(patchq: Patchq, upstream: Path, tmp_path: Path) -> 
     (tmp_path / "mod.py").write_bytes(b"def f(:\n    return 3 + 4\n")
     found = said(patchq, 5, "resolve", "--from", str(tmp_path / "mod.py"))
     assert found["refused"] == ["python"]
-    assert "pkg/mod.py doesn't compile" in found["checks"][-1]["said"]
+    assert "pkg/mod.py doesn't compile" in found["checks"][-1]["message"]
 
 
 def test_a_patch_file_is_a_resolution(stopped: Patchq, tmp_path: Path) -> None:

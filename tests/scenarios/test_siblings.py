@@ -69,13 +69,13 @@ def test_pins_that_fit(pair: Patchq) -> None:
 
 def test_pins_that_dont(pair: Patchq, tmp_path: Path) -> None:
     bump(pair, tmp_path)
-    said = [
+    message = [
         "app v2.0 requires my.lib==3.0, and set default has 2.0 (lib v2.0)",
         "app v2.0 requires common>=6, and set default has 5 (what lib requires)",
     ]
-    assert sorted(findings(pair)) == sorted(said)
+    assert sorted(findings(pair)) == sorted(message)
     refused = pair.fails(1, "build")
-    assert all(line in refused for line in said)
+    assert all(line in refused for line in message)
     assert '[mismatches."default"] my-lib = "…"' in refused
 
 
@@ -96,27 +96,27 @@ def test_what_no_longer_differs_goes(pair: Patchq) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ('[mismatches.nobody]\nlib = "x"\n', "is not a set"),
         ('[mismatches.default]\nlib = " "\n', "doesn't say why"),
         ("[mismatches]\ndefault = 1\n", "is not a table"),
     ],
 )
-def test_a_wrong_lock(pair: Patchq, text: str, said: str) -> None:
+def test_a_wrong_lock(pair: Patchq, text: str, message: str) -> None:
     lock = pair.root / "upstream.lock"
     lock.write_text(lock.read_text() + text)
-    assert said in pair.fails(1, "check")
+    assert message in pair.fails(1, "check")
 
 
 def test_a_forecast_says_what_a_release_asks_for(pair: Patchq, tmp_path: Path) -> None:
-    said = "v2.0: app v2.0 requires my.lib==3.0, and set default has 2.0 (lib v2.0)"
-    assert said in pair.ok("forecast", "app", "--onto", "v2.0")
+    message = "v2.0: app v2.0 requires my.lib==3.0, and set default has 2.0 (lib v2.0)"
+    assert message in pair.ok("forecast", "app", "--onto", "v2.0")
     answer = json.loads(pair.ok("forecast", "app", "--onto", "v1.0", "--onto", "v2.0", "--json"))
     assert [(d["ref"], d["distribution"]) for d in answer["siblings"]] == [("v2.0", "my-lib")]
     lock = pair.root / "upstream.lock"
     lock.write_text(lock.read_text() + MEANT)
-    assert said in pair.ok("forecast", "app", "--onto", "v2.0"), "what is meant of one ref isn't of another"
+    assert message in pair.ok("forecast", "app", "--onto", "v2.0"), "what is meant of one ref isn't of another"
 
 
 def test_the_environment_counts(pair: Patchq, tmp_path: Path) -> None:
@@ -162,9 +162,9 @@ def installs(patchq: Patchq, code: int = 0) -> list[tuple[str, str]]:
 def test_a_set_that_installs(pair: Patchq, index: Path) -> None:
     offer(index, "common", "5")
     assert installs(pair) == []
-    said = pair.ok("check", "--installs")
-    assert "set default on aarch64: 3 packages resolve" in said
-    assert "set default on x86_64: 3 packages resolve" in said
+    message = pair.ok("check", "--installs")
+    assert "set default on aarch64: 3 packages resolve" in message
+    assert "set default on x86_64: 3 packages resolve" in message
 
 
 def test_the_siblings_are_the_sets_own(pair: Patchq, index: Path) -> None:
@@ -176,8 +176,8 @@ def test_the_siblings_are_the_sets_own(pair: Patchq, index: Path) -> None:
 
 def test_what_the_index_lacks_is_no_contradiction(pair: Patchq, index: Path) -> None:
     offer(index, "common", "4")
-    said = "set default on x86_64: the index at hand has nothing for common==5; the newest there is 4"
-    assert installs(pair) == [("warning", said)]
+    message = "set default on x86_64: the index at hand has nothing for common==5; the newest there is 4"
+    assert installs(pair) == [("warning", message)]
     assert "2 packages resolve without 1 that the index lacks" in pair.ok("check", "--installs", "--set", "default")
 
 
@@ -194,11 +194,11 @@ def test_a_contradiction_is_an_error_in_the_resolvers_words(pair: Patchq, index:
     bump(pair, tmp_path)
     for version in ("5", "6"):
         offer(index, "common", version)
-    ((level, said),) = installs(pair, 1)
+    ((level, message),) = installs(pair, 1)
     assert level == "problem"
-    assert "don't install together" in said
-    assert "common==5" in said
-    assert "common>=6" in said
+    assert "don't install together" in message
+    assert "common==5" in message
+    assert "common>=6" in message
 
 
 def test_a_contradiction_beside_what_is_lacked(pair: Patchq, index: Path, tmp_path: Path) -> None:
@@ -210,9 +210,9 @@ def test_a_contradiction_beside_what_is_lacked(pair: Patchq, index: Path, tmp_pa
     bump(pair, tmp_path)
     for version in ("5", "6"):
         offer(index, "common", version)
-    level, said = installs(pair, 1)[-1]
+    level, message = installs(pair, 1)[-1]
     assert level == "problem"
-    assert "common==5" in said
+    assert "common==5" in message
 
 
 @pytest.mark.parametrize("words", [["--set", "default"], ["--installs", "lib"], ["--installs", "--fix"]])

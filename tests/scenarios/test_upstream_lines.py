@@ -67,7 +67,7 @@ def test_a_replay_that_drops_upstreams_line_stops(stack: Patchq, upstream: Path)
     stack.ok("rebase", "up", "--continue", "--drop-upstream-line", "a.txt:5")
     release(upstream, "v3", {"a.txt": with_lines({5: b"otherwise\n"}), "new.txt": b"new\n"})
     found = run(stack, 3, "rebase", "up", "--onto", "v3", "--from", "v1")
-    assert "drops lines that upstream added: a.txt:5 'otherwise'" in found["stop"]["said"]
+    assert "drops lines that upstream added: a.txt:5 'otherwise'" in found["stop"]["message"]
 
 
 def test_check_finds_them_in_existing_stacks(stopped: Patchq) -> None:

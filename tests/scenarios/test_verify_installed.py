@@ -86,7 +86,7 @@ class Environment:
     def look(self, *args: str, project: bool = True, python: str = "") -> dict[str, Any]:
         """The verdict as JSON: never a traceback."""
         told: dict[str, Any] = json.loads(self._run("--json", *args, project=project, python=python))
-        assert all(d["said"].isprintable() for d in all_differences(told))
+        assert all(d["message"].isprintable() for d in all_differences(told))
         return told
 
     def words(self, *args: str, project: bool = True) -> str:
@@ -529,7 +529,7 @@ def test_code_in_a_pth_file_of_nobody(env: Environment) -> None:
     assert not told["ok"]
     (found,) = [d for d in told["differences"] if d["level"] == "problem"]
     assert found["code"] == "startup-code"
-    assert "evil.pth" in found["said"]
+    assert "evil.pth" in found["message"]
 
 
 def test_a_pth_file_that_makes_the_interpreter_lie(env: Environment) -> None:

@@ -49,7 +49,7 @@ def row(found: dict[str, Any], seed: int, at_most: int, set_name: str) -> dict[s
     total = len(found["mutants"])
     of = f" --set {set_name}" if set_name else ""
     return {
-        "patch": found["patch"], "proof": found["proof"], "said": found["said"], "killed": found["killed"],
+        "patch": found["patch"], "proof": found["proof"], "message": found["message"], "killed": found["killed"],
         "survived": found["survived"], "equivalent": found["equivalent"], "not_tried": found["not_tried"],
         "of": total, "in_all": found["in_all"], "sampled": found["in_all"] > total, "score": found["score"],
         "command": f"patchq test --mutate {found['patch']}{of} --at-most {at_most} --seed {seed}",
@@ -65,7 +65,7 @@ def lines_run(found: dict[str, Any] | None) -> str:
     """The cell on the lines that a proof runs; with the commit where that is another measurement than the mutants'."""
     if not found:
         return ""
-    python = found.get("said") or (f"{found['run']} of {found['executable']}" if found["executable"] else "")
+    python = found.get("message") or (f"{found['run']} of {found['executable']}" if found["executable"] else "")
     return " ".join([python, f"+ {found['not_measured']}" if found["not_measured"] else ""]).strip()
 
 
@@ -74,7 +74,7 @@ def line(patch: str, found: dict[str, Any] | None, lines: dict[str, Any] | None,
     cells = ["", "", "", "", lines_run(lines), "", ""]
     if found:
         judged = found["killed"] + found["survived"]
-        share = f"{100 * found['killed'] / judged:.0f} %" if judged else found["said"] or "no mutants"
+        share = f"{100 * found['killed'] / judged:.0f} %" if judged else found["message"] or "no mutants"
         cells[0] = f"{found['killed']} of {judged}" if judged else "–"
         cells[1] = share + ("; mended since" if found.get("since") else "")
         cells[2] = str(found["equivalent"] or "")
@@ -109,7 +109,7 @@ def main(target: Path, at_most: int = 12, set_name: str = "gb10") -> None:
     answer = json.load(sys.stdin)
     before = json.loads(target.read_text()) if target.exists() else {"rows": []}
     rows = {r["patch"]: r for r in before["rows"]}
-    reached = [p for p in answer["patches"] if p["said"] != NOT_REACHED]
+    reached = [p for p in answer["patches"] if p["message"] != NOT_REACHED]
     rows |= {p["patch"]: row(p, answer["seed"], at_most, set_name) for p in reached}
     body = {
         "what": WHAT,

@@ -97,7 +97,7 @@ def row(proof: Proof, added: Added, set_name: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as scratch:
         status, traced = run_traced(proof, sorted(added.python), Path(scratch))
         if status:
-            return found | {"said": f"the proof ended with {status}"}
+            return found | {"message": f"the proof ended with {status}"}
         executable, missed = 0, []
         for file, lines in sorted(added.python.items()):
             _, statements, _, missing, _ = traced.analysis2(str(file))

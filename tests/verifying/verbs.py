@@ -129,5 +129,5 @@ def problems_of(answer: dict[str, Any]) -> list[str]:
     for holder in (answer, *packages):
         for difference_ in holder.get("differences", []):
             if difference_["level"] == "problem":
-                found.append(" ".join([difference_["said"], *difference_["paths"]]))
+                found.append(" ".join([difference_["message"], *difference_["paths"]]))
     return found

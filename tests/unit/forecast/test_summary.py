@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from patchq.forecast.summary import ForecastCell, tally
+from patchq.forecast.summary import ForecastCell, summary
 from patchq.merge.patches import FileConflict
 
 
@@ -17,13 +17,13 @@ def test_each_patch_is_counted_once_and_only_work_is_work() -> None:
         cell("one", "conflict", FileConflict("a", (1, 9)), FileConflict("b")),
         cell("two", "obsolete", FileConflict("b")),
     ]
-    found = tally("v2", cells)
-    assert found.said == "12 upstream has, 3 replay, 2 need review (4 hunks, 2 files)"
+    found = summary("v2", cells)
+    assert found.message == "12 upstream has, 3 replay, 2 need review (4 hunks, 2 files)"
     assert found.needs == ("up/one", "up/two")
 
 
 def test_what_is_there_lands_or_replays_unproved() -> None:
     cells = [cell("there", "conflict", FileConflict("a"), known=True), cell("moved", "offset")]
-    assert tally("v2", cells).said == "1 there already, 1 lands, none needs review"
+    assert summary("v2", cells).message == "1 there already, 1 lands, none needs review"
     cells.append(cell("again", "replayed", FileConflict("a"), unproved=True))
-    assert tally("v2", cells).said == "1 there already, 1 lands, 1 needs review (1 hunk, 1 file)"
+    assert summary("v2", cells).message == "1 there already, 1 lands, 1 needs review (1 hunk, 1 file)"

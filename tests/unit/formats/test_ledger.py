@@ -26,7 +26,7 @@ from patchq.formats.ledger import (
     hot_files,
     parse,
     stream,
-    tally,
+    summary,
 )
 
 WORDS = st.text(st.characters(codec="utf-8", exclude_categories=("Cs",)), min_size=1, max_size=20)
@@ -85,7 +85,7 @@ def test_one_by_one_it_is_the_same_as_at_once(lines: list[bytes], dice: random.R
     found = list(stream(lambda: lines))
     assert tuple(x for x in found if isinstance(x, Attempt)) == whole.attempts
     assert tuple(x for x in found if not isinstance(x, Attempt)) == whole.problems
-    assert tally(whole.attempts).costs() == costs(whole)
+    assert summary(whole.attempts).costs() == costs(whole)
 
 
 def test_one_by_one_no_line_is_read_before_it_is_asked_for() -> None:
@@ -104,7 +104,7 @@ def test_one_by_one_no_line_is_read_before_it_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         (b"{half", "Expecting"),
         (b"[]", "is not a JSON object"),
@@ -120,14 +120,14 @@ def test_one_by_one_no_line_is_read_before_it_is_asked_for() -> None:
         (b"\xff\xfe", "codec can't decode"),
     ],
 )
-def test_a_damaged_line_is_told_by_its_number_and_kept(line: bytes, said: str) -> None:
+def test_a_damaged_line_is_told_by_its_number_and_kept(line: bytes, message: str) -> None:
     good = attempt("a", "v2", "clean").line()
     data = good + line.rstrip(b"\n") + b"\n" + attempt("b", "v2", "clean").line()
     found = parse(data)
     assert [a.patch for a in found.attempts] == ["a", "b"]
-    ((number, words),) = [(p.number, p.said) for p in found.problems]
+    ((number, words),) = [(p.number, p.message) for p in found.problems]
     assert number == 2
-    assert said in words
+    assert message in words
     assert add(data, [attempt("c", "v2", "clean")]).startswith(data)
 
 
@@ -158,7 +158,7 @@ def test_a_line_is_what_json_says_that_it_is(parts: list[tuple[bytes, bytes, byt
         if raw is not None and "v" not in raw:
             wrong[number] = "has format None, not 5"
     found = parse(b"\n".join(lines))
-    assert {p.number: p.said for p in found.problems} == wrong
+    assert {p.number: p.message for p in found.problems} == wrong
     good = [n for n, line in enumerate(lines, 1) if line.strip() and n not in wrong]
     assert list(found.attempts) == list(
         dict.fromkeys(a for n in good for a in GOOD if a.line().strip() == parts[n - 1][1])
@@ -174,7 +174,7 @@ def test_what_is_read_is_as_what_is_made() -> None:
     # A text that says nothing is as one that isn't there.
     raw = {**json.loads(made.line()), "grade": "", "broke": ""}
     assert parse(json.dumps(raw).encode()).attempts == (made,)
-    assert parse(json.dumps({**raw, "tool": ""}).encode()).problems[0].said == "lacks tool"
+    assert parse(json.dumps({**raw, "tool": ""}).encode()).problems[0].message == "lacks tool"
 
 
 def test_a_last_line_without_an_end_is_not_glued_to() -> None:

@@ -42,7 +42,7 @@ def test_a_new_set_starts_as_the_default_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "message"),
     [
         (b"version = 2\n", "format 2"),
         (b"version = 0\n", "old format 0"),
@@ -67,10 +67,10 @@ def test_a_new_set_starts_as_the_default_one() -> None:
         (pinned(commit=COMMIT).replace(b'url = "u"', b'url = "u"\nbuild = {distribution = "d", requires = ["x==.."]}'), "PROJECT==VERSION"),
     ],
 )  # fmt: skip
-def test_a_wrong_lock_says_where(data: bytes, said: str) -> None:
+def test_a_wrong_lock_says_where(data: bytes, message: str) -> None:
     with pytest.raises(PatchqError) as caught:
         lock.parse(data)
-    assert said in caught.value.message
+    assert message in caught.value.message
     assert caught.value.hint
 
 

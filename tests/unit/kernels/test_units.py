@@ -254,7 +254,7 @@ gib = 9
 
     def said(*packages: InstalledPackage) -> tuple[str, str]:
         found = judge_left("flashinfer", wanted, packages, "/home/me/.cache/flashinfer")
-        return found.level, found.said
+        return found.level, found.message
 
     first = "no wheel of them is installed: 2 generators' modules compile when they are first used"
     assert said() == ("note", first + cost)

@@ -92,7 +92,7 @@ def test_each_patch_has_its_way(told: StoryWay) -> None:
 
 def test_without_a_ledger_only_the_ends_are_known() -> None:
     found = way("up", Ledger(), {"v1": ("a", "b"), "v2": ("a",)}, "v1", "v2")
-    assert (found.told, found.set_out, found.last, found.steps[0].written) == (False, ("a", "b"), ("a",), ())
+    assert (found.output, found.set_out, found.last, found.steps[0].written) == (False, ("a", "b"), ("a",), ())
 
 
 def test_words_of_a_ledger_are_no_markup(stack: Patchq) -> None:

@@ -87,7 +87,7 @@ def test_where_it_was_first_seen_and_that_it_was_taken_back() -> None:
     back = see(PATCHED, PATCHED, BASE)
     assert (back.grade, back.where, back.reverted) == ("", "r1", True)
     assert judge([back], ["r1", "r2"]).grade == "edited"
-    assert judge([back], ["r1", "r2"]).said == "f: was there at r1, and is not any more"
+    assert judge([back], ["r1", "r2"]).message == "f: was there at r1, and is not any more"
 
 
 def test_a_file_that_comes_or_goes() -> None:

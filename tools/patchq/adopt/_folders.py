@@ -77,8 +77,8 @@ def _in_recipe(path: Path) -> list[FolderPlace]:
     files = {place.data.resolve() for place in found if isinstance(place.data, Path)}
     folders = dict.fromkeys(file.parent for file in files if path.parent.resolve() in file.parents)
     named = {*files, *(path.parent.resolve() / entry.text for entry in entries)}
-    beside = [file for folder in folders for file in _patch_files(folder) if file not in named]
-    return [*found, *(replace(_place(file), unlisted=path.name) for file in beside)]
+    unlisted_files = [file for folder in folders for file in _patch_files(folder) if file not in named]
+    return [*found, *(replace(_place(file), unlisted=path.name) for file in unlisted_files)]
 
 
 def _entry(path: Path, entry: Entry) -> FolderPlace:

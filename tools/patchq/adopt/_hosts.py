@@ -73,12 +73,12 @@ def fetch_pull_request(store: Git, url: str, number: int) -> tuple[list[Borrowed
     :raises SourceError: if the host has no such request, or doesn't answer.
     """
     branch = default_branch(url, timeout=_TIMEOUT)
-    with scratch() as beside:
-        head = _fetch_one(beside, url, (f"refs/pull/{number}/head", f"refs/merge-requests/{number}/head"), number)
+    with scratch() as fetched:
+        head = _fetch_one(fetched, url, (f"refs/pull/{number}/head", f"refs/merge-requests/{number}/head"), number)
         for depth in _DEEP:
             for ref, name in ((head, "head"), (f"refs/heads/{branch}", "target")):
-                fetch_ref(beside, url, ref, f"refs/patchq/{name}", depth=depth)
-            base = beside.ask("merge-base", "refs/patchq/target", "refs/patchq/head")
+                fetch_ref(fetched, url, ref, f"refs/patchq/{name}", depth=depth)
+            base = fetched.ask("merge-base", "refs/patchq/target", "refs/patchq/head")
             if not base.returncode:
                 break
         else:
@@ -86,10 +86,10 @@ def fetch_pull_request(store: Git, url: str, number: int) -> tuple[list[Borrowed
                 f"{url}: request {number} has nothing in common with {branch}", hint="is it the right URL?"
             )
         first = base.stdout.decode().strip()
-        found = borrow(store, beside.folder, first, "refs/patchq/head")
+        found = borrow(store, fetched.folder, first, "refs/patchq/head")
         if all(len(b.info.parents) == 1 for b in found):
             return found, ""
-        trees = beside.tree_of([first])
+        trees = fetched.tree_of([first])
         last = found[-1]
         joined = Borrowed(replace(last.info, parents=(CommitId(first),)), trees[0])
         return [joined], f"{len(found)} commits with merges among them, taken as one"
@@ -103,9 +103,9 @@ def fetch_commit_of(store: Git, url: str, commit: str) -> list[Borrowed]:
     """
     if not re.fullmatch(r"[0-9a-f]{40}", commit):
         raise UserError(f"{commit} is no whole commit id", hint="a host gives commits by all 40 digits")
-    with scratch() as beside:
-        fetch_ref(beside, url, commit, "refs/patchq/head", depth=2)
-        return borrow(store, beside.folder, "refs/patchq/head~1", "refs/patchq/head")
+    with scratch() as fetched:
+        fetch_ref(fetched, url, commit, "refs/patchq/head", depth=2)
+        return borrow(store, fetched.folder, "refs/patchq/head~1", "refs/patchq/head")
 
 
 def mails_of(address: Address) -> bytes:
@@ -119,11 +119,11 @@ def mails_of(address: Address) -> bytes:
 
 
 def _fetch_one(into: Git, url: str, refs: Sequence[str], number: int) -> str:
-    said = ""
+    notes = ""
     for ref in refs:
         try:
             fetch_ref(into, url, ref, "refs/patchq/head", depth=1)
             return ref
         except SourceError as error:
-            said = said or error.message
-    raise SourceError(f"{url} has no pull request {number} ({said})", hint="`--pr N` is of the pinned upstream's host")
+            notes = notes or error.message
+    raise SourceError(f"{url} has no pull request {number} ({notes})", hint="`--pr N` is of the pinned upstream's host")

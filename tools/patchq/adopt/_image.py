@@ -21,7 +21,7 @@ from patchq.git.objects import blob_id
 from patchq.git.repository import Git
 from patchq.names import TreeId, sh, show_path
 from patchq.project.project import Project
-from patchq.replay.outcomes import Account, Fate, Reason
+from patchq.replay.outcomes import Account, HunkStatus, Reason
 from patchq.replay.package import Package, SitePackages, index_line, with_lines
 from patchq.stacks.edit import Loaded
 from patchq.stacks.export import slug
@@ -69,7 +69,9 @@ def from_image(
     where = str(path)
     found = []
     if tree != base:
-        said = f"{len(compared.changed)} changed, {len(compared.added)} added and {len(compared.missing)} removed files"
+        notes = (
+            f"{len(compared.changed)} changed, {len(compared.added)} added and {len(compared.missing)} removed files"
+        )
         found.append(
             Found(
                 name=f"{slug(distribution)}-as-in-image",
@@ -78,12 +80,12 @@ def from_image(
                 message=f"Edit {distribution} as in {show_path(os.fsencode(path.name))}\n",
                 trees=(base, tree),
                 origin=f"{distribution} {info.version} in {path.name}",
-                said=(f"{where}: {said}, compared with {info.path.name}",),
+                notes=(f"{where}: {notes}, compared with {info.path.name}",),
             )
         )
     if left:
         account = Account(
-            where=where, text=path.name, fate=Fate.REFUSED, reason=Reason.NOT_OF_SOURCE, paths=tuple(left)
+            where=where, text=path.name, status=HunkStatus.REFUSED, reason=Reason.NOT_OF_SOURCE, paths=tuple(left)
         )
         found += convert(project, [account])
     if not found:

@@ -39,4 +39,4 @@ def name_leftovers(found: Found) -> Found:
         return found
     shown = ", ".join(repr(line.decode("utf-8", "replace").strip()[:60]) for _, line in left[:_MOST_SHOWN])
     more = f" and {len(left) - _MOST_SHOWN} more lines" if len(left) > _MOST_SHOWN else ""
-    return replace(found, said=(*found.said, f"{found.where}: left out, as no part of its diff: {shown}{more}"))
+    return replace(found, notes=(*found.notes, f"{found.where}: left out, as no part of its diff: {shown}{more}"))

@@ -113,8 +113,8 @@ def _read_hg(where: str, data: bytes, name: str, strip: int) -> list[Found]:
             key, _, value = lines.pop(0)[1:].strip().partition(" ")
             fields.setdefault(key, value.strip())
         if not diff_at:
-            said = (f"{place} holds no diff: left out",)
-            found.append(Found(name=name, where=place, author=None, message="", said=said, left_out=True))
+            notes = (f"{place} holds no diff: left out",)
+            found.append(Found(name=name, where=place, author=None, message="", notes=notes, left_out=True))
             continue
         message = settle(clean_message("\n".join(lines)), author="kept").message
         own = name if len(parts) == 1 else slug(message.partition("\n")[0])
@@ -122,9 +122,9 @@ def _read_hg(where: str, data: bytes, name: str, strip: int) -> list[Found]:
         who, address = first_address(fields.get("User", ""))
         author = _ident(Outside(Path("/")), who, address, date) if address else None
         user = fields.get("User", "")
-        told = (f"{place} has an author without an address, {user!r}",) if user and not address else ()
+        remarks = (f"{place} has an author without an address, {user!r}",) if user and not address else ()
         taken = Found(name=own, where=place, author=author, message=message, diff=part[len(head) :], strip=strip)
-        found.append(replace(taken, said=told, date="" if author else date))
+        found.append(replace(taken, notes=remarks, date="" if author else date))
     return found
 
 
@@ -163,24 +163,24 @@ def _check_message(message: bytes, where: str) -> None:
 
 def _of_text(text: str, diff: bytes, where: str, name: str, strip: int) -> Found:
     """Return a patch that is not a mail, with its header: DEP-3 fields or free text."""
-    said = read_text(text)
-    who, address = first_address(said.author)
-    told: list[str] = []
-    date = said.date
+    notes = read_text(text)
+    who, address = first_address(notes.author)
+    remarks: list[str] = []
+    date = notes.date
     author = None
     if address:
         try:
             author = _ident(Outside(Path("/")), who, address, date)
         except runner.CommandError:
-            told.append(f"{where} has a Date: that is none, {date!r}")
+            remarks.append(f"{where} has a Date: that is none, {date!r}")
             author, date = author_ident(Outside(Path("/")), who, address, ""), ""
         if not date:
-            told.append(f"{where} has no date: it is dated now")
-    elif said.author:
-        told.append(f"{where} has an author without an address, {said.author!r}")
+            remarks.append(f"{where} has no date: it is dated now")
+    elif notes.author:
+        remarks.append(f"{where} has an author without an address, {notes.author!r}")
     when = "" if address or not date else _seconds(date)
-    message = said.message if said.message.strip() else ""
-    own = slug(said.name) if said.name else name
+    message = notes.message if notes.message.strip() else ""
+    own = slug(notes.name) if notes.name else name
     return Found(
         name=own,
         where=where,
@@ -188,9 +188,9 @@ def _of_text(text: str, diff: bytes, where: str, name: str, strip: int) -> Found
         message=message,
         diff=diff,
         strip=strip,
-        said=tuple(told),
+        notes=tuple(remarks),
         date=when,
-        topic=said.topic,
+        topic=notes.topic,
     )
 
 
@@ -211,20 +211,20 @@ def _ident(git: Command, name: str, email: str, date: str) -> Ident:
 
 
 def _with_preamble(found: Found, text: str) -> Found:
-    said = read_text(text)
+    notes = read_text(text)
     subject, _, body = split_trailers(found.message)[0].partition("\n")
-    first, _, rest = said.message.partition("\n")
-    words = rest if first.strip() in ("", subject.strip()) else said.message
+    first, _, rest = notes.message.partition("\n")
+    words = rest if first.strip() in ("", subject.strip()) else notes.message
     trailers = "\n".join(split_trailers(found.message)[1])
     extra, block = split_trailers(f"{subject}\n\n{words}") if parse_trailers(f"x\n\n{words}") else (words, [])
     extra = extra.removeprefix(subject).strip("\n")
     message = "\n\n".join(p for p in (subject, body.strip("\n"), extra, "\n".join([*block, trailers]).strip("\n")) if p)
     settled = settle(message, author="kept")
-    told = found.said
+    remarks = found.notes
     author = found.author
-    if author is None and (pair := first_address(said.author))[1]:
-        author = _ident(Outside(Path("/")), *pair, said.date)
-    return replace(found, message=settled.message, author=author, said=told)
+    if author is None and (pair := first_address(notes.author))[1]:
+        author = _ident(Outside(Path("/")), *pair, notes.date)
+    return replace(found, message=settled.message, author=author, notes=remarks)
 
 
 def _read_plain(where: str, data: bytes, name: str, strip: int) -> Found | None:
@@ -241,10 +241,10 @@ def _read_plain(where: str, data: bytes, name: str, strip: int) -> Found | None:
     subject, _, body = header.message.partition("\n")
     if _is_cover(subject) or (diff.strip() and not _DIFF.search(diff)):
         return None
-    said = settle(f"{_without_tags(subject)}\n{body}", author="kept")
-    own = slug(said.name) if said.name else name
+    notes = settle(f"{_without_tags(subject)}\n{body}", author="kept")
+    own = slug(notes.name) if notes.name else name
     return Found(
-        name=own, where=where, author=header.author, message=said.message, diff=diff, strip=strip, topic=said.topic
+        name=own, where=where, author=header.author, message=notes.message, diff=diff, strip=strip, topic=notes.topic
     )
 
 
@@ -264,7 +264,7 @@ def _read_mails(place: str, data: bytes, name: str, strip: int) -> Iterator[Foun
         try:
             git.run("mailsplit", *keep, "-b", f"-o{folder}", "--", "mbox")
         except runner.CommandError as error:
-            raise FormatError(f"{place} is no mail that git can read: {error.said}", hint="save it as text") from None
+            raise FormatError(f"{place} is no mail that git can read: {error.output}", hint="save it as text") from None
         mails = sorted(p for p in folder.iterdir() if p.name.isdigit())
         for mail in mails:
             where = f"{place} (mail {int(mail.name)})"
@@ -274,7 +274,7 @@ def _read_mails(place: str, data: bytes, name: str, strip: int) -> Iterator[Foun
                 # Command configures UTF-8. With --encoding, git 2.39 converts nothing.
                 info = git.run("mailinfo", "-k", "body", "diff", data=data)
             except runner.CommandError as error:
-                raise FormatError(f"{where}: git can't read it: {error.said}", hint="save it as UTF-8 text") from None
+                raise FormatError(f"{where}: git can't read it: {error.output}", hint="save it as UTF-8 text") from None
             info = _in_utf8(data, info)
             body = (folder / "body").read_bytes()
             _check_message(body, where)
@@ -284,20 +284,20 @@ def _read_mails(place: str, data: bytes, name: str, strip: int) -> Iterator[Foun
             own = name if len(mails) == 1 else slug(found.message.split("\n", 1)[0])
             head = re.split(rb"\r?\n\r?\n", data, maxsplit=1)[0].partition(b"\n")
             fields = decode(head[2] if head[0].startswith(b"From ") else b"".join(head))
-            author, told = (None, found.said) if found.left_out else _author(git, info, where, fields)
-            said = settle(found.message, fields_of(fields), "".join(_values(info, "Author")) or "")
-            if author is None and (pair := first_address(said.author))[1]:
-                author, told = _ident(git, *pair, said.date), ()
+            author, remarks = (None, found.notes) if found.left_out else _author(git, info, where, fields)
+            notes = settle(found.message, fields_of(fields), "".join(_values(info, "Author")) or "")
+            if author is None and (pair := first_address(notes.author))[1]:
+                author, remarks = _ident(git, *pair, notes.date), ()
             yield replace(
                 found,
-                name=slug(said.name) if said.name else own,
+                name=slug(notes.name) if notes.name else own,
                 where=where,
                 strip=strip,
                 author=author,
-                said=tuple(f"{where} {words}" for words in told),
-                message=said.message,
-                topic=said.topic,
-                date="" if author or not said.date else _seconds(said.date),
+                notes=tuple(f"{where} {words}" for words in remarks),
+                message=notes.message,
+                topic=notes.topic,
+                date="" if author or not notes.date else _seconds(notes.date),
             )
 
 
@@ -312,10 +312,10 @@ def _of_mail(mail: bytes, info: bytes, body: bytes, diff: bytes) -> Found:
         return replace(found, diff=diff)
     subject = clean_subject(raw)
     if _is_cover(subject):
-        return replace(found, said=(f"is a cover letter, {subject!r}: left out",), left_out=True)
+        return replace(found, notes=(f"is a cover letter, {subject!r}: left out",), left_out=True)
     if _MAGIC.match(mail) and not diff.strip():
         return found  # format-patch --always
-    return replace(found, said=(f"holds no diff, {subject!r}: left out",), left_out=True)
+    return replace(found, notes=(f"holds no diff, {subject!r}: left out",), left_out=True)
 
 
 def _in_utf8(mail: bytes, info: bytes) -> bytes:
@@ -352,7 +352,7 @@ def _author(git: Command, info: bytes, where: str, fields: str) -> tuple[Ident |
     given = _FROM.search(fields)
     if given and email and email != given[2] and email in given[1].split():
         name, email = given[1].strip().strip('"'), given[2]
-    said = () if date else ("has no Date: it is dated now",)
+    notes = () if date else ("has no Date: it is dated now",)
     if not _values(info, "Author"):
         return None, ("has no From:",)
     try:
@@ -360,13 +360,13 @@ def _author(git: Command, info: bytes, where: str, fields: str) -> tuple[Ident |
             found = author_ident(git, name, email, date)
             if found.when > _LAST:
                 raise FormatError(f"{where}: its Date: {date!r} is after the year 9999", hint="mend it")
-            return found, said
+            return found, notes
         except runner.CommandError as error:
-            if "invalid date" not in error.said:
+            if "invalid date" not in error.output:
                 raise
-            return author_ident(git, name, email, _other_date(date)), said
+            return author_ident(git, name, email, _other_date(date)), notes
     except runner.CommandError as error:
-        reason = error.said.removeprefix("fatal: ")
+        reason = error.output.removeprefix("fatal: ")
         if "ident name" in reason:
             return None, (f"has a From: that names nobody with an address, {name or email!r}",)
         raise FormatError(f"{where}: {reason}", hint="mend its From: to 'Name <address>', or its Date:") from None

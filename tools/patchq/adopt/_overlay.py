@@ -43,8 +43,8 @@ def from_overlay(store: Git, base: TreeId, folder: Path, under: str = "") -> Fou
     placed = {_moved(name, cut, prefix): path for name, path in files.items() if name.count(b"/") >= cut}
     outside = [show_path(name) for name in files if name.count(b"/") < cut]
     after = put_over(store, base, placed)
-    said = [f"{folder} lies over {prefix.decode() or 'the whole tree'}"] if prefix or cut else []
-    said += [f"not of the tree, and left out: {', '.join(outside[:5])}"] if outside else []
+    notes = [f"{folder} lies over {prefix.decode() or 'the whole tree'}"] if prefix or cut else []
+    notes += [f"not of the tree, and left out: {', '.join(outside[:5])}"] if outside else []
     if after == base:
         raise UserError(f"{folder} changes nothing: its files are the pinned ones", hint="is it of another release?")
     name = slug(folder.resolve().name)
@@ -55,7 +55,7 @@ def from_overlay(store: Git, base: TreeId, folder: Path, under: str = "") -> Fou
         message="",
         trees=(base, after),
         origin=f"files of {folder.name}",
-        said=tuple(said),
+        notes=tuple(notes),
     )
 
 
@@ -166,8 +166,8 @@ def from_site_packages(store: Git, base: TreeId, folder: Path, package: str) -> 
     known = store.list_tree(base)
     src = b"src/" if not any(os.fsencode(n) in known for n in names) else b""
     after = put_over(store, base, {src + os.fsencode(n): folder / n for n in names})
-    said = [f"{found.version} of {package} is edited in {', '.join(names[:8])}"]
-    said += [f"gone there, and left as they are here: {', '.join(gone[:5])}"] if gone else []
+    notes = [f"{found.version} of {package} is edited in {', '.join(names[:8])}"]
+    notes += [f"gone there, and left as they are here: {', '.join(gone[:5])}"] if gone else []
     if after == base:
         raise UserError(f"the edits of {package} in {folder} are in the pinned tree already", hint="nothing to adopt")
     origin = f"{package} {found.version}, as installed and edited"
@@ -178,7 +178,7 @@ def from_site_packages(store: Git, base: TreeId, folder: Path, package: str) -> 
         message="",
         trees=(base, after),
         origin=origin,
-        said=tuple(said),
+        notes=tuple(notes),
     )
 
 

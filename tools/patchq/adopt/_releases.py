@@ -149,7 +149,7 @@ def search_releases(
             release = releases[at]
             project.say(f"{pin.upstream}: trying the release {release.label}")
             try:
-                told = trial.outcomes(release)
+                remarks = trial.outcomes(release)
             except PatchqError as error:  # a failed download doesn't stop the search
                 project.say(f"{pin.upstream} {release.label} is left out: {error.message}")
                 search.take(at, [""] * len(left))
@@ -157,7 +157,7 @@ def search_releases(
                 if isinstance(error, Exhausted):
                     too_large.append(release.label)
             else:
-                outcomes = [told[id(patch)] for patch in left]
+                outcomes = [remarks[id(patch)] for patch in left]
                 search.take(at, [outcome for outcome, _ in outcomes], [likeness for _, likeness in outcomes])
     downloaded = Downloaded(trial.allowance.used, most, tuple(too_large))
     labels = [release.label for release in releases]

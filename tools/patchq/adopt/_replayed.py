@@ -18,7 +18,7 @@ from patchq.patterns.trees import StoredTree, is_made_by
 from patchq.project.project import Project
 from patchq.replay.dockerfile import Build, replay_dockerfile
 from patchq.replay.limits import MOST_SCRIPT
-from patchq.replay.outcomes import Account, Fate, NotTaken, Reason
+from patchq.replay.outcomes import Account, HunkStatus, NotTaken, Reason
 from patchq.replay.scripts import CODEMOD, is_dockerfile, replay_commands, replay_script
 from patchq.stacks.edit import Loaded, user_ident
 from patchq.stacks.export import slug
@@ -67,7 +67,9 @@ def _replay_dockerfile(
     accounts = replay_dockerfile(project.store, tip, base, build, package, project.say)
     wheels = loaded.stack.pin.wheels
     if wheels and wheel is None:
-        unseen = Account(where=str(path), text=sorted(wheels)[0], fate=Fate.NOT_UNDERSTOOD, reason=Reason.NO_WHEEL)
+        unseen = Account(
+            where=str(path), text=sorted(wheels)[0], status=HunkStatus.NOT_UNDERSTOOD, reason=Reason.NO_WHEEL
+        )
         accounts = [unseen, *accounts]
     return accounts
 
@@ -94,7 +96,7 @@ def convert(project: Project, accounts: Sequence[Account]) -> list[Found]:
             origin=_origin(account.where),
             account=account,
         )
-        if account.fate is Fate.REFUSED:
+        if account.status is HunkStatus.REFUSED:
             patch = replace(patch, problem=NotTaken([account]))
         elif account.trees:
             patch = _described(project, patch, account)

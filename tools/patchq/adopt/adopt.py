@@ -155,9 +155,11 @@ def _with_releases(
         on_pin = {n: item for n, (item, _) in enumerate(bare.fit_all(found)) if item.outcome in TAKEN}
     else:
         on_pin = {}
-    told = list(items)
+    remarks = list(items)
     for n in on_pin.keys() & set(left):
-        told[n] = replace(told[n], detail=f"{told[n].detail}; it applies on {pin.ref} without the stack's patches")
+        remarks[n] = replace(
+            remarks[n], detail=f"{remarks[n].detail}; it applies on {pin.ref} without the stack's patches"
+        )
     left = [n for n in left if n not in on_pin]
     try:
         elsewhere = search_releases(
@@ -165,10 +167,10 @@ def _with_releases(
         )
     except SourceError as error:
         project.say(f"no other release was tried: {error.message}")
-        return tuple(told)
+        return tuple(remarks)
     for at, where in elsewhere.items():
-        told[left[at]] = replace(told[left[at]], elsewhere=where)
-    return tuple(told)
+        remarks[left[at]] = replace(remarks[left[at]], elsewhere=where)
+    return tuple(remarks)
 
 
 def _named(items: Sequence[Item], taken: Sequence[str]) -> tuple[Item, ...]:

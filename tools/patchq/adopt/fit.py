@@ -108,7 +108,7 @@ class Fitter:
             self._check_changes(patch, changed, before, tree)
             outcome = "offset" if applied.offsets else "applies"
             items[id(patch)] = (
-                Item(name=patch.name, where=patch.where, outcome=outcome, detail="", notes=patch.said),
+                Item(name=patch.name, where=patch.where, outcome=outcome, detail="", notes=patch.notes),
                 tree,
             )
             before = tree
@@ -131,8 +131,8 @@ class Fitter:
             self.errors.append(patch.problem)
             if patch.account:
                 return Item(name=patch.name, where=patch.where, outcome="unreadable"), self.tree
-            said = re.sub(rf"{re.escape(patch.where)}( \(mail \d+\))?: ", "", patch.problem.message, count=1)
-            return Item(name=patch.name, where=patch.where, outcome="unreadable", detail=said), self.tree
+            notes = re.sub(rf"{re.escape(patch.where)}( \(mail \d+\))?: ", "", patch.problem.message, count=1)
+            return Item(name=patch.name, where=patch.where, outcome="unreadable", detail=notes), self.tree
         try:
             item, tree, tip = self._fit_trees(patch) if patch.trees else self._fit_diff(patch)
             if tree is None:
@@ -150,13 +150,13 @@ class Fitter:
                 where=patch.where,
                 outcome=outcome,
                 detail=detail,
-                notes=patch.said,
+                notes=patch.notes,
                 conflicts=conflicts,
             ), self.tree
         except PatchqError as error:
             self.errors.append(error)
             return Item(
-                name=patch.name, where=patch.where, outcome="unreadable", detail=error.message, notes=patch.said
+                name=patch.name, where=patch.where, outcome="unreadable", detail=error.message, notes=patch.notes
             ), self.tree
         for change in changed:
             (self.files.add if change.new else self.files.discard)(change.path)
@@ -172,7 +172,7 @@ class Fitter:
 
     def _left_out(self, patch: Found) -> Item:
         return Item(
-            name=patch.name, where=patch.where, outcome="left out", detail="; ".join(patch.said), notes=patch.said
+            name=patch.name, where=patch.where, outcome="left out", detail="; ".join(patch.notes), notes=patch.notes
         )
 
     def _incoming(self, patch: Found, diff: bytes) -> Incoming:
@@ -194,7 +194,7 @@ class Fitter:
 
     def _fit_diff(self, patch: Found) -> tuple[Item, TreeId | None, CommitId | None]:
         text, notes, odd = self._readable(patch)
-        notes = (*patch.said, *notes)
+        notes = (*patch.notes, *notes)
         if not text.strip():
             return (
                 Item(name=patch.name, where=patch.where, outcome="applies", detail="", notes=notes),
@@ -247,18 +247,18 @@ class Fitter:
 
     def _by_git(self, patch: Found, diff: bytes) -> TreeId:
         where = [f"--directory={patch.folder}"] if patch.folder else []
-        tree, said = self._applied(diff, f"-p{patch.strip}", *where)
+        tree, notes = self._applied(diff, f"-p{patch.strip}", *where)
         if tree is None:
-            conflict = Conflict(upstream=self.upstream, patch=patch.name, path="", reason=said.removeprefix("error: "))
+            conflict = Conflict(upstream=self.upstream, patch=patch.name, path="", reason=notes.removeprefix("error: "))
             raise ConflictError(f"{patch.where} doesn't apply", [conflict], hint="another -p N, or --directory DIR")
         return tree
 
     def _with_options(self, patch: Found, diff: bytes, odd: bool) -> TreeId:
         """Return the tree after a patch that is applied in reverse, or removes files that it empties."""
         where = [f"-p{patch.strip}", *([f"--directory={patch.folder}"] if patch.folder else [])] if odd else []
-        tree, said = self._applied(diff, *where, *(["--reverse"] if patch.reverse else []))
+        tree, notes = self._applied(diff, *where, *(["--reverse"] if patch.reverse else []))
         if tree is None:
-            conflict = Conflict(upstream=self.upstream, patch=patch.name, path="", reason=said.removeprefix("error: "))
+            conflict = Conflict(upstream=self.upstream, patch=patch.name, path="", reason=notes.removeprefix("error: "))
             raise ConflictError(f"{patch.where} doesn't apply", [conflict], hint="another -p N, or --directory DIR")
         emptied = [c.path for c in self.store.changes(self.tree, tree) if c.old and c.new and c.new.blob == _EMPTY]
         if not emptied or not patch.remove_empty:
@@ -294,9 +294,9 @@ class Fitter:
         before, after = patch.trees
         tree = pick(self.store, self.upstream, patch.name, before, after, self.tree)
         if tree == self.tree and patch.merge:
-            said = f"{patch.where} is left out: the tree has what this merge brings"
+            notes = f"{patch.where} is left out: the tree has what this merge brings"
             return (
-                Item(name=patch.name, where=patch.where, outcome="left out", detail=said, notes=(*patch.said, said)),
+                Item(name=patch.name, where=patch.where, outcome="left out", detail=notes, notes=(*patch.notes, notes)),
                 None,
                 None,
             )
@@ -307,20 +307,20 @@ class Fitter:
                     where=patch.where,
                     outcome="there",
                     detail="the tree has its change already",
-                    notes=patch.said,
+                    notes=patch.notes,
                 ),
                 None,
                 None,
             )
         outcome = "applies" if before == self.tree else "merged"
-        return Item(name=patch.name, where=patch.where, outcome=outcome, detail="", notes=patch.said), tree, None
+        return Item(name=patch.name, where=patch.where, outcome=outcome, detail="", notes=patch.notes), tree, None
 
     # Reasons for conflicts
 
     def _why(self, patch: Found, error: ConflictError) -> tuple[str, str]:
         """Return ``there`` or ``conflict``, and the reason as text."""
         first = error.conflicts[0] if error.conflicts else None
-        said = f"{first.path}: {first.reason}".removeprefix(": ") if first else error.message
+        notes = f"{first.path}: {first.reason}".removeprefix(": ") if first else error.message
         if patch.trees:
             return "conflict", f"{', '.join(c.path for c in error.conflicts)}: 3-way merge conflict"
         text, _, _ = self._readable(patch)
@@ -335,9 +335,9 @@ class Fitter:
                 hints.append("--3way merges it: what it was made against is in the store")
             if self._applied(text, "-C1")[0]:
                 hints.append(_FUZZ)
-        if not hints and "is not there" in said and "a file of that name" not in said:
+        if not hints and "is not there" in notes and "a file of that name" not in notes:
             hints.append("-p N or --directory DIR say where its files lie, if the tree has them")
-        return "conflict", "; ".join([said, *hints])
+        return "conflict", "; ".join([notes, *hints])
 
     def _other_ends(self, text: bytes) -> str:
         lines = text.split(b"\n")

@@ -27,9 +27,9 @@ class Found:
     :ivar origin: value for the ``Origin:`` trailer.
     :ivar merge: True for a merge commit, which is left out if the tree already has its changes.
     :ivar problem: error if the patch can't be read.
-    :ivar said: notes for the user about how the patch was read.
+    :ivar notes: notes for the user about how the patch was read.
     :ivar account: outcome of the step of a script or Dockerfile that the patch comes from.
-    :ivar left_out: True for an entry to skip, such as a cover letter; ``said`` gives the reason.
+    :ivar left_out: True for an entry to skip, such as a cover letter; ``notes`` gives the reason.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Found:
     message: str
     diff: bytes = b""
     strip: int = 1
-    said: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     left_out: bool = False
     folder: str = ""
     exact: bool = False
@@ -133,7 +133,7 @@ class Elsewhere:
         count = f"of {self.tried} releases tried, {self.of} there are"
         if self.newest:
             back = f", the oldest {self.oldest}" if self.oldest != self.newest else ""
-            said = f"it applies on {self.newest}, the newest {count}{back}"
+            notes = f"it applies on {self.newest}, the newest {count}{back}"
         else:
-            said = f"it applies on none {count}"
-        return said + (f"; {self.there} has its change already" if self.there else "")
+            notes = f"it applies on none {count}"
+        return notes + (f"; {self.there} has its change already" if self.there else "")

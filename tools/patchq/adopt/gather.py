@@ -136,14 +136,14 @@ def from_host(project: Project, address: Address) -> list[Found]:
     try:
         if address.commit:
             return of_commits(project, fetch_commit_of(project.store, url, address.commit), url, url)
-        commits, said = fetch_pull_request(project.store, url, address.number)
+        commits, notes = fetch_pull_request(project.store, url, address.number)
     except (SourceError, UserError):
         if not address.patch:
             raise
         project.say(f"{url} doesn't give it to git; taking {address.patch}")
         return _of(read_data(mails_of(address), address.patch, "patch", 1), "", ReadOptions(), address.patch)
     found = of_commits(project, commits, f"{url}#{address.number}", f"{url}#{address.number}")
-    return [replace(f, said=(*f.said, f"{f.where}: {said}")) for f in found] if said else found
+    return [replace(f, notes=(*f.notes, f"{f.where}: {notes}")) for f in found] if notes else found
 
 
 def from_files(paths: Sequence[Path], stdin: bytes = b"", reading: ReadOptions | None = None) -> list[Found]:
@@ -178,8 +178,8 @@ def from_files(paths: Sequence[Path], stdin: bytes = b"", reading: ReadOptions |
                 read = [Found(name=place.name, where=place.where, author=None, message="", problem=error)]
             found += [_as_recipe(f, place) for f in _of(read, place.folder, reading, place.origin)]
     if all(f.left_out for f in found):
-        told = [*dict.fromkeys(said for f in found for said in f.said)] or [f"{paths[0]} holds no diff"]
-        raise UserError("; ".join(told), hint="is it a patch?")
+        remarks = [*dict.fromkeys(notes for f in found for notes in f.notes)] or [f"{paths[0]} holds no diff"]
+        raise UserError("; ".join(remarks), hint="is it a patch?")
     return found
 
 
@@ -187,14 +187,14 @@ def _skipped(place: FolderPlace) -> Found | None:
     """Return the result for a file or entry that isn't read: left out, or an error. None for others."""
     entry = place.entry
     problem = entry.error() if entry else None
-    said = f"{place.where} is not listed in {place.unlisted}: left out" if place.unlisted else ""
+    note = f"{place.where} is not listed in {place.unlisted}: left out" if place.unlisted else ""
     if entry and entry.state in LEFT:
-        said = entry.words()
-    if not said and not problem:
+        note = entry.words()
+    if not note and not problem:
         return None
-    notes = (said,) if said else ()
+    notes = (note,) if note else ()
     name, where = place.name, entry.where if entry else place.where
-    return Found(name=name, where=where, author=None, message="", said=notes, left_out=bool(said), problem=problem)
+    return Found(name=name, where=where, author=None, message="", notes=notes, left_out=bool(notes), problem=problem)
 
 
 def _as_recipe(found: Found, place: FolderPlace) -> Found:
@@ -298,14 +298,20 @@ def of_commits(project: Project, commits: Sequence[Borrowed], where: str, origin
             refuse_repositories(project.store, named, borrowed.before, commit.tree, "there")
         message = clean_message(commit.message)
         subject = clean_subject(message.split("\n", 1)[0])
-        said = settle(message, author="kept")
+        notes = settle(message, author="kept")
         author = _author(project.store, commit)
         trees = (borrowed.before, commit.tree)
-        name = slug(said.name or subject)
+        name = slug(notes.name or subject)
         place = f"{origin}@{commit.commit}"
         found.append(
             Found(
-                name=name, where=named, author=author, message=said.message, trees=trees, origin=place, topic=said.topic
+                name=name,
+                where=named,
+                author=author,
+                message=notes.message,
+                trees=trees,
+                origin=place,
+                topic=notes.topic,
             )
         )
     return found
@@ -320,5 +326,5 @@ def _author(git: Git, commit: CommitInfo) -> Ident:
     try:
         return author_ident(git, who.name or who.email, who.email, f"@{who.when} {who.zone}")
     except runner.CommandError as error:
-        said = error.said.removeprefix("fatal: ")
-        raise UserError(f"{commit.commit[:12]}: {said}", hint="`git commit --amend --author` mends it") from None
+        notes = error.output.removeprefix("fatal: ")
+        raise UserError(f"{commit.commit[:12]}: {notes}", hint="`git commit --amend --author` mends it") from None

@@ -88,9 +88,9 @@ def build_wheel(
             hint="without a network: install it here, and build with --no-isolation",
         ) from None
     except (BuildException, BuildBackendException, Failed, runner.CommandError) as error:
-        said = error.said if isinstance(error, runner.CommandError) else str(error)
+        message = error.output if isinstance(error, runner.CommandError) else str(error)
         tail = b"".join(log).decode("utf-8", "replace").splitlines()[-25:]
         raise BuildError(
-            f"the build of {name} failed: {said}\n" + "\n".join(tail),
+            f"the build of {name} failed: {message}\n" + "\n".join(tail),
             hint="what it misses can be installed here and used with --no-isolation",
         ) from None

@@ -268,7 +268,7 @@ def _end_of(path: Path, file: IO[bytes], item: zipfile.ZipInfo) -> int:
         size = int.from_bytes(wide[:8], "little") if size == 0xFFFFFFFF else size
         packed = int.from_bytes(wide[8:16], "little") if packed == 0xFFFFFFFF else packed
     end = item.header_offset + LOCAL.size + name_size + extra_size + item.compress_size
-    told = crc, packed, size
+    output = crc, packed, size
     if flags & 0x08:
         # The checksum and sizes (four or eight bytes each) follow the data, with or without a
         # signature. In the header before the data they may be zero.
@@ -276,16 +276,20 @@ def _end_of(path: Path, file: IO[bytes], item: zipfile.ZipInfo) -> int:
         file.seek(end)
         after = file.read(4 + 4 + 2 * width)
         signed = 4 if after[:4] == b"PK\7\10" else 0
-        if told[0] not in (0, item.CRC) or told[1] not in (0, item.compress_size) or told[2] not in (0, item.file_size):
+        if (
+            output[0] not in (0, item.CRC)
+            or output[1] not in (0, item.compress_size)
+            or output[2] not in (0, item.file_size)
+        ):
             _refuse(path, item.filename, "says two things of its size or checksum")
         end += signed + 4 + 2 * width
         fields = after[signed:]
-        told = (
+        output = (
             int.from_bytes(fields[:4], "little"),
             int.from_bytes(fields[4 : 4 + width], "little"),
             int.from_bytes(fields[4 + width : 4 + 2 * width], "little"),
         )
-    if told != (item.CRC, item.compress_size, item.file_size):
+    if output != (item.CRC, item.compress_size, item.file_size):
         _refuse(path, item.filename, "says two things of its size or checksum")
     return int(end)
 
@@ -326,14 +330,14 @@ def _check_identity(path: Path, dist_info: str, metadata: str) -> None:
         _refuse(path, f"{dist_info}/METADATA", "doesn't give one name and one version")
     try:
         folder_name, _, folder_version = dist_info.removesuffix(".dist-info").rpartition("-")
-        told = [(canonicalize_name(names[0]), Version(versions[0]))]
-        told.append((canonicalize_name(folder_name), Version(folder_version)))
-        told.append(parse_wheel_filename(path.name)[:2])
+        output = [(canonicalize_name(names[0]), Version(versions[0]))]
+        output.append((canonicalize_name(folder_name), Version(folder_version)))
+        output.append(parse_wheel_filename(path.name)[:2])
     except (InvalidVersion, InvalidWheelFilename, ValueError) as error:
         # ValueError: a number with too many digits. packaging before 25 doesn't escape its message.
-        said = show_path(str(error).encode("utf-8", "surrogateescape"))
-        raise BuildError(f"{path.name}: {said}", hint="is it a wheel?") from None
-    if len(set(told)) != 1:
+        message = show_path(str(error).encode("utf-8", "surrogateescape"))
+        raise BuildError(f"{path.name}: {message}", hint="is it a wheel?") from None
+    if len(set(output)) != 1:
         own = show_path(f"{names[0]} {versions[0]}".encode("utf-8", "replace"))
         _refuse(path, "", f"holds another distribution or version than its name says: {own}, in {dist_info}")
 

@@ -167,10 +167,10 @@ class _Asking:
             str(asked),
         ]
         done = runner.run(command, cwd=self.folder, env=_certificates(), timeout=SECONDS, ok_codes=(0, 1, 2))
-        said = (done.stdout if done.returncode == 0 else done.stderr).decode("utf-8", "replace")
-        if done.returncode and "No solution found" not in said:
-            raise BuildError(f"uv can't resolve: {said.strip()}", hint="can the package index be reached?")
-        return done.returncode == 0, said
+        message = (done.stdout if done.returncode == 0 else done.stderr).decode("utf-8", "replace")
+        if done.returncode and "No solution found" not in message:
+            raise BuildError(f"uv can't resolve: {message.strip()}", hint="can the package index be reached?")
+        return done.returncode == 0, message
 
 
 def _indexes() -> Iterator[str]:
@@ -192,31 +192,31 @@ def _certificates() -> dict[str, str]:
 def _resolve(asking: _Asking, set_name: str, wanted: Sequence[str], direct: Sequence[str]) -> Resolved:
     lacked: dict[str, Lacked] = {}
     while True:
-        good, said = asking.ask(wanted, lacked)
+        good, message = asking.ask(wanted, lacked)
         found = tuple(lacked.values())
         if good:
             return Resolved(
                 set_name=set_name,
                 platform=asking.platform,
-                packages={str(canonicalize_name(n)): v for n, v in _PINNED.findall(said)},
+                packages={str(canonicalize_name(n)): v for n, v in _PINNED.findall(message)},
                 lacked=found,
             )
-        more = dict(_lacks(asking, _named(said, direct), lacked))
+        more = dict(_lacks(asking, _named(message, direct), lacked))
         if not more:
             return Resolved(
-                set_name=set_name, platform=asking.platform, packages={}, lacked=found, contradiction=said.strip()
+                set_name=set_name, platform=asking.platform, packages={}, lacked=found, contradiction=message.strip()
             )
         lacked.update(more)
 
 
-def _named(said: str, direct: Iterable[str]) -> Iterator[Requirement]:
+def _named(message: str, direct: Iterable[str]) -> Iterator[Requirement]:
     """Yield the requirements that may have caused a failed resolution.
 
     These are direct requirements that the resolver's message names, and dependencies that it lists.
     """
-    words = {str(canonicalize_name(w)) for w in re.findall(r"[A-Za-z0-9][\w.-]*", re.sub(r"[<>=!~\[;]", " ", said))}
+    words = {str(canonicalize_name(w)) for w in re.findall(r"[A-Za-z0-9][\w.-]*", re.sub(r"[<>=!~\[;]", " ", message))}
     seen = set()
-    for text in [*direct, *(t.rstrip(",.") for t in _DEPENDS.findall(said))]:
+    for text in [*direct, *(t.rstrip(",.") for t in _DEPENDS.findall(message))]:
         try:
             requirement = Requirement(text)
         except InvalidRequirement:
@@ -234,6 +234,6 @@ def _lacks(
         name = str(canonicalize_name(requirement.name))
         if name in known or asking.ask([str(requirement)], alone=True)[0]:
             continue
-        good, said = asking.ask([requirement.name], alone=True)
-        there = _PINNED.findall(said) if good else []
+        good, message = asking.ask([requirement.name], alone=True)
+        there = _PINNED.findall(message) if good else []
         yield name, Lacked(f"{requirement.name}{requirement.specifier}", there[0][1] if there else "")

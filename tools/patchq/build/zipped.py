@@ -92,9 +92,9 @@ def write(
     """
     check_compressor()
     target.parent.mkdir(parents=True, exist_ok=True)
-    beside = target.parent / f".{target.name}{fsio.UNFINISHED}"
+    temporary = target.parent / f".{target.name}{fsio.UNFINISHED}"
     try:
-        with beside.open("wb") as out:
+        with temporary.open("wb") as out:
             central, count = _copy_members(source, list(kept), out) if source else (bytearray(), 0)
             for member in _packed(files, set(executable)):
                 central += _put(member, out)
@@ -109,9 +109,9 @@ def write(
             out.write(central + _END.pack(b"PK\5\6", *counts, len(central), start, 0))
         # Not fsynced: writing half a gigabyte to disk takes longer than all other steps. A lost
         # wheel can be built again, and the hash in its record shows whether it is complete.
-        os.replace(beside, target)
+        os.replace(temporary, target)
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 def _packed(files: Mapping[str, bytes], runnable: set[str]) -> Iterator[ZipMember]:

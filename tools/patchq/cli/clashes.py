@@ -27,12 +27,12 @@ def _names(patches: tuple[str, ...]) -> str:
 
 def _drift(clash: Clash) -> tuple[str, str]:
     assert clash.change
-    said = _CHANGES[clash.change].format(name=clash.name, detail=clash.detail)
+    message = _CHANGES[clash.change].format(name=clash.name, detail=clash.detail)
     changer, user = clash.branches
     by = f" by {_names(clash.ours)}" if clash.ours else ""
     detail = f": {clash.detail}" if clash.detail and clash.change in (UseChange.CALL, UseChange.DEFAULT) else ""
     user_of = _names(clash.theirs) or clash.path
-    message = f"{clash.path}:{clash.line}: {user_of} of {user}: {said} with {changer}{by}{detail}"
+    message = f"{clash.path}:{clash.line}: {user_of} of {user}: {message} with {changer}{by}{detail}"
     return message, f"change {user_of} on top of {changer}"
 
 

@@ -116,7 +116,7 @@ def sentences(found: tuple[Difference, ...], level: Level) -> list[str]:
 def as_json(found: tuple[Difference, ...]) -> list[dict[str, Any]]:
     """Return differences as JSON objects, with their sentences."""
     return [
-        {"code": one.code.value, "level": one.level.value, "said": sentence(one), "paths": list(one.paths)}
+        {"code": one.code.value, "level": one.level.value, "message": sentence(one), "paths": list(one.paths)}
         for one in found
     ]
 

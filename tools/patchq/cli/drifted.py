@@ -38,8 +38,8 @@ _REASONS = {
 
 def say_alarm(alarm: Alarm) -> str:
     """Return the message of an alarm."""
-    if alarm.said:
-        return alarm.said
+    if alarm.message:
+        return alarm.message
     values = {**asdict(alarm), "was": alarm.was or "nothing", "now": alarm.now or "nothing"}
     if alarm.kind == Kind.REMOVED.value and alarm.now:
         return "{callee} is gone; {now} has the name".format(**values)
@@ -48,13 +48,13 @@ def say_alarm(alarm: Alarm) -> str:
 
 def alarm_body(alarm: Alarm) -> dict[str, object]:
     """Return the JSON of an alarm."""
-    return {**asdict(alarm), "said": say_alarm(alarm)}
+    return {**asdict(alarm), "message": say_alarm(alarm)}
 
 
 def show_alarm(alarm: Alarm, head: str = "") -> None:
     """Print an alarm: the place in the patch, then the change and its place upstream."""
     by = f" (patch {alarm.patch})" if alarm.patch else ""
-    of = f" in {alarm.callee}" if alarm.said and alarm.callee else ""
+    of = f" in {alarm.callee}" if alarm.message and alarm.callee else ""
     echo(f"{head}{alarm.upstream} {alarm.path}:{alarm.line} {alarm.function}{by}: {alarm.kind}{of}")
     echo(f"    {say_alarm(alarm)}" + (f" ({alarm.at})" if alarm.at else ""))
     if alarm.commit:
@@ -69,5 +69,5 @@ def show_unseen(unseen: Sequence[NotCompared]) -> None:
         place = f"{one.path}:{one.line}" if one.line else one.path
         groups.setdefault((one.patch, one.reason, text), []).append(place)
     for (patch, reason, text), places in groups.items():
-        said = _REASONS[Unseen(reason)].format(install=install_command("drift"), text=text)
-        echo(f"not compared: {patch}: {', '.join(dict.fromkeys(places))}: {said}")
+        message = _REASONS[Unseen(reason)].format(install=install_command("drift"), text=text)
+        echo(f"not compared: {patch}: {', '.join(dict.fromkeys(places))}: {message}")

@@ -109,7 +109,7 @@ def _show(found: Proposals) -> None:
 def _show_proposal(found: Proposals, proposal: ProposedResolution) -> None:
     echo(f"{proposal.number}: {', '.join(proposal.strategies)}", bold=True)
     for check in proposal.checks:
-        echo(f"  {check.name}: {check.state}: {check.said}")
+        echo(f"  {check.name}: {check.state}: {check.message}")
     if not any(check.name == "passes with" for check in proposal.checks):
         echo("  no proof was run (`--no-proof`)")
     for path in proposal.unread:
@@ -138,7 +138,7 @@ def _show_kept(kept: Resolution, show: Show) -> None:
     """Print the result of keeping a proposal."""
     if kept.refused:
         for check in kept.refused:
-            echo(f"{check.name}: {check.state}: {check.said}", fg="red")
+            echo(f"{check.name}: {check.state}: {check.message}", fg="red")
         echo(f"{kept.upstream}/{kept.patch} is not resolved by it; nothing changed", err=True)
         return
     assert kept.rebase

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from patchq.names import sh
-from patchq.replay.outcomes import Account, Fate, Reason, short
+from patchq.replay.outcomes import Account, HunkStatus, Reason, short
 
 _SENTENCES = {
     Reason.FAILED: "it ended with {code}: {said}",
@@ -54,11 +54,11 @@ def sentence(account: Account) -> str:
     """Return the reason why a step isn't taken."""
     if account.reason is None:
         return ""
-    said = (account.said.strip().splitlines() or [""])[-1]
+    message = (account.message.strip().splitlines() or [""])[-1]
     text = _SENTENCES[account.reason].format(
-        code=account.code, said=said or "no message", words=", ".join(account.words), paths=_shown(account.paths)
+        code=account.code, message=message or "no message", words=", ".join(account.words), paths=_shown(account.paths)
     )
-    return f"{text}: {said}" if said and account.reason is Reason.CHANGES_NOTHING else text
+    return f"{text}: {message}" if message and account.reason is Reason.CHANGES_NOTHING else text
 
 
 def hint(account: Account, upstream: str) -> str:
@@ -67,12 +67,12 @@ def hint(account: Account, upstream: str) -> str:
     return text.format(upstream=upstream, words=", ".join(map(sh, account.words)))
 
 
-def lines(accounts: Sequence[Account], upstream: str, *fates: Fate) -> Iterator[str]:
+def lines(accounts: Sequence[Account], upstream: str, *statuses: HunkStatus) -> Iterator[str]:
     """Yield a line for each outcome with one of these fates, and for what to type."""
     for account in accounts:
-        if account.fate not in fates or account.reason is None:
+        if account.status not in statuses or account.reason is None:
             continue
-        yield f"{account.where}: {account.fate.value}: `{short(account.text)}`: {sentence(account)}"
+        yield f"{account.where}: {account.status.value}: `{short(account.text)}`: {sentence(account)}"
         if typed := hint(account, upstream):
             yield f"    {typed}"
 
@@ -82,7 +82,7 @@ def as_answer(account: Account, upstream: str) -> dict[str, object]:
     return {
         "where": account.where,
         "text": account.text,
-        "fate": account.fate.value,
+        "status": account.status.value,
         "reason": account.reason.value if account.reason else "",
         "paths": list(account.paths),
         "words": list(account.words),

@@ -92,8 +92,8 @@ def look(
     if folder is not None:
         wheels, wrong = wheels_in(folder)
         if not wheels:
-            said = "; ".join(wrong) or f"{folder} holds no wheels"
-            raise UserError(said, hint="--dist DIR names the folder of the wheels that were built")
+            message = "; ".join(wrong) or f"{folder} holds no wheels"
+            raise UserError(message, hint="--dist DIR names the folder of the wheels that were built")
     else:
         with contextlib.suppress(UserError):
             wheels, wrong = wheels_of(Project.find(Path(click.get_current_context().obj["project"])), set_name)

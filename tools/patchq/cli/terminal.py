@@ -167,9 +167,9 @@ def echo_json(body: dict[str, Any]) -> None:
 
 def echo_usage(error: click.ClickException) -> None:
     """Write click's message about an invalid command line, which repeats words from it."""
-    said = io.StringIO()
-    error.show(said)
-    echo(said.getvalue(), err=True, nl=False)
+    message = io.StringIO()
+    error.show(message)
+    echo(message.getvalue(), err=True, nl=False)
 
 
 def confirm(question: str) -> None:
@@ -244,6 +244,6 @@ def _show_paragraphs(heads: Sequence[str], rows: Sequence[Sequence[str]], title:
         echo(title)
     for row in rows:
         echo(row[0], bold=True)
-        told = "; ".join(f"{head}: {cell}" for head, cell in zip(heads[1:], row[1:], strict=True) if cell)
-        for line in textwrap.wrap(told, max(width, 20), initial_indent="    ", subsequent_indent="    "):
+        output = "; ".join(f"{head}: {cell}" for head, cell in zip(heads[1:], row[1:], strict=True) if cell)
+        for line in textwrap.wrap(output, max(width, 20), initial_indent="    ", subsequent_indent="    "):
             echo(line)

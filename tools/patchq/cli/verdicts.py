@@ -72,7 +72,7 @@ def show_verdicts(verdicts: Sequence[Verdict], as_json: bool, schema: str) -> No
         return
     for v in verdicts:
         echo(f"{v.state:<10} ", fg=_COLOURS.get(v.state, "red"), nl=False)
-        echo(f"{v.proof.title}: {v.said}")
+        echo(f"{v.proof.title}: {v.message}")
         if not v.ok:
             echo(f"           {'on a machine that has it' if v.state == 'not run' else 'again'}: {v.command}")
     echo(", ".join(f"{n} {state}" for state, n in report.counts(verdicts).items()) or "no patches")

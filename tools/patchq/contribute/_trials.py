@@ -55,7 +55,7 @@ def prove(project: Project, plan: BranchPlan, branch: Branch, set_name: str) -> 
     found = prove_trees(project, proofs, chosen, plan.upstream, (branch.base.commit, branch.tip))
     bad = [v for v in found if not v.ok and v.state != NOT_RUN]
     if bad:
-        lines = "\n  ".join(f"{v.proof.name}: {v.state}: {v.said}" for v in bad)
+        lines = "\n  ".join(f"{v.proof.name}: {v.state}: {v.message}" for v in bad)
         raise BuildError(
             f"not to be proposed to {plan.upstream} at {plan.onto.ref}, over the set {chosen}:\n  {lines}",
             hint="an environment that this ref can be imported in, or --no-proof, which the dossier then says",
@@ -82,12 +82,12 @@ def run_brought(project: Project, plan: BranchPlan, branch: Branch, set_name: st
             states.append([state_of(*run_pytest(project, trees, [p], cwd=trees / plan.upstream)) for p in paths])
     found = []
     for path, (before, why), (after, wrong) in zip(paths, *states, strict=True):
-        said = "" if after == "passed" else f"on the branch: {after}: {wrong}"
-        if not said and before != FAILED:
-            said = f"without the change: {before}: {why}"
+        message = "" if after == "passed" else f"on the branch: {after}: {wrong}"
+        if not message and before != FAILED:
+            message = f"without the change: {before}: {why}"
         if NOT_RUN in (before, after):
-            said = ""
-        found.append(TestRun(path=path, before=before, after=after, said=said))
+            message = ""
+        found.append(TestRun(path=path, before=before, after=after, message=message))
     return tuple(found)
 
 

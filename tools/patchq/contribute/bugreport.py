@@ -90,18 +90,18 @@ def bug_report(project: Project, patch: str, *, onto: str = "", set_name: str = 
         (base,) = fetcher.fetch([plan.onto])
     name, upstream = plan.chosen[0], plan.upstream
     header = plan.headers[name]
-    told = _told(project, upstream, name)
-    files = (told["evidence"],) if told.get("evidence") else header.values("Proof")
+    output = _told(project, upstream, name)
+    files = (output["evidence"],) if output.get("evidence") else header.values("Proof")
     tests: Sequence[Mapping[str, str]] | None = ()
     if run:
         project.say(f"running {', '.join(files)} on {plan.onto.ref} as it is")
         with planning(project, set_with(project, plan, set_name)) as whole:
             bare = whole.at("bare", upstream, base.commit)
         with trees_lock(project):
-            tests, said = run_pytest(project, checkout(project, bare, 0), files)
+            tests, message = run_pytest(project, checkout(project, bare, 0), files)
         if not tests:
             raise UserError(
-                f"the evidence showed nothing: {state_of(tests, said)[1]}", hint="--no-run writes it without"
+                f"the evidence showed nothing: {state_of(tests, message)[1]}", hint="--no-run writes it without"
             )
     columns, facts, outcomes = _seen(tests or ())
     machine = this_machine()
@@ -114,7 +114,7 @@ def bug_report(project: Project, patch: str, *, onto: str = "", set_name: str = 
         ("GPU", machine.gpu or "none"),
         ("CUDA of the driver", machine.driver_cuda),
     ]
-    reproducer = told.get("reproducer", "")
+    reproducer = output.get("reproducer", "")
     text = ""
     if reproducer:
         check_inside(reproducer, "reproducer")
@@ -129,12 +129,12 @@ def bug_report(project: Project, patch: str, *, onto: str = "", set_name: str = 
         patch=name,
         ref=plan.onto.ref,
         commit=plan.onto.commit or "",
-        title=told.get("title") or header.subject,
-        component=told.get("component", ""),
-        describe=told.get("describe") or "\n\n".join(paragraphs[:-1] or paragraphs),
-        steps=told.get("steps", ""),
-        expected=told.get("expected") or (paragraphs[-1] if len(paragraphs) > 1 else ""),
-        related=told.get("related", ""),
+        title=output.get("title") or header.subject,
+        component=output.get("component", ""),
+        describe=output.get("describe") or "\n\n".join(paragraphs[:-1] or paragraphs),
+        steps=output.get("steps", ""),
+        expected=output.get("expected") or (paragraphs[-1] if len(paragraphs) > 1 else ""),
+        related=output.get("related", ""),
         reproducer_name=Path(reproducer).name,
         reproducer=text,
         columns=columns,
@@ -176,7 +176,7 @@ def _seen(
     rows = tuple((case, tuple(facts.get(c, "") for c in columns)) for case, facts in noted)
     words = {"assertion": "fails", "error": "fails", "skipped": "not run"}
     lines = [
-        f"{_case(t['test'])}: {words[t['outcome']]}: {t['said'].splitlines()[0] if t['said'] else ''}"
+        f"{_case(t['test'])}: {words[t['outcome']]}: {t['message'].splitlines()[0] if t['message'] else ''}"
         for t in tests
         if t["outcome"] in words
     ]

@@ -94,7 +94,7 @@ def as_json(proposal: Proposal) -> dict[str, Any]:
     found = asdict(proposal)
     rules = found.pop("rules")
     documents = {key: rules[key] for key in ("template", "hooks", "agents")}
-    found["rules"] = {k: d and {"path": d["path"], "stand_in": d["stand_in"]} for k, d in documents.items()}
+    found["rules"] = {k: d and {"path": d["path"], "replacement": d["replacement"]} for k, d in documents.items()}
     duplicates = found.pop("duplicates")
     found["duplicates"] = {
         "searched": proposal.duplicates.searched.value,
@@ -103,7 +103,8 @@ def as_json(proposal: Proposal) -> dict[str, Any]:
     }
     found["problems"], found["not_run"], found["branch"] = proposal.problems, proposal.not_run, proposal.branch
     found["verdicts"] = [
-        {"patch": v.proof.name, "state": v.state, "said": v.said, "files": v.proof.files} for v in proposal.verdicts
+        {"patch": v.proof.name, "state": v.state, "message": v.message, "files": v.proof.files}
+        for v in proposal.verdicts
     ]
     return found
 

@@ -250,12 +250,12 @@ def _match(
     items: Sequence[_Listed], functions: Sequence[str], files: Sequence[str], messages: Sequence[str]
 ) -> list[OpenItem]:
     last = {re.split(r"\.|::", name)[-1] for name in functions} | set(functions)
-    told = "\n".join(messages).lower()
+    output = "\n".join(messages).lower()
     found = []
     for item in items:
         same = tuple(name for name in item.touches if name in last)
         shared = tuple(path for path in item.touches if path in files)
-        words = tuple(word for word in item.words if word.lower() in told)
+        words = tuple(word for word in item.words if word.lower() in output)
         if same or shared or words:
             found.append(OpenItem(url=item.url, title=item.title, functions=same, files=shared, words=words))
     return found

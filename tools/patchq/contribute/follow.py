@@ -54,7 +54,7 @@ class FollowRow:
     patch: str
     outcome: str
     proof: str
-    said: str
+    message: str
     open: bool = False
 
 
@@ -369,7 +369,7 @@ def _digest(project: Project, upstream: str, body: str) -> str:
 
 def _text(project: Project, done: Result, set_name: str, verdicts: Verdicts) -> tuple[str, str]:
     """Return the title, and the body with counts, verdicts, open patches and changed diffs."""
-    tally = tally_result(done).said
+    summary = tally_result(done).message
     kept = [s for s in done.steps if s.commit]
     judged = {}
     if kept:
@@ -393,7 +393,7 @@ def _text(project: Project, done: Result, set_name: str, verdicts: Verdicts) -> 
         upstream=done.upstream,
         from_ref=done.from_ref,
         onto=done.onto,
-        tally=tally,
+        summary=summary,
         counts=sorted(counts.items()),
         total=len(rows),
         rows=rows,
@@ -409,19 +409,19 @@ def _text(project: Project, done: Result, set_name: str, verdicts: Verdicts) -> 
     )
     if len(body) > MOST:
         body = body[:MOST] + "\n\n… it is longer than a forge takes; `patchq ledger` has all of it.\n"
-    return f"Carry {done.upstream} {done.from_ref} to {done.onto}: {tally}", body
+    return f"Carry {done.upstream} {done.from_ref} to {done.onto}: {summary}", body
 
 
 def _row(step: PatchStep, verdict: Verdict | None) -> FollowRow:
     files = ", ".join(f"{path} ({hunks})" if hunks > 1 else path for path, hunks in step.files)
     if step.commit:
         proof = verdict.state if verdict else step.proof or "not run"
-        told = verdict.said if verdict and not verdict.ok else step.how
-        return FollowRow(patch=step.patch, outcome=step.outcome, proof=proof, said=told)
+        output = verdict.message if verdict and not verdict.ok else step.how
+        return FollowRow(patch=step.patch, outcome=step.outcome, proof=proof, message=output)
     if step.outcome == ABSORBED and step.proof:
-        return FollowRow(patch=step.patch, outcome="upstream has it", proof=step.proof, said=step.evidence)
+        return FollowRow(patch=step.patch, outcome="upstream has it", proof=step.proof, message=step.evidence)
     has = f"upstream has it, {step.grade}: {step.evidence}" if step.grade and step.outcome != ABSORBED else ""
     how = step.how.removeprefix(NOT_CARRIED_YET).lstrip(":; ")
     return FollowRow(
-        patch=step.patch, outcome=step.outcome, proof="", said="; ".join(filter(None, (files, has, how))), open=True
+        patch=step.patch, outcome=step.outcome, proof="", message="; ".join(filter(None, (files, has, how))), open=True
     )

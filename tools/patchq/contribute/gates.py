@@ -40,7 +40,7 @@ class Gate:
     hook: str
     tool: str
     state: str
-    said: str = ""
+    message: str = ""
     before: str = ""
 
     @property
@@ -126,19 +126,19 @@ _VERSION = re.compile(r"v?(\d+(?:\.\d+)+\w*)")
 _LANGUAGES = ("python", "system", "script", "unsupported", "unsupported_script", "pygrep", "fail")
 
 
-def run_gates(store: Git, config: str, stand_ins: Mapping[str, bytes], base: CommitId, tip: CommitId) -> list[Gate]:
+def run_gates(store: Git, config: str, replacements: Mapping[str, bytes], base: CommitId, tip: CommitId) -> list[Gate]:
     """Run the hooks of a pre-commit configuration on the files that ``base..tip`` changes.
 
     Hooks that match no changed file are omitted.
 
-    :param stand_ins: files that the hooks read and the tree lacks.
+    :param replacements: files that the hooks read and the tree lacks.
     :raises FormatError: if the configuration is malformed.
     """
     changed = {c.path.decode("utf-8", "replace") for c in store.changes(base, tip) if c.new}
     with tempfile.TemporaryDirectory(prefix="patchq-") as text:
         folder = Path(text) / "tree"
         git = _check_out(store, folder, tip)
-        for path, data in stand_ins.items():
+        for path, data in replacements.items():
             project_files.refuse_links(folder, folder / path)
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_bytes(data)
@@ -150,9 +150,9 @@ def run_gates(store: Git, config: str, stand_ins: Mapping[str, bytes], base: Com
             git.run("checkout", "--quiet", "--force", base)
             there = {p for p in changed if (folder / p).is_file()}
             before = {hook: state for hook, (state, _) in _run(folder, plan, there).items()}
-    for key, (state, said) in results.items():
-        if state == FAILED and "modified by this hook" in said:  # includes the changes of all hooks
-            results[key] = (state, said + "\n" + "\n".join(mended.splitlines()[:MOST_LINES]))
+    for key, (state, message) in results.items():
+        if state == FAILED and "modified by this hook" in message:  # includes the changes of all hooks
+            results[key] = (state, message + "\n" + "\n".join(mended.splitlines()[:MOST_LINES]))
     gates = [
         Gate(
             hook.key, hook.tool, *results[hook.key], before.get(hook.key, "") if results[hook.key][0] == FAILED else ""
@@ -302,8 +302,8 @@ def _pre_commit(folder: Path, hooks: Sequence[_Hook], files: Sequence[str]) -> d
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
     }
     done = runner.run(argv, cwd=folder, env=env, timeout=TIMEOUT, ok_codes=(0, 1))
-    said = done.stdout.decode("utf-8", "replace").replace(f"{folder}/", "")
-    return _read(said, [hook.key for hook in hooks])
+    message = done.stdout.decode("utf-8", "replace").replace(f"{folder}/", "")
+    return _read(message, [hook.key for hook in hooks])
 
 
 #: States by the last word of a hook's line, which follows dots and an optional remark.
@@ -323,6 +323,7 @@ def _read(output: str, keys: Sequence[str]) -> dict[str, tuple[str, str]]:
         elif line.strip() and not line.startswith(("- hook id:", "- duration:", "- exit code:")):
             lines.append(line.rstrip())
     shown = {
-        key: (state, "\n".join(said[:MOST_LINES]) if state == FAILED else "") for key, (state, said) in found.items()
+        key: (state, "\n".join(message[:MOST_LINES]) if state == FAILED else "")
+        for key, (state, message) in found.items()
     }
     return {key: value for key, value in shown.items() if value[0]}

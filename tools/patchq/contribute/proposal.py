@@ -75,7 +75,7 @@ class Check:
 
     name: str
     ok: bool
-    said: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ class TestRun:
     path: str
     before: str
     after: str
-    said: str = ""
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +172,10 @@ class Proposal:
     @property
     def public_not_run(self) -> list[str]:
         """Proofs and hooks that did not run, worded for upstream."""
-        proofs = [f"{self.member(v.proof.patch).plain_subject} ({v.said})" for v in self.verdicts if v.state == NOT_RUN]
-        return proofs + [f"{g.hook} ({g.tool}): {g.said}" for g in self.gates if g.state == NOT_RUN]
+        proofs = [
+            f"{self.member(v.proof.patch).plain_subject} ({v.message})" for v in self.verdicts if v.state == NOT_RUN
+        ]
+        return proofs + [f"{g.hook} ({g.tool}): {g.message}" for g in self.gates if g.state == NOT_RUN]
 
     @property
     def touches_said(self) -> str:
@@ -202,11 +204,11 @@ class Proposal:
     @property
     def problems(self) -> list[str]:
         """Problems that prevent sending the pull request."""
-        found = [f"{c.name}: {c.said}" for c in self.checks if not c.ok]
+        found = [f"{c.name}: {c.message}" for c in self.checks if not c.ok]
         found += [f"{g.hook} ({g.tool}) fails" for g in self.gates if not g.ok]
         if self.gates and all(g.state == NOT_RUN for g in self.gates):
             found.append(f"none of upstream's {len(self.gates)} hooks could run (--no-gates leaves them out)")
-        found += [f"{t.path}: {t.said}" for t in self.tests if t.said]
+        found += [f"{t.path}: {t.message}" for t in self.tests if t.message]
         return found + [
             f"upstream's {name} passes without it, and not with it" for f in self.upstreams for name in f.regressions
         ]
@@ -214,10 +216,10 @@ class Proposal:
     @property
     def not_run(self) -> list[str]:
         """Checks that did not run or have no clear result, with the reasons."""
-        found = [f"the proof of {v.proof.patch}: {v.said}" for v in self.verdicts if v.state != "proven"]
-        found += [f"{g.hook} ({g.tool}): {g.said}" for g in self.gates if g.state == NOT_RUN]
+        found = [f"the proof of {v.proof.patch}: {v.message}" for v in self.verdicts if v.state != "proven"]
+        found += [f"{g.hook} ({g.tool}): {g.message}" for g in self.gates if g.state == NOT_RUN]
         found += [f"upstream's tests of what it touches: {self.no_upstreams}"] if self.no_upstreams else []
-        found += [f"upstream's {f.path}: {f.said}" for f in self.upstreams if LATE in f.said]
+        found += [f"upstream's {f.path}: {f.message}" for f in self.upstreams if LATE in f.message]
         if self.duplicates.searched is Searched.NOWHERE:
             found.append("a search for duplicates: gh can't be asked, and there is no list of open pull requests")
         return found + ([f"upstream's formatter and linters: {self.no_gates}"] if self.no_gates else [])

@@ -42,7 +42,7 @@ from patchq.stacks.deps import closure
 from patchq.stacks.export import slug
 from patchq.stacks.views import read_ledgers, touched
 from patchq.system.paths import check_inside, check_name
-from patchq.upstream.match import sight, verdict
+from patchq.upstream.match import match, verdict
 
 
 def propose(
@@ -92,7 +92,7 @@ def propose(
     found_gates: tuple[Gate, ...] = ()
     if rules.hooks and gates:
         project.say(f"running the hooks of {rules.hooks.path}")
-        found_gates = tuple(run_gates(store, rules.hooks.text, rules.stand_ins, base.commit, tip))
+        found_gates = tuple(run_gates(store, rules.hooks.text, rules.replacements, base.commit, tip))
     config = project.lock.upstreams[plan.upstream].contribute
     files = touched(store.run("diff", "--no-color", "--no-ext-diff", "--full-index", base.commit, tip), "the branch")
     chosen = [m for m in branch.members if m.chosen and not m.absent]
@@ -173,7 +173,7 @@ def _carry(project: Project, plan: BranchPlan, owner: Owner) -> Branch:
         status = header.value("Upstream-Status")
         outcome, grade, evidence = landing.outcome, "", ""
         if landing.outcome in STOPS:
-            seen = sight(patch, own[0], [(plan.onto.ref, own[1])])
+            seen = match(patch, own[0], [(plan.onto.ref, own[1])])
             outcome, grade, evidence = verdict(landing, seen, plan.onto.ref)
         absent = outcome == ABSORBED and not chosen
         name = f"{plan.upstream}/{patch.name}"
@@ -221,15 +221,15 @@ def _carry(project: Project, plan: BranchPlan, owner: Owner) -> Branch:
 def _stopped(
     project: Project, plan: BranchPlan, name: str, outcome: str, grade: str, evidence: str, landing: Landing
 ) -> str:
-    said = f"{name}: {outcome}" + (f" ({grade})" if grade else "")
+    message = f"{name}: {outcome}" + (f" ({grade})" if grade else "")
     files = [f.path + (f" ({len(f.lines)} hunks)" if len(f.lines) > 1 else "") for f in landing.files]
-    said += f", {', '.join(files)}" if files else ""
-    said += f"; {landing.said}" if landing.said else ""
-    said += f"; upstream has {evidence}" if evidence else ""
-    said += f"; carried from {plan.carried.stack.pin.ref}"
+    message += f", {', '.join(files)}" if files else ""
+    message += f"; {landing.message}" if landing.message else ""
+    message += f"; upstream has {evidence}" if evidence else ""
+    message += f"; carried from {plan.carried.stack.pin.ref}"
     ledger = read_ledgers(project, [plan.upstream]).get(plan.upstream, ledgers.Ledger())
     attempt = ledger.latest().get((name.partition("/")[2], plan.onto.ref))
-    return said + (f"; the ledger: {attempt.outcome}, {attempt.how}" if attempt and attempt.how else "")
+    return message + (f"; the ledger: {attempt.outcome}, {attempt.how}" if attempt and attempt.how else "")
 
 
 def _message(message: str, owner: Owner) -> str:
@@ -333,7 +333,7 @@ def _affected(
         if outcome in STOPS and ref in having:
             outcome = WRITTEN
         elif outcome in STOPS:
-            outcome, grade, _ = verdict(landing, sight(whole, base, [(ref, there)]), ref)
+            outcome, grade, _ = verdict(landing, match(whole, base, [(ref, there)]), ref)
         found.append(Affected(ref, outcome, grade))
     return tuple(found)
 
@@ -379,10 +379,10 @@ def _checks(
     if config.sign_off:
         infos = project.store.log(f"{branch.base.commit}..{branch.tip}")
         bare = [i.message.splitlines()[0] for i in infos if "\nSigned-off-by: " not in i.message]
-        said = f"not signed off: {', '.join(bare)}" if bare else "every commit is signed off"
+        message = f"not signed off: {', '.join(bare)}" if bare else "every commit is signed off"
         if not bare and owner.name:
-            said += f", by {owner.name} too"
-        found.append(Check("sign-off (DCO)", not bare, said))
+            message += f", by {owner.name} too"
+        found.append(Check("sign-off (DCO)", not bare, message))
     lines = sum(max(added, 0) + max(removed, 0) for _, added, removed in files)
     most = config.most_lines
     found.append(
@@ -412,7 +412,7 @@ def _named(duplicates: Duplicates) -> list[Check]:
 
 def _title_check(title: str, style: str) -> Check:
     if style == "tags":
-        ok, said = re.match(r"(\[[^\[\]]+\])+ \S", title), "begins with tags like [Bugfix][Core]"
+        ok, message = re.match(r"(\[[^\[\]]+\])+ \S", title), "begins with tags like [Bugfix][Core]"
     else:
-        ok, said = re.match(r"[a-z]+(\([^()]+\))?!?: \S", title), "begins like fix(core): or feat:"
-    return Check("title", bool(ok), f"{title!r} " + (said if ok else f"doesn't; it {said}"))
+        ok, message = re.match(r"[a-z]+(\([^()]+\))?!?: \S", title), "begins like fix(core): or feat:"
+    return Check("title", bool(ok), f"{title!r} " + (message if ok else f"doesn't; it {message}"))

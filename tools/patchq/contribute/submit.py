@@ -174,9 +174,9 @@ def refresh(project: Project, upstream: str, names: tuple[str, ...], url: str) -
 
     :raises SourceError: if ``gh`` is not installed, fails or prints unexpected output.
     """
-    said = _gh(["gh", "pr", "view", url, "--json", "state,url,mergeCommit"])
+    message = _gh(["gh", "pr", "view", url, "--json", "state,url,mergeCommit"])
     try:
-        raw = json.loads(said)
+        raw = json.loads(message)
         state, merge = str(raw["state"]), str((raw.get("mergeCommit") or {}).get("oid", ""))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise SourceError(f"gh says what can't be read: {error}", hint=f"`gh pr view {sh(url)}`") from None
@@ -223,4 +223,4 @@ def _gh(command: list[str], by_hand: str = "") -> str:
         if error.code == 127:
             hint = f"open it by hand, then {by_hand}" if by_hand else "install gh, from https://cli.github.com"
             raise SourceError("the command gh is not installed", hint=hint) from None
-        raise SourceError(f"gh: {error.said}", hint="`gh auth status`") from None
+        raise SourceError(f"gh: {error.output}", hint="`gh auth status`") from None

@@ -107,7 +107,7 @@ class _Calls(ast.NodeVisitor):
             self._alarm("removed name", node.lineno, full, f"{full} is gone")
         self.generic_visit(node)
 
-    def _alarm(self, kind: str, line: int, callee: str, said: str, call: str = "", fits: bool = False) -> None:
+    def _alarm(self, kind: str, line: int, callee: str, message: str, call: str = "", fits: bool = False) -> None:
         function = ".".join(self.scopes) or "<module>"
         alarm = Alarm(
             kind=kind,
@@ -116,7 +116,7 @@ class _Calls(ast.NodeVisitor):
             line=line,
             function=function,
             callee=callee,
-            said=said,
+            message=message,
             call=call,
             fits=fits,
         )
@@ -157,10 +157,10 @@ class _Calls(ast.NodeVisitor):
         node = self._with_literal_keywords(node)
         change = self._callee(node)
         if change is not None:
-            for kind, said in judge_call(node, change):
+            for kind, message in judge_call(node, change):
                 keywords = {k.arg for k in node.keywords if k.arg}
                 fits = change.new.accepts(len(node.args), keywords)
-                self._alarm(kind, node.lineno, change.old.path, said, ast.unparse(node), fits)
+                self._alarm(kind, node.lineno, change.old.path, message, ast.unparse(node), fits)
 
     def _callee(self, node: ast.Call) -> SignatureChange | None:
         full = self._resolve(node.func)

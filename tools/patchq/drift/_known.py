@@ -46,12 +46,12 @@ class KnownDrift:
         with suppress(PatchqError, OSError, ValueError, TypeError, AttributeError, RecursionError):
             self._sets = dict(json.loads(fsio.read_or_none(self._path) or b"{}").get("sets", {}))
 
-    def find(self, set_name: str, said: object) -> list[tuple[str, ...]] | None:
+    def find(self, set_name: str, message: object) -> list[tuple[str, ...]] | None:
         """Return the results for a set; None if they are unknown.
 
-        :param said: all inputs of the results, as JSON data.
+        :param message: all inputs of the results, as JSON data.
         """
-        key = self._keys[set_name] = _digest([_VERSION, self._by, said])
+        key = self._keys[set_name] = _digest([_VERSION, self._by, message])
         with suppress(KeyError, TypeError, ValueError):
             kept = self._sets[set_name]
             if kept["key"] == key and kept["sum"] == _digest([key, kept["found"]]):

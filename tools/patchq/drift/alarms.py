@@ -58,7 +58,7 @@ class Alarm:
 
     :ivar kind: for calls from other upstreams ``positional shift``, ``unknown keyword``, ``missing
         argument``, ``changed default`` or ``removed name``; inside an upstream a :class:`Kind`.
-    :ivar said: message about a call; empty for other alarms, which have ``was`` and ``now``.
+    :ivar message: message about a call; empty for other alarms, which have ``was`` and ``now``.
     :ivar state: ``open`` unless the upstream's stack already fixes it.
     :ivar call: source of the call.
     :ivar fits: True if the call binds to the new signature, correctly or not.
@@ -73,7 +73,7 @@ class Alarm:
     line: int
     function: str
     callee: str
-    said: str = ""
+    message: str = ""
     patch: str = ""
     state: str = "open"
     call: str = ""

@@ -342,10 +342,10 @@ def _judge(change: _Changed, use: Use) -> Iterator[tuple[UseChange, str]]:
         yield UseChange.FORM, ", ".join(new.form) or "plain"
         return
     if use.call is not None and old.signature and new.signature:
-        said = list(judge_call(use.call, SignatureChange(old.signature, new.signature)))
-        for kind, detail in said:
+        message = list(judge_call(use.call, SignatureChange(old.signature, new.signature)))
+        for kind, detail in message:
             yield (UseChange.DEFAULT if kind == "changed default" else UseChange.CALL), detail
-        if said:
+        if message:
             return
     if old.returns != new.returns and use.call is not None:
         yield UseChange.RETURNS, ""

@@ -48,8 +48,8 @@ def shared_in_sets(
                     applied[at] = _plan_or_none(project, stack, offline)
                 if (made := applied[at]) and made.after.patches:
                     there[at] = made
-            said = [[*at, made.after.base, *_commits(made)] for at, made in there.items()]
-            if (rows := known.find(set_name, [said, packages])) is None:
+            message = [[*at, made.after.base, *_commits(made)] for at, made in there.items()]
+            if (rows := known.find(set_name, [message, packages])) is None:
                 new = {at: made for at, made in there.items() if at not in stacks}
                 stacks.update(_stacked(project.store, new, versions))
                 here = compare([stacks[at] for at in there], packages)

@@ -48,7 +48,7 @@ class Shared:
     patch: str
     other: str
     wins: str
-    said: str
+    message: str
 
     @property
     def needs_decision(self) -> bool:
@@ -196,12 +196,12 @@ def shared_beside(project: Project, stacks: Iterable[Stacked], set_name: str) ->
     """
     report_unread(project, project.stacks(set_name))
     found: list[Shared] = []
-    beside: list[Stacked] | None = None
+    carried_others: list[Stacked] | None = None
     for stack in stacks:
-        if beside is None:
+        if carried_others is None:
             others = [s for s in project.stacks(set_name) if s.names and s.pin.upstream != stack.upstream]
-            beside = [_of_carried(project.store, c) for c in carried_stacks(project, others, set_name)]
-        here = compare([stack, *beside], packages_of(project))
+            carried_others = [_of_carried(project.store, c) for c in carried_stacks(project, others, set_name)]
+        here = compare([stack, *carried_others], packages_of(project))
         found += dict.fromkeys(s for s in here if stack.upstream in {s.upstream, *_upstreams(s)})
     return found
 
@@ -258,13 +258,13 @@ def _within(stack: Stacked) -> Iterator[Shared]:
             again = sum((other.removed & change.added).values())
             later = f"{stack.upstream}/{change.patch}"
             if change.gone:
-                said = "the later one takes it away"
+                message = "the later one takes it away"
             elif undone or again:
                 of = sum(other.added.values())
-                said = f"the later one wins: it changes {undone} of the {of} lines that the earlier one adds there"
-                said += f", and brings back {again} that it removes" if again else ""
+                message = f"the later one wins: it changes {undone} of the {of} lines that the earlier one adds there"
+                message += f", and brings back {again} that it removes" if again else ""
             else:
-                said = "both stand, in different lines of it"
+                message = "both stand, in different lines of it"
             yield Shared(
                 upstream=stack.upstream,
                 ref=stack.ref,
@@ -273,7 +273,7 @@ def _within(stack: Stacked) -> Iterator[Shared]:
                 patch=later,
                 other=f"{stack.upstream}/{other.patch}",
                 wins=later if undone or again or change.gone else "",
-                said=said,
+                message=message,
             )
         before.append(change)
 
@@ -310,7 +310,8 @@ def _copies(one: Stacked, other: Stacked) -> Iterator[Shared]:
                     patch=f"{one.upstream}/{twin.patch}",
                     other=f"{other.upstream}/{change.patch}",
                     wins="",
-                    said=f"{other.upstream} has a copy of it in {show_path(change.path)}: each is built from its own",
+                    message=f"{other.upstream} has a copy of it in {show_path(change.path)}: "
+                    "each is built from its own",
                 )
 
 
@@ -345,7 +346,7 @@ def _replaced(stack: Stacked, stacks: Sequence[Stacked], packages: Mapping[str, 
                         patch=winner,
                         other=f"{theirs.upstream}/{hit.patch}",
                         wins=winner,
-                        said=f"{winner} wins: {show_path(change.path)} replaces it at run time",
+                        message=f"{winner} wins: {show_path(change.path)} replaces it at run time",
                     )
 
 

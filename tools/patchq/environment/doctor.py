@@ -49,20 +49,20 @@ class Diagnosis:
 
     topic: str
     level: Health
-    said: str
+    message: str
     hint: str = ""
 
 
-def _ok(topic: str, said: str) -> Diagnosis:
-    return Diagnosis(topic=topic, level=Health.OK, said=said)
+def _ok(topic: str, message: str) -> Diagnosis:
+    return Diagnosis(topic=topic, level=Health.OK, message=message)
 
 
-def _note(topic: str, said: str, hint: str = "") -> Diagnosis:
-    return Diagnosis(topic=topic, level=Health.NOTE, said=said, hint=hint)
+def _note(topic: str, message: str, hint: str = "") -> Diagnosis:
+    return Diagnosis(topic=topic, level=Health.NOTE, message=message, hint=hint)
 
 
-def _problem(topic: str, said: str, hint: str = "") -> Diagnosis:
-    return Diagnosis(topic=topic, level=Health.PROBLEM, said=said, hint=hint)
+def _problem(topic: str, message: str, hint: str = "") -> Diagnosis:
+    return Diagnosis(topic=topic, level=Health.PROBLEM, message=message, hint=hint)
 
 
 def examine(project: Project | None) -> list[Diagnosis]:
@@ -88,17 +88,17 @@ def _mounted(package: str, tree: Path, python: str) -> Diagnosis:
     try:
         out = runner.run(argv, cwd=Path("/"), timeout=START_S).stdout
     except PatchqError as error:
-        said = error.said if isinstance(error, runner.CommandError) else error.message
-        return _problem(package, f"can't be looked up: {said}", "--python PATH")
+        message = error.output if isinstance(error, runner.CommandError) else error.message
+        return _problem(package, f"can't be looked up: {message}", "--python PATH")
     origin = out.decode("utf-8", "surrogateescape").strip()
     if not origin:
-        said = f"not installed, not from {tree}"
+        message = f"not installed, not from {tree}"
     else:
         real = Path(origin).resolve()
         if tree in real.parents:
             return _ok(package, f"imported from {origin}, which is {real}")
-        said = f"imported from {real}, not from {tree}"
-    return _problem(package, said, "start it with the entry point, `patched`")
+        message = f"imported from {real}, not from {tree}"
+    return _problem(package, message, "start it with the entry point, `patched`")
 
 
 def _git() -> Diagnosis:
@@ -123,8 +123,8 @@ def targets(nvcc: str, archs: tuple[str, ...] = ARCHS) -> dict[str, str]:
             try:
                 runner.run(argv, timeout=WORK_S)
             except runner.CommandError as error:
-                if error.code > 0 and error.said:
-                    errors[arch] = error.said.splitlines()[-1]
+                if error.code > 0 and error.output:
+                    errors[arch] = error.output.splitlines()[-1]
                 else:
                     errors[arch] = ended(error)
             else:
@@ -135,15 +135,15 @@ def targets(nvcc: str, archs: tuple[str, ...] = ARCHS) -> dict[str, str]:
 def _nvcc() -> list[Diagnosis]:
     path, release = shutil.which("nvcc"), nvcc_release()
     if not path:
-        said = "nvcc is not there: FlashInfer can't compile kernels here, and nvcc proofs don't run"
-        return [_note("nvcc", said, _NVCC_HINT)]
+        message = "nvcc is not there: FlashInfer can't compile kernels here, and nvcc proofs don't run"
+        return [_note("nvcc", message, _NVCC_HINT)]
     errors = targets(path)
     good = [arch for arch, error in errors.items() if not error]
     if not good:
         judged = judge(os.path.realpath(path))
         if isinstance(judged, Unusable):
-            said = f"nvcc {release} ({path}) can't be used: {judged.said}"
-            return [_note("nvcc", said, judged.hint)]
+            message = f"nvcc {release} ({path}) can't be used: {judged.message}"
+            return [_note("nvcc", message, judged.hint)]
     compiled = ", ".join(good) or "none of the targets"
     found = [_ok("nvcc", f"nvcc {release} ({path}) compiles for {compiled}")]
     for arch in ("sm_120f", "sm_121f"):
@@ -157,8 +157,8 @@ def _repository(project: Project) -> list[Diagnosis]:
     """Check that git tracks the lock and the patches, and nothing of ``.patchq``."""
     topic, root = "repository", project.layout.root
     if not person.has_repository(root):
-        said = "the project is not in a git repository: its patches have no history"
-        return [_note(topic, said, "`git init`, and commit it")]
+        message = "the project is not in a git repository: its patches have no history"
+        return [_note(topic, message, "`git init`, and commit it")]
     try:
         private = person.tracked(root, project.layout.private.name)
         missing = person.untracked(root, LOCK_NAME, "patches")
@@ -166,8 +166,8 @@ def _repository(project: Project) -> list[Diagnosis]:
         return [_problem(topic, error.message, error.hint)]
     found = []
     if private:
-        said = f"git tracks {len(private)} files of .patchq, which is private: {private[0]}"
-        found.append(_problem(topic, said, "`git rm -r --cached .patchq`, and ignore it"))
+        message = f"git tracks {len(private)} files of .patchq, which is private: {private[0]}"
+        found.append(_problem(topic, message, "`git rm -r --cached .patchq`, and ignore it"))
     if missing:
         shown = ", ".join(missing[:3])
         if len(missing) > 3:
@@ -199,7 +199,7 @@ def _project(project: Project) -> list[Diagnosis]:
 
 def _disk(project: Project) -> Diagnosis:
     free = shutil.disk_usage(project.layout.root).free >> 30
-    said = f"{free} GB free"
+    message = f"{free} GB free"
     if free >= _DISK_GB:
-        return _ok("disk", said)
-    return _problem("disk", said, "a vLLM wheel and its copy need 2 GB, trees and caches more")
+        return _ok("disk", message)
+    return _problem("disk", message, "a vLLM wheel and its copy need 2 GB, trees and caches more")

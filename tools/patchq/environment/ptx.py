@@ -159,12 +159,12 @@ INSTRUCTIONS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assembled:
-    """Result of assembling an instruction for a target. ``said`` is ptxas's error, or empty."""
+    """Result of assembling an instruction for a target. ``message`` is ptxas's error, or empty."""
 
     toolkit: str
     target: str
     instruction: str
-    said: str
+    message: str
 
 
 def probe(archs: Sequence[str], found: Sequence[Toolkit]) -> list[Assembled]:
@@ -198,14 +198,14 @@ def _assemble(path: Path, toolkit: Toolkit, target: str, instruction: Instructio
     command = [toolkit.ptxas, f"-arch={target}", str(path), "-o", os.devnull]
     try:
         runner.run(command, timeout=WORK_S)
-        said = ""
+        message = ""
     except runner.CommandError as error:
-        said = re.sub(r"^ptxas .*?line \d+; ", "", ended(error))
-        said = re.sub(r"^(error|fatal)\s*:\s*", "", said).strip()
-    return Assembled(toolkit=toolkit.release, target=target, instruction=instruction.name, said=said)
+        message = re.sub(r"^ptxas .*?line \d+; ", "", ended(error))
+        message = re.sub(r"^(error|fatal)\s*:\s*", "", message).strip()
+    return Assembled(toolkit=toolkit.release, target=target, instruction=instruction.name, message=message)
 
 
 def lacking(results: Sequence[Assembled], target: str) -> list[str]:
     """Return the needed instructions that no toolkit assembles for a target."""
-    good = {one.instruction for one in results if one.target == target and not one.said}
+    good = {one.instruction for one in results if one.target == target and not one.message}
     return [one.name for one in INSTRUCTIONS if one.needed and one.name not in good]

@@ -75,7 +75,7 @@ def fault(signing: Signing, root: Path, statement: bytes, signature: bytes | Non
         try:
             _sigstore(arguments)
         except runner.CommandError as error:
-            reason = (error.said.splitlines() or ["sigstore refuses it"])[-1]
+            reason = (error.output.splitlines() or ["sigstore refuses it"])[-1]
             return f"isn't signed by {signing.identity}: {reason}"
     return ""
 

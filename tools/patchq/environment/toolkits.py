@@ -40,13 +40,13 @@ class Toolkit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unusable:
-    """An nvcc that can't be used, with the reason in ``said``. ``release`` is empty if it isn't
+    """An nvcc that can't be used, with the reason in ``message``. ``release`` is empty if it isn't
     known.
     """
 
     nvcc: str
     release: str
-    said: str
+    message: str
     hint: str
 
 
@@ -70,7 +70,7 @@ def toolkits(more: Sequence[str] = ()) -> tuple[list[Toolkit], list[Unusable]]:
         judged = judge(real, known=found)
         if isinstance(judged, Unusable):
             if named:
-                reason = f"{place} is not a usable nvcc: {judged.said}"
+                reason = f"{place} is not a usable nvcc: {judged.message}"
                 raise UserError(reason, hint=judged.hint)
             unusable.append(judged)
         elif judged:
@@ -99,25 +99,25 @@ def judge(nvcc: str, known: Container[str] = ()) -> Toolkit | Unusable | None:
     fault = _program_fault(nvcc)
     if fault:
         hint = "remove it from PATH, or repair the toolkit"
-        return Unusable(nvcc=nvcc, release="", said=fault, hint=hint)
+        return Unusable(nvcc=nvcc, release="", message=fault, hint=hint)
     try:
         text = runner.run([nvcc, "--version"], timeout=ANSWER_S).stdout.decode("utf-8", "replace")
     except runner.CommandError as error:
-        said = f"it doesn't print its version: {ended(error)}"
-        return Unusable(nvcc=nvcc, release="", said=said, hint=_REPAIR_HINT)
+        message = f"it doesn't print its version: {ended(error)}"
+        return Unusable(nvcc=nvcc, release="", message=message, hint=_REPAIR_HINT)
     release = re.search(r"V(\d+\.\d+\.\d+)", text)
     if not release:
         first = _short(text.strip().partition("\n")[0])
         reason = repr(first) if first else "it prints nothing"
-        said = f"its version can't be read: {reason}"
-        return Unusable(nvcc=nvcc, release="", said=said, hint=_NAME_HINT)
+        message = f"its version can't be read: {reason}"
+        return Unusable(nvcc=nvcc, release="", message=message, hint=_NAME_HINT)
     if release[1] in known:
         return None
     ptxas = str(Path(nvcc).parent / "ptxas")
     fault = _program_fault(ptxas)
     if fault:
-        said = f"its ptxas ({ptxas}) {fault}"
-        return Unusable(nvcc=nvcc, release=release[1], said=said, hint=_NAME_HINT)
+        message = f"its ptxas ({ptxas}) {fault}"
+        return Unusable(nvcc=nvcc, release=release[1], message=message, hint=_NAME_HINT)
     with tempfile.TemporaryDirectory(prefix="patchq-") as folder:
         return _try(nvcc, release[1], ptxas, Path(folder))
 
@@ -136,16 +136,16 @@ def _program_fault(path: str) -> str:
 def _try(nvcc: str, release: str, ptxas: str, folder: Path) -> Toolkit | Unusable:
     """Compile an empty kernel to PTX and assemble it."""
 
-    def unusable(said: str, hint: str) -> Unusable:
-        return Unusable(nvcc=nvcc, release=release, said=said, hint=hint)
+    def unusable(message: str, hint: str) -> Unusable:
+        return Unusable(nvcc=nvcc, release=release, message=message, hint=hint)
 
     source, made, cubin = folder / "empty.cu", folder / "empty.ptx", folder / "empty.cubin"
     source.write_text("__global__ void k() {}\n")
     try:
         runner.run([nvcc, "-ptx", "-o", str(made), str(source)], timeout=WORK_S)
     except runner.CommandError as error:
-        said, hint = _missing(error)
-        return unusable(f"it can't compile: {said}", hint)
+        message, hint = _missing(error)
+        return unusable(f"it can't compile: {message}", hint)
     text = made.read_bytes().decode("utf-8", "replace") if made.is_file() else ""
     version = re.search(r"^\.version\s+(\d+\.\d+)", text, re.M)
     target = re.search(r"^\.target\s+(sm_\w+)", text, re.M)
@@ -193,7 +193,7 @@ def ended(error: runner.CommandError) -> str:
             return f"it was killed by {signal.Signals(-error.code).name}"
         except ValueError:
             return f"it was killed by signal {-error.code}"
-    output = error.said or error.stdout.decode("utf-8", "replace")
+    output = error.output or error.stdout.decode("utf-8", "replace")
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     for line in lines:
         if "error" in line or "fatal" in line:

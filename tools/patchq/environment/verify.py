@@ -218,7 +218,7 @@ def _ask(python: str, options: Sequence[str], question: Mapping[str, Any]) -> An
         if question["look"] == "start" or (isinstance(answer, dict) and "stdlib" in answer):
             return answer
     except runner.CommandError as error:
-        reason = printable((error.said.splitlines() or [f"it ended with {error.code}"])[-1])
+        reason = printable((error.output.splitlines() or [f"it ended with {error.code}"])[-1])
     except (ValueError, RecursionError):
         pass
     raise UserError(f"{python} can't be asked: {reason}", hint=_PYTHON_HINT)

@@ -18,7 +18,7 @@ from patchq.errors import UserError
 from patchq.forecast.meaning import RefDrift, drift_of_plans
 from patchq.forecast.plan import CarryPlan, Planner
 from patchq.forecast.summary import ForecastCell, RefTally
-from patchq.forecast.summary import tally as count
+from patchq.forecast.summary import summary as count
 from patchq.formats.header import parse_trailers
 from patchq.formats.ledger import Drop, line_map
 from patchq.formats.lock import Pin
@@ -34,7 +34,7 @@ from patchq.sources.pins import Fetcher, Hosts
 from patchq.stacks.siblings import SiblingDifference, differences
 from patchq.upstream.commits import Landed
 from patchq.upstream.history import History, at_hand
-from patchq.upstream.match import Asked, once_more, sights, verdict
+from patchq.upstream.match import Asked, matches, once_more, verdict
 from patchq.upstream.releases import Releases, on_the_way
 from patchq.upstream.status import UpstreamCommit
 
@@ -89,13 +89,13 @@ class Forecast:
         """Return the source of a ref's patches."""
         return next(s for s in self.sources if s.ref == ref)
 
-    def tally(self, ref: str) -> RefTally:
+    def summary(self, ref: str) -> RefTally:
         """Return the summary of a ref."""
         return count(ref, self.of(ref), [f"{self.upstream}/{drop.patch}" for drop in self.source(ref).dropped])
 
     def stops(self, ref: str) -> int:
         """Return the number of patches that need review at a ref."""
-        return len(self.tally(ref).needs)
+        return len(self.summary(ref).needs)
 
     @property
     def cheapest(self) -> str:
@@ -106,7 +106,7 @@ class Forecast:
         """Return the first ref at which each patch needs review. Other patches are left out."""
         found: dict[str, str] = {}
         for ref in self.refs:
-            for name in self.tally(ref).needs:
+            for name in self.summary(ref).needs:
                 found.setdefault(name, ref)
         return found
 
@@ -310,15 +310,15 @@ def _cells(upstream: str, plan: CarryPlan, number: int, base: Column, ways: Sequ
     for way in ways:
         ref, column = way.versions[-1]
         landing = column.landings[number]
-        outcome, grade, evidence, said = landing.outcome, "", "", landing.said
+        outcome, grade, evidence, message = landing.outcome, "", "", landing.message
         commits: tuple[UpstreamCommit, ...] = ()
         if outcome in STOPS:
             last = len(way.versions) - 1
-            seen = way.asked.about(patch, sights(patch, base, way.versions, [last])[last])
+            seen = way.asked.about(patch, matches(patch, base, way.versions, [last])[last])
             outcome, grade, evidence = verdict(landing, seen, ref)
             commits = seen.commits
         elif outcome == REPLAYED and unproved:
-            said = f"by a recorded resolution, and no proof says that it is right: {unproved}"
+            message = f"by a recorded resolution, and no proof says that it is right: {unproved}"
         checked = line_map(plan.from_ref, ref) if landing.offsets else ""
         found.append(
             ForecastCell(
@@ -330,7 +330,7 @@ def _cells(upstream: str, plan: CarryPlan, number: int, base: Column, ways: Sequ
                 evidence=evidence,
                 offsets=landing.offsets,
                 checked=checked,
-                said=said,
+                message=message,
                 known=patch.name in plan.known,
                 unproved=outcome == REPLAYED and bool(unproved),
                 commits=commits,

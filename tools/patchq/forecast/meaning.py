@@ -110,7 +110,7 @@ def dated(history: History, old: Pin, new: Pin, alarms: Iterable[Alarm]) -> Iter
     base, target = history.commit(old), history.commit(new)
     for alarm in alarms:
         commit = None
-        if base and target and not alarm.said:
+        if base and target and not alarm.message:
             with suppress(PatchqError):
                 commit = _first_change(history, base, target, alarm)
         if commit is None:

@@ -55,7 +55,7 @@ class CarryPlan:
         return self.source.pin.ref
 
     @property
-    def said(self) -> str:
+    def message(self) -> str:
         """Return the source of the patches and the patches left out, as one line."""
         words = [f"{count} {why}" for why, count in Counter(self.absent.values()).items()]
         if any(why.startswith(NOT_YET) for why in self.absent.values()):
@@ -138,7 +138,7 @@ class Planner:
             if name in order:
                 continue
             if name in drops:
-                absent[name] = drops[name].said
+                absent[name] = drops[name].message
                 dropped.append(drops[name])
             elif name in self.own.names:
                 absent[name] = f"{NOT_YET} {source.pin.ref}"

@@ -17,7 +17,7 @@ class ForecastCell:
 
     :ivar files: files that conflict or are deleted upstream.
     :ivar offsets: line offsets of the hunks. ``checked`` names the evidence for them.
-    :ivar said: reason for the stop, if the files don't show it.
+    :ivar message: reason for the stop, if the files don't show it.
     :ivar grade: upstream match of a stopped patch; see :mod:`patchq.upstream.match`. ``evidence``
         describes it.
     :ivar known: the ref's own stack has the patch.
@@ -33,13 +33,13 @@ class ForecastCell:
     evidence: str = ""
     offsets: tuple[FileOffset, ...] = ()
     checked: str = ""
-    said: str = ""
+    message: str = ""
     known: bool = False
     unproved: bool = False
     commits: tuple[UpstreamCommit, ...] = ()
 
     @property
-    def needs_you(self) -> bool:
+    def needs_review(self) -> bool:
         """Return whether the patch needs review."""
         return self.outcome in (CONFLICT, OBSOLETE) or self.unproved
 
@@ -70,7 +70,7 @@ class RefTally:
     dropped: tuple[str, ...] = ()
 
     @property
-    def said(self) -> str:
+    def message(self) -> str:
         """Return one line: ``12 upstream has, 3 replay, 2 need review (4 hunks, 2 files)``."""
         parts = [
             (len(self.known), "there already"),
@@ -95,9 +95,9 @@ def many(count: int, word: str) -> str:
     return f"{count} {word}" + ("" if count == 1 else "s")
 
 
-def tally(ref: str, cells: Sequence[ForecastCell], dropped: Sequence[str] = ()) -> RefTally:
+def summary(ref: str, cells: Sequence[ForecastCell], dropped: Sequence[str] = ()) -> RefTally:
     """Summarize a ref's cells and dropped patches. Each patch is counted once."""
-    work = [c for c in cells if c.needs_you and not c.known]
+    work = [c for c in cells if c.needs_review and not c.known]
     rest = [c for c in cells if c not in work and not c.known]
     files = {file.path for file in chain.from_iterable(cell.files for cell in work)}
     return RefTally(

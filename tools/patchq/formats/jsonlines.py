@@ -20,7 +20,7 @@ class Problem:
     """Line that can't be used. ``number`` counts from 1."""
 
     number: int
-    said: str
+    message: str
 
 
 def read(data: bytes, entry: Callable[[Any], _Entry]) -> tuple[tuple[_Entry, ...], tuple[Problem, ...]]:
@@ -80,11 +80,11 @@ def _each(lines: Iterable[bytes], entry: Callable[[Any], _Entry]) -> Iterator[tu
             continue
         one: _Entry | Problem
         try:
-            said = text.decode()
+            message = text.decode()
             if b"\\u" in line:
                 raise ValueError("maybe half of a character")
-            raw, end = _decode(said)
-            one = entry(raw) if end == len(said) else _slowly(number, line, entry)
+            raw, end = _decode(message)
+            one = entry(raw) if end == len(message) else _slowly(number, line, entry)
         except (ValueError, FormatError, TypeError, KeyError, RecursionError, OverflowError):
             if not line.strip():
                 continue  # blank, but not in JSON's sense

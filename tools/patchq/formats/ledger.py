@@ -190,7 +190,7 @@ class Drop:
     how: str = ""
 
     @property
-    def said(self) -> str:
+    def message(self) -> str:
         """Single-line description, without the note in the ledger."""
         return f"dropped at {self.ref}: {self.reason}"
 
@@ -335,7 +335,7 @@ class Tally:
         return [(path, count, patches[path]) for path, count in times.most_common()]
 
 
-def tally(attempts: Iterable[Attempt]) -> Tally:
+def summary(attempts: Iterable[Attempt]) -> Tally:
     """Count all attempts."""
     found = Tally()
     for attempt in attempts:
@@ -345,12 +345,12 @@ def tally(attempts: Iterable[Attempt]) -> Tally:
 
 def costs(ledger: Ledger) -> list[Cost]:
     """Return the cost of each patch, most expensive first."""
-    return tally(ledger.attempts).costs()
+    return summary(ledger.attempts).costs()
 
 
 def hot_files(ledger: Ledger) -> list[tuple[str, int, int]]:
     """Return the files with conflicts: path, attempts, patches; most attempts first."""
-    return tally(ledger.attempts).hot_files()
+    return summary(ledger.attempts).hot_files()
 
 
 def changed_lines(before: Sequence[bytes], after: Sequence[bytes]) -> int:

@@ -62,8 +62,8 @@ def parse_manifest(text: str) -> Manifest:
             raise ValueError(f"is no object of schema {SCHEMA}")
         return _manifest(raw)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        said = f"lacks {error}" if isinstance(error, KeyError) else str(error) or type(error).__name__
-        raise FormatError(f"the manifest {said[:200]}", hint="install the wheel again") from None
+        message = f"lacks {error}" if isinstance(error, KeyError) else str(error) or type(error).__name__
+        raise FormatError(f"the manifest {message[:200]}", hint="install the wheel again") from None
 
 
 def _manifest(raw: dict[str, Any]) -> Manifest:

@@ -17,7 +17,7 @@ PROTECTED = ("core.protectNTFS=true", "core.protectHFS=true")
 
 
 @contextmanager
-def told(upstream: str) -> Iterator[None]:
+def output(upstream: str) -> Iterator[None]:
     """Convert git's error about an invalid path into one for the user.
 
     :raises FormatError: if git refuses a path.
@@ -25,7 +25,7 @@ def told(upstream: str) -> Iterator[None]:
     try:
         yield
     except runner.CommandError as error:
-        if match := re.search(r"invalid path '(.*)'", error.said):
+        if match := re.search(r"invalid path '(.*)'", error.output):
             raise _odd_tree(upstream, f"git says: invalid path {match[1]!r}") from None
         raise
 

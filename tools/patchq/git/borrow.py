@@ -45,24 +45,24 @@ def borrow(store: Git, folder: Path, first: str, last: str) -> list[Borrowed]:
         Path(source.line("rev-parse", "--path-format=absolute", "--git-path", name)) for name in ("objects", "shallow")
     )
     with tempfile.TemporaryDirectory(prefix="patchq-") as text:
-        beside = bare_repository(Path(text))
-        borrow_objects(beside.folder, objects)
+        temporary = bare_repository(Path(text))
+        borrow_objects(temporary.folder, objects)
         if bounds := fsio.read_or_none(shallow):
-            (beside.folder / "shallow").write_bytes(bounds)
+            (temporary.folder / "shallow").write_bytes(bounds)
         try:
-            commits = beside.log(f"{ends[0]}..{ends[1]}")
-            before = _parent_trees(beside, commits)
+            commits = temporary.log(f"{ends[0]}..{ends[1]}")
+            before = _parent_trees(temporary, commits)
             brought: dict[CommitId, tuple[CommitInfo, ...]] = {}
             for info in commits:
                 if len(info.parents) > 1:
                     limits = (f"^{info.parents[0]}", f"^{ends[0]}")
-                    merged = beside.log(*info.parents[1:], *limits, first_parent=False)
+                    merged = temporary.log(*info.parents[1:], *limits, first_parent=False)
                     brought[info.commit] = tuple(merged)
             trees = {info.tree for info in commits}
-            _bring(beside, store, sorted(trees.union(before.values())))
+            _bring(temporary, store, sorted(trees.union(before.values())))
         except runner.CommandError as error:
             raise SourceError(
-                f"{folder} lacks some of {first}..{last}: {error.said}",
+                f"{folder} lacks some of {first}..{last}: {error.output}",
                 hint=f"if it is a partial clone: `git -C {sh(folder)} fetch --refetch --no-filter`",
             ) from None
     borrowed: list[Borrowed] = []
@@ -80,7 +80,7 @@ def _parent_trees(git: Git, commits: list[CommitInfo]) -> dict[CommitId, TreeId]
     return dict(zip(parents, git.tree_of(parents), strict=True))
 
 
-def _bring(beside: Git, store: Git, trees: list[TreeId]) -> None:
+def _bring(temporary: Git, store: Git, trees: list[TreeId]) -> None:
     """Copy trees and their files to the store.
 
     :raises SourceError: if the contents of an object don't match its id.
@@ -89,6 +89,6 @@ def _bring(beside: Git, store: Git, trees: list[TreeId]) -> None:
         return
     # git doesn't verify ids when it reads loose objects. index-pack computes them from the contents.
     wanted = "".join(f"{tree}\n" for tree in trees).encode()
-    store.run("index-pack", "--stdin", data=beside.run("pack-objects", "--stdout", "--revs", "-q", data=wanted))
+    store.run("index-pack", "--stdin", data=temporary.run("pack-objects", "--stdout", "--revs", "-q", data=wanted))
     if not store.is_whole(trees):
         raise SourceError("objects there are not what their names say", hint="`git fsck` in that repository")

@@ -132,7 +132,7 @@ class Command:
                 most_said=most_said,
             )
         except runner.CommandError as error:
-            if _LOST.search(error.said):
+            if _LOST.search(error.output):
                 error.hint = MEND
             raise
 

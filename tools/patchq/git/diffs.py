@@ -242,11 +242,11 @@ class Diffs(Objects):
             ok_codes=(0,),
         )
         found, path = [], ""
-        said = done.stderr.decode("utf-8", "replace")
-        if damaged := _CORRUPT.search(said):
+        message = done.stderr.decode("utf-8", "replace")
+        if damaged := _CORRUPT.search(message):
             # At a damaged binary patch git stops, applies the part above it, and exits with 0.
             raise CommandError(("git", "apply"), done.returncode, b"", damaged[0].encode())
-        for line in said.splitlines():
+        for line in message.splitlines():
             if match := _CHECKING.fullmatch(line):
                 path = match[1]
             elif match := _MOVED.fullmatch(line):

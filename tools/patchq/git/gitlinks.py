@@ -80,8 +80,8 @@ def refuse_repositories(store: Git, where: str, before: str, after: str, there: 
     """
     if found := stray_repositories(store, before, after):
         names = " ".join(sh(show_path(p)) for p in found)
-        said = _repositories(found).replace(" is ", ", ").replace(" are ", ", ")
+        message = _repositories(found).replace(" is ", ", ").replace(" are ", ", ")
         raise UserError(
-            f"{where} adds {said}; a patch can't hold the files of one",
+            f"{where} adds {message}; a patch can't hold the files of one",
             hint=f"`git rm --cached {names}` and `git commit --amend` {there}, or name it in .gitmodules",
         )

@@ -74,8 +74,8 @@ class Merging(Objects):
                 raise
             if len(pairs) == 1:
                 failed = f"git's own merge ended with {signal.Signals(-error.code).name}"
-                if error.said:
-                    failed += f": {error.said.splitlines()[-1]}"
+                if error.output:
+                    failed += f": {error.output.splitlines()[-1]}"
                 return [Merge(self.tree_of([pairs[0][0]])[0], (), failed)]
         merges: list[Merge] = []
         for pair in pairs:

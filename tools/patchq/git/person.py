@@ -171,14 +171,14 @@ def borrowed(folder: Path, revisions: Sequence[str], attributes: Sequence[str] =
                 raise NoSuchRevision(f"{revision!r} is no revision of {repo.working_dir}", hint="`git log` shows them")
         own = Git(Path(repo.common_dir).resolve())
     commits = tuple(CommitId(line) for line in found)
-    with scratch(own) as beside:
+    with scratch(own) as temporary:
         if (own.folder / "shallow").exists():
-            (beside.folder / "shallow").write_bytes((own.folder / "shallow").read_bytes())
-        (beside.folder / "info").mkdir(exist_ok=True)
+            (temporary.folder / "shallow").write_bytes((own.folder / "shallow").read_bytes())
+        (temporary.folder / "info").mkdir(exist_ok=True)
         text = "".join(f"**/{line}\n" for line in attributes)
-        (beside.folder / "info" / "attributes").write_text(text)
+        (temporary.folder / "info" / "attributes").write_text(text)
         shown = "" if code else name.decode("utf-8", "replace").strip()
-        yield Borrowed(git=beside, prefix=prefix, branch=shown, head=commits[0], commits=commits[1:])
+        yield Borrowed(git=temporary, prefix=prefix, branch=shown, head=commits[0], commits=commits[1:])
 
 
 def base_of_conflict(folder: Path, path: str) -> bytes | None:
@@ -220,10 +220,10 @@ def push(store: Git, folder: Path, to: Remote, commit: CommitId, branch: str, *,
     :raises SourceError: with the message of git, a hook or the remote.
     """
     ref = f"refs/heads/{branch}"
-    code, said = _pushed(store, folder, to, f"--force-with-lease={ref}:{expected or ''}", refs={ref: commit})
+    code, message = _pushed(store, folder, to, f"--force-with-lease={ref}:{expected or ''}", refs={ref: commit})
     if code:
         where = f"{to.name} ({to.url})" if to.name else to.url
-        raise SourceError(f"{where} doesn't take {branch}: {said}", hint="look at what the remote has")
+        raise SourceError(f"{where} doesn't take {branch}: {message}", hint="look at what the remote has")
 
 
 def push_refs(store: Git, folder: Path, to: Remote, refs: Mapping[str, str], expected: Mapping[str, str]) -> None:
@@ -235,13 +235,13 @@ def push_refs(store: Git, folder: Path, to: Remote, refs: Mapping[str, str], exp
     """
     leases = [f"--force-with-lease={ref}:{old}" for ref, old in expected.items()]
     leases += [f"--force-with-lease={ref}:" for ref in refs if ref not in expected]
-    code, said = _pushed(store, folder, to, "--atomic", *leases, refs=refs)
+    code, message = _pushed(store, folder, to, "--atomic", *leases, refs=refs)
     if code:
         hint = "look at what it has"
-        if "shallow" in said:
+        if "shallow" in message:
             hint = "without --on-upstream; or `git fetch` upstream into it first"
-            said = f"it lacks upstream's history\n{said}"
-        raise SourceError(f"{to.name or to.url} doesn't take it: {said}", hint=hint)
+            message = f"it lacks upstream's history\n{message}"
+        raise SourceError(f"{to.name or to.url} doesn't take it: {message}", hint=hint)
 
 
 def refs_at(folder: Path, to: Remote, *patterns: str) -> dict[str, str]:
@@ -250,9 +250,9 @@ def refs_at(folder: Path, to: Remote, *patterns: str) -> dict[str, str]:
     :raises SourceError: with the message of git or the remote.
     """
     with _reaching(folder, _IDENTITY) as ask:
-        code, out, said = ask("ls-remote", "--", to.url, *patterns)
+        code, out, message = ask("ls-remote", "--", to.url, *patterns)
     if code:
-        raise SourceError(f"{to.name or to.url} can't be read: {said}", hint="a repository, or a remote's name")
+        raise SourceError(f"{to.name or to.url} can't be read: {message}", hint="a repository, or a remote's name")
     lines = out.decode("utf-8", "surrogateescape").splitlines()
     return {ref: found for found, _, ref in (line.partition("\t") for line in lines)}
 
@@ -263,8 +263,8 @@ def _pushed(objects: Git, folder: Path, to: Remote, *options: str, refs: Mapping
         options = (*options, f"--receive-pack={_RECEIVE}")
     argv = ["--quiet", *options, "--", to.url, *(f"{found}:{ref}" for ref, found in refs.items())]
     with _reaching(folder, _IDENTITY, objects) as ask:
-        code, _, said = ask("push", *argv)
-    return code, said
+        code, _, message = ask("push", *argv)
+    return code, message
 
 
 def _is_own(top: Path, to: Remote) -> bool:
@@ -288,16 +288,16 @@ def _reaching(folder: Path, counts: re.Pattern[str], *objects: Git) -> Iterator[
         with _opened(folder) as repo:
             top = Path(repo.working_dir)
             settings = os.fsdecode(_answer(repo, folder, "config", "--local", "--includes", "--null", "--list"))
-    with _library(folder) as library, scratch(*objects) as beside:
-        with (beside.folder / "config").open("ab") as config:
+    with _library(folder) as library, scratch(*objects) as temporary:
+        with (temporary.folder / "config").open("ab") as config:
             for setting in settings.split("\0")[:-1]:
                 key, _, value = setting.partition("\n")
                 if counts.fullmatch(key):
                     config.write(_setting(key, value))
         for other in objects:
             if (other.folder / "shallow").exists():
-                (beside.folder / "shallow").write_bytes((other.folder / "shallow").read_bytes())
-        env = {**SAFE_TRANSPORTS, "GIT_DIR": str(beside.folder)}
+                (temporary.folder / "shallow").write_bytes((other.folder / "shallow").read_bytes())
+        env = {**SAFE_TRANSPORTS, "GIT_DIR": str(temporary.folder)}
         yield lambda *args: _ask(library.Git(str(top)), *args, env=env)
 
 
@@ -386,9 +386,9 @@ def push_own(folder: Path, to: Remote, commit: str, branch: str, *, expected: st
     with _opened(folder) as repo:
         own = Git(Path(repo.common_dir))
     ref = f"refs/heads/{branch}"
-    code, said = _pushed(own, folder, to, f"--force-with-lease={ref}:{expected}", refs={ref: commit})
+    code, message = _pushed(own, folder, to, f"--force-with-lease={ref}:{expected}", refs={ref: commit})
     if code:
-        raise SourceError(f"{to.name or to.url} doesn't take {branch}: {said}", hint="look at what the remote has")
+        raise SourceError(f"{to.name or to.url} doesn't take {branch}: {message}", hint="look at what the remote has")
 
 
 def has_repository(folder: Path) -> bool:
@@ -472,7 +472,7 @@ def _ask(
     command: git.Git, *args: str, env: Mapping[str, str] | None = None, istream: Any = None
 ) -> tuple[int, bytes, str]:
     """Run a git command and return its exit code, raw output and messages."""
-    code, out, said = command.execute(
+    code, out, message = command.execute(
         ["git", *args],
         env={"LC_ALL": "C.UTF-8", **(env or {})},
         istream=istream,
@@ -482,7 +482,7 @@ def _ask(
         strip_newline_in_stdout=False,
     )
     assert isinstance(out, bytes)
-    return code, out, said
+    return code, out, message
 
 
 def _answer(repo: git.Repo, folder: Path, *args: str, env: Mapping[str, str] | None = None, data: bytes = b"") -> bytes:
@@ -493,13 +493,14 @@ def _answer(repo: git.Repo, folder: Path, *args: str, env: Mapping[str, str] | N
     with tempfile.TemporaryFile() as source:  # GitPython needs a real file
         source.write(data)
         source.seek(0)
-        code, out, said = _ask(type(repo.git)(str(folder)), *args, env=env, istream=source)
+        code, out, message = _ask(type(repo.git)(str(folder)), *args, env=env, istream=source)
     if code:
-        raise _unusable(folder, said)
+        raise _unusable(folder, message)
     return out
 
 
-def _unusable(folder: Path, said: str) -> UserError:
+def _unusable(folder: Path, message: str) -> UserError:
     return UserError(
-        f"the git repository of {folder} can't be used: {said.strip()}", hint=f"`git -C {sh(folder)} status` says more"
+        f"the git repository of {folder} can't be used: {message.strip()}",
+        hint=f"`git -C {sh(folder)} status` says more",
     )

@@ -102,8 +102,8 @@ def init_store(folder: Path) -> Git:
     if not (folder / "HEAD").exists():
         fsio.make_folder(folder.parent)
         # Renamed into place when complete, so a concurrent process never sees a partial store.
-        with fsio.temporary_folder(f"{folder.name}.", folder.parent) as beside:
-            new = beside / "new"
+        with fsio.temporary_folder(f"{folder.name}.", folder.parent) as temporary:
+            new = temporary / "new"
             Outside(folder.parent).run("init", "--quiet", "--bare", "--template=", str(new), env={"GIT_DIR": str(new)})
             (new / "info").mkdir()
             for key, value in _STORE_CONFIG.items():

@@ -42,8 +42,8 @@ class Unreachable(SourceError):
 
 
 def _unreachable(url: str, error: runner.CommandError) -> Unreachable:
-    said = error.said.splitlines()[-1] if error.said else str(error.code)
-    reason = re.sub(r"^fatal: (unable to access '[^']*': )?", "", said)
+    message = error.output.splitlines()[-1] if error.output else str(error.code)
+    reason = re.sub(r"^fatal: (unable to access '[^']*': )?", "", message)
     return Unreachable(
         f"{url} can't be reached ({reason})", hint="check the address and the network, or use an archive"
     )
@@ -202,15 +202,15 @@ def fetch_commit(store: Git, url: str, commit: CommitId, ref: str, *, again: boo
     options = ["--depth=1"]
     if again:
         options.append("--refetch")
-    said = ""
+    message = ""
     for spec in (commit, f"refs/tags/{ref}", f"refs/heads/{ref}"):
         failed = _fetch(store, url, spec, *options)
         if not failed and store.ref_or_none(commit):
             fsio.sync_file(store.folder / "shallow")  # git never syncs this file
             return
-        said = failed or said
+        message = failed or message
     raise SourceError(
-        f"{url} doesn't give commit {commit} (asked by id and as {ref}): {said}",
+        f"{url} doesn't give commit {commit} (asked by id and as {ref}): {message}",
         hint="run `patchq pin --check` to see whether the ref moved",
     )
 
@@ -243,8 +243,8 @@ def fetch_ref(into: Git, url: str, ref: str, name: str, *, depth: int) -> None:
         options.append(f"--depth={depth}")
     elif (into.folder / "shallow").exists():
         options.append("--unshallow")
-    if said := _fetch(into, url, f"+{ref}:{name}", *options):
-        last = re.sub(r"^fatal: ", "", said.splitlines()[-1])
+    if message := _fetch(into, url, f"+{ref}:{name}", *options):
+        last = re.sub(r"^fatal: ", "", message.splitlines()[-1])
         raise SourceError(f"{url} doesn't give {ref}: {last}", hint="check the address and the network")
 
 
@@ -270,14 +270,16 @@ def fetch_history(repository: Git, url: str, ref: str, *, files: bool = True) ->
     :raises SourceError: if the host doesn't answer, or has no such ref.
     """
     check_ref(ref, "a ref")
-    said = ""
+    message = ""
     for spec in (f"refs/tags/{ref}", f"refs/heads/{ref}", ref):
         name = f"refs/history/{ref_component(spec)}"
         fetch = _fetch if files else _fetch_partial
-        said = fetch(repository, url, f"+{spec}:{name}")
-        if not said and (found := repository.ref_or_none(name)):
+        message = fetch(repository, url, f"+{spec}:{name}")
+        if not message and (found := repository.ref_or_none(name)):
             return found
-    raise SourceError(f"{url} doesn't give the history of {ref}: {said}", hint="forecast without --blame: by releases")
+    raise SourceError(
+        f"{url} doesn't give the history of {ref}: {message}", hint="forecast without --blame: by releases"
+    )
 
 
 #: Remote name of a partial clone. git stores the name; patchq passes the URL with each command.
@@ -312,5 +314,5 @@ def fetch_blobs(repository: Git, url: str, blobs: Sequence[BlobId]) -> None:
     """
     # A host assumes that the client has the files of every commit that it offers in negotiation.
     config = ("fetch.negotiationAlgorithm=noop",)
-    if said := _fetch_partial(repository, url, *blobs, config=config):
-        raise SourceError(f"{url} doesn't give {len(blobs)} files of its history: {said}", hint="`patchq fetch`")
+    if message := _fetch_partial(repository, url, *blobs, config=config):
+        raise SourceError(f"{url} doesn't give {len(blobs)} files of its history: {message}", hint="`patchq fetch`")

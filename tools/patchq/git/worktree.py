@@ -215,8 +215,8 @@ class Worktree:
     def _forget_unfinished(self) -> None:
         """Remove the rest of an interrupted ``git worktree add``, which leaves its record locked."""
         record = self.store.folder / "worktrees" / self.path.name
-        said = fsio.read_or_none(record / "locked")
-        if said is not None and (said.strip() == b"initializing" or not self.exists):
+        message = fsio.read_or_none(record / "locked")
+        if message is not None and (message.strip() == b"initializing" or not self.exists):
             (self.path / ".git").unlink(missing_ok=True)
             fsio.remove_folder(record)
 
@@ -245,10 +245,10 @@ class Worktree:
         self._attach()
 
     def _in_the_way(self, error: runner.CommandError) -> PatchqError:
-        if not re.search(r"would be (overwritten|removed)|not uptodate|would lose", error.said):
+        if not re.search(r"would be (overwritten|removed)|not uptodate|would lose", error.output):
             return error
         return EditedTreeError(
-            f"{self.upstream}: the worktree can't be moved: {error.said}; it is kept as it is",
+            f"{self.upstream}: the worktree can't be moved: {error.output}; it is kept as it is",
             hint=f"move that file out of {self.path} and run the command again",
         )
 
@@ -272,15 +272,15 @@ class Worktree:
         if old is None:
             self._refuse_others()
             nowhere = {"GIT_INDEX_FILE": str(self.store.folder / "index.none")}
-            with _writable.told(self.upstream):
+            with _writable.output(self.upstream):
                 self.store.run("read-tree", "-n", new, env=nowhere, config=_writable.PROTECTED)
             return
         if adopted:
-            with self._index_at(old) as env, _writable.told(self.upstream):
+            with self._index_at(old) as env, _writable.output(self.upstream):
                 self.git.run("read-tree", "-n", "-m", "-u", old, new, env=env, config=_writable.PROTECTED)
             return
         try:
-            with _writable.told(self.upstream):
+            with _writable.output(self.upstream):
                 self.git.run("read-tree", "-n", "-m", "-u", old, new, config=_writable.PROTECTED)
         except runner.CommandError:
             # In a copied or restored project the inodes differ, and git reports every file as

@@ -111,6 +111,6 @@ def _output(argv: list[str]) -> str:
     try:
         done = runner.run(argv)
     except runner.CommandError as error:
-        reason = f"{argv[0]} can't be run: {error.said}"
+        reason = f"{argv[0]} can't be run: {error.output}"
         raise BuildError(reason, hint="run it by hand to see more") from None
     return (done.stdout + done.stderr).decode("utf-8", "replace")

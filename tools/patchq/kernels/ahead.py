@@ -193,7 +193,7 @@ def _plan(
             plans.append(_read_plan(raw, module.gib))
         return plans
     except runner.CommandError as error:
-        last = (error.said.splitlines() or ["it printed nothing"])[-1]
+        last = (error.output.splitlines() or ["it printed nothing"])[-1]
         hint = "is it in kernels/*.toml as upstream has it?"
         if "torch" in last or "tvm_ffi" in last:
             hint = "python -m pip install 'patchq[proofs]'"

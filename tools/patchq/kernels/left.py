@@ -30,7 +30,7 @@ def judge_left(upstream: str, wanted: Wanted, packages: tuple[InstalledPackage, 
         return Diagnosis(
             topic=topic,
             level=Health.NOTE,
-            said=f"{reason}: {len(wanted.modules)} generators' modules compile "
+            message=f"{reason}: {len(wanted.modules)} generators' modules compile "
             f"when they are first used{_cost(wanted, cache)}",
             hint=f"`patchq build {upstream} --kernels ARCH`, and install it",
         )
@@ -43,7 +43,7 @@ def judge_left(upstream: str, wanted: Wanted, packages: tuple[InstalledPackage, 
         return Diagnosis(
             topic=topic,
             level=Health.NOTE,
-            said="kernels.json can't be read",
+            message="kernels.json can't be read",
             hint="install the wheel again",
         )
     left = [name for name in names if name not in compiled]
@@ -51,12 +51,12 @@ def judge_left(upstream: str, wanted: Wanted, packages: tuple[InstalledPackage, 
         return Diagnosis(
             topic=topic,
             level=Health.NOTE,
-            said=f"{len(left)} of {len(names)} modules for {arch} still compile: "
+            message=f"{len(left)} of {len(names)} modules for {arch} still compile: "
             f"{', '.join(left)}{_cost(wanted, cache)}",
             hint=f"`patchq build {upstream} --kernels {arch}` without --only",
         )
-    said = f"all {len(names)} modules for {arch} are there; nothing of them compiles"
-    return Diagnosis(topic=topic, level=Health.OK, said=said)
+    message = f"all {len(names)} modules for {arch} are there; nothing of them compiles"
+    return Diagnosis(topic=topic, level=Health.OK, message=message)
 
 
 def _cost(wanted: Wanted, cache: str) -> str:

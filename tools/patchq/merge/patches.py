@@ -74,7 +74,7 @@ class Landing:
     :ivar changes: changes to the tree. If the patch stops, files of ``stages`` have markers.
     :ivar labels: commit ids on git's conflict markers, for our side and for the patch.
     :ivar offsets: line offsets of the hunks, from upstream's line map, if the outcome is ``offset``.
-    :ivar said: reason for the stop, if the files don't show it.
+    :ivar message: reason for the stop, if the files don't show it.
     :ivar conflicted: changes with markers of the conflict that the patch's rules settled.
     """
 
@@ -85,7 +85,7 @@ class Landing:
     stages: tuple[Stage, ...] = ()
     labels: tuple[str, str] = ("", "")
     offsets: tuple[FileOffset, ...] = ()
-    said: str = ""
+    message: str = ""
     conflicted: tuple[PathChange, ...] = ()
 
 

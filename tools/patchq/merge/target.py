@@ -235,10 +235,10 @@ class Column:
             return landing
         try:
             same = set(self.regenerate(patch)) == set(landing.changes)
-            said = "" if same else "its rules give another result than its diff"
+            message = "" if same else "its rules give another result than its diff"
         except RuleStop as stop:
-            said = str(stop)
-        if not said:
+            message = str(stop)
+        if not message:
             return landing
         stages = []
         for edit in patch.edits:
@@ -253,7 +253,7 @@ class Column:
             changes=landing.changes,
             stages=tuple(stages),
             labels=(self.tree, patch.commit.commit),
-            said=said,
+            message=message,
         )
 
     def _is_obstructed(self, changes: Sequence[PathChange]) -> bool:

@@ -358,11 +358,11 @@ def _can_be(path: bytes, found: PathChange, was_there: bool) -> bool:
 
 def _land(request: MergeRequest, merged: Merged, recorded: Recorded | None) -> None:
     column, patch = request.column, request.patch
-    said = merged.failed
+    message = merged.failed
     if merged.failed:
         merged = _left_to_a_person(column, patch, merged)
     elif not merged.stages:
-        merged, said = _once(column, patch, merged)
+        merged, message = _once(column, patch, merged)
     if not merged.stages:
         outcome = MERGED if merged.changes else ABSORBED
         landing = Landing(patch=patch.name, outcome=outcome, changes=merged.changes)
@@ -379,7 +379,7 @@ def _land(request: MergeRequest, merged: Merged, recorded: Recorded | None) -> N
             column.put(ruled.changes)
             column.landings[request.number] = ruled
             return
-        said = "; ".join(filter(None, (said, ruled.said)))
+        message = "; ".join(filter(None, (message, ruled.message)))
     if recorded and not merged.failed and (changes := _replayed(column, merged, recorded)):
         column.put(changes)
         resolved = tuple(FileConflict(show_path(path)) for path in sorted({s.path for s in merged.stages}))
@@ -397,7 +397,7 @@ def _land(request: MergeRequest, merged: Merged, recorded: Recorded | None) -> N
         changes=merged.changes,
         stages=merged.stages,
         labels=merged.labels,
-        said=said,
+        message=message,
     )
 
 
@@ -422,17 +422,17 @@ def _by_rule(column: Column, patch: Patch, merged: Merged) -> Landing:
     try:
         changes = column.regenerate(patch)
     except RuleStop as stop:
-        return Landing(patch=patch.name, outcome=CONFLICT, said=str(stop))
+        return Landing(patch=patch.name, outcome=CONFLICT, message=str(stop))
     for edit in patch.edits:
         ours = column.entries.get(column.moved.get(edit.path, edit.path))
         if edit.old and ours:
             before, content = partial(column.maps.text, edit.old.blob), column.content(ours.blob)
             if any(seems_made(block, before, content) for block in patch.blocks(edit.path)):
-                said = f"upstream may have added its lines to {show_path(edit.path)}"
-                return Landing(patch=patch.name, outcome=CONFLICT, said=said)
-    ruled, said = _once(column, patch, Merged(changes=changes, stages=(), labels=merged.labels))
+                message = f"upstream may have added its lines to {show_path(edit.path)}"
+                return Landing(patch=patch.name, outcome=CONFLICT, message=message)
+    ruled, message = _once(column, patch, Merged(changes=changes, stages=(), labels=merged.labels))
     if ruled.stages:
-        return Landing(patch=patch.name, outcome=CONFLICT, said=f"by its rules: {said}")
+        return Landing(patch=patch.name, outcome=CONFLICT, message=f"by its rules: {message}")
     for change in changes:
         if change.new and change.new.blob in column.unwritten:
             # git must have the file to make the line maps of later patches.
@@ -493,7 +493,7 @@ def _once(column: Column, patch: Patch, merged: Merged) -> tuple[Merged, str]:
     """Turn a clean merge into a conflict, with the reason, where it repeats or drops upstream's lines."""
     changes = {change.path: change for change in merged.changes}
     stages: list[Stage] = []
-    said = []
+    message = []
     for edit in patch.edits:
         path = column.moved.get(edit.path, edit.path)
         change = changes.get(path)
@@ -514,7 +514,7 @@ def _once(column: Column, patch: Patch, merged: Merged) -> tuple[Merged, str]:
         if dropped:
             stages += all_stages
             first = dropped[0][1].decode("utf-8", "replace").strip()
-            said.append(
+            message.append(
                 f"{show_path(path)}: git's merge drops {len(dropped)} lines of upstream's, the first: {first!r}"
             )
         elif twice:
@@ -523,6 +523,6 @@ def _once(column: Column, patch: Patch, merged: Merged) -> tuple[Merged, str]:
             column.contents[blob] = content
             changes[path] = PathChange(path, change.old, TreeEntry(change.new.mode, blob))
             stages += all_stages
-            said.append(f"{show_path(path)}: upstream has added these lines already; git's merge adds them again")
+            message.append(f"{show_path(path)}: upstream has added these lines already; git's merge adds them again")
     result = Merged(changes=tuple(changes.values()), stages=(*merged.stages, *stages), labels=merged.labels)
-    return result, "; ".join(said)
+    return result, "; ".join(message)

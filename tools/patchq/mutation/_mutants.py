@@ -66,8 +66,8 @@ def _mutant(path: str, content: bytes, edit: Edit, changed: bytes, names: dict[s
     last = content.find(b"\n", edit.end)
     last = len(content) if last < 0 else last
     before, after = content[first:last], changed[first : last + len(edit.new) - (edit.end - edit.start)]
-    said = b"\0".join([path.encode(), before.strip(), after.strip()])
-    digest = hashlib.sha256(said).hexdigest()[:10]
+    message = b"\0".join([path.encode(), before.strip(), after.strip()])
+    digest = hashlib.sha256(message).hexdigest()[:10]
     names[digest] = names.get(digest, 0) + 1
     name = digest if names[digest] == 1 else f"{digest}-{names[digest]}"  # a repeated line
     return Mutant(

@@ -43,12 +43,12 @@ _Z95 = 1.959964
 class Tried:
     """Mutant with its result.
 
-    :ivar said: the failed test, or the reason why the mutant is equivalent.
+    :ivar message: the failed test, or the reason why the mutant is equivalent.
     """
 
     mutant: Mutant
     state: str
-    said: str = ""
+    message: str = ""
     seconds: float = 0.0
 
 
@@ -63,7 +63,7 @@ class Strength:
     patch: str
     proof: tuple[str, ...]
     tried: tuple[Tried, ...]
-    said: str = ""
+    message: str = ""
     in_all: int = 0
 
     def count(self, state: str) -> int:
@@ -77,7 +77,7 @@ class Strength:
 
     @property
     def whole(self) -> bool:
-        return not self.count(UNTRIED) and not self.said
+        return not self.count(UNTRIED) and not self.message
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ def mutate(
         for proof in proofs:
             # Always plan the first, because its result lists the mutants that were not reached.
             if found and _is_over(end):
-                found.append(Strength(patch=proof.name, proof=proof.files, tried=(), said=NOT_REACHED))
+                found.append(Strength(patch=proof.name, proof=proof.files, tried=(), message=NOT_REACHED))
                 continue
             with project.locked("test"):
                 here, mutants, cells, in_all = _cells(project, whole, proof, set_name, machine, budget)
@@ -162,8 +162,8 @@ def mutate(
                 forks.unchanged[proof.name] = here
             missing = [n for n in proof.needs if n not in machine.can]
             if missing or not proof.files:
-                said = f"not run: needs {', '.join(missing)}" if missing else "the patch names no Proof:"
-                found.append(Strength(patch=proof.name, proof=proof.files, tried=(), said=said, in_all=in_all))
+                message = f"not run: needs {', '.join(missing)}" if missing else "the patch names no Proof:"
+                found.append(Strength(patch=proof.name, proof=proof.files, tried=(), message=message, in_all=in_all))
                 continue
             tried = _try(
                 project,
@@ -176,8 +176,8 @@ def mutate(
                 run_cells=run_cells or forks,
                 progress=progress,
             )
-            said, answers = (tried, ()) if isinstance(tried, str) else ("", tuple(tried))
-            strength = Strength(patch=proof.name, proof=proof.files, tried=answers, said=said, in_all=in_all)
+            message, answers = (tried, ()) if isinstance(tried, str) else ("", tuple(tried))
+            strength = Strength(patch=proof.name, proof=proof.files, tried=answers, message=message, in_all=in_all)
             found.append(strength)
             remember(project, strength.patch, as_json(strength))
     return sorted(found, key=lambda strength: order[strength.patch])
@@ -201,14 +201,14 @@ def _try(
     alone = run_here if isinstance(run_cells, Warm) else run_cells
     first = run_cells_kept(project, [here], machine, False, alone, lambda _: None)[here.key]
     if first.state != PASSED:
-        return f"the proof itself: {first.state}: {first.said}"
+        return f"the proof itself: {first.state}: {first.message}"
     cells = {name: replace(cell, timeout=SPARE_SECONDS + 5 * first.seconds) for name, cell in cells.items()}
     equivalent = equivalents(project.layout.root, proof.files)
     tried: list[Tried] = []
     todo = [m for m in mutants if m.name not in equivalent]
     for mutant in mutants:
         if mutant.name in equivalent:
-            tried.append(Tried(mutant=mutant, state=EQUIVALENT, said=equivalent[mutant.name]))
+            tried.append(Tried(mutant=mutant, state=EQUIVALENT, message=equivalent[mutant.name]))
     # In small groups, to keep within the budget's seconds.
     for few in _by(todo, 4):
         if _is_over(end):
@@ -239,9 +239,9 @@ def _answer(mutant: Mutant, result: CellResult) -> Tried:
     A failed assertion or an error kills it. It survives if the proof passes or is not run.
     """
     if result.state in (FAILED, ERROR):
-        return Tried(mutant=mutant, state=KILLED, said=result.said, seconds=result.seconds)
+        return Tried(mutant=mutant, state=KILLED, message=result.message, seconds=result.seconds)
     state = SURVIVED if result.state in (PASSED, NOT_RUN) else UNTRIED
-    return Tried(mutant=mutant, state=state, said=result.said, seconds=result.seconds)
+    return Tried(mutant=mutant, state=state, message=result.message, seconds=result.seconds)
 
 
 def _cells(
@@ -313,12 +313,12 @@ def as_json(strength: Strength) -> dict[str, Any]:
     for tried in strength.tried:
         mutant = asdict(tried.mutant)
         mutant.pop("content")
-        mutants.append({**mutant, "state": tried.state, "said": tried.said})
+        mutants.append({**mutant, "state": tried.state, "message": tried.message})
     score = strength.score
     return {
         "patch": strength.patch,
         "proof": list(strength.proof),
-        "said": strength.said,
+        "message": strength.message,
         "whole": strength.whole,
         "score": round(score, 4) if score is not None else None,
         "in_all": strength.in_all,

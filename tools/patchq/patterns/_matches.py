@@ -93,7 +93,7 @@ def find_regex(find: bytes, new: bytes, texts: Sequence[bytes], most: int) -> li
     except runner.CommandError as error:
         if error.code == runner.TIMED_OUT:
             raise RegexError(f"its expression takes more than {SECONDS} seconds") from None
-        raise RegexError(f"its expression failed: {error.said.splitlines()[-1:]}") from None
+        raise RegexError(f"its expression failed: {error.output.splitlines()[-1:]}") from None
     answer = json.loads(done.stdout)
     if "error" in answer:
         raise RegexError(f"its expression: {answer['error']}")

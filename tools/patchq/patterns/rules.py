@@ -105,8 +105,8 @@ def parse_rule(text: str, where: str) -> Rule:
             raise ValueError("it is no object")
         return _rule(raw)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        said = f"it has no {error}" if isinstance(error, KeyError) else str(error)
-        raise FormatError(f"{where}: {TRAILER}: is no rule: {said}", hint=_HINT) from None
+        message = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+        raise FormatError(f"{where}: {TRAILER}: is no rule: {message}", hint=_HINT) from None
 
 
 def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:

@@ -47,12 +47,12 @@ class Compilation:
     def take(self) -> tuple[str, str] | None:
         """Restore the written files. Return stdout and stderr; None if nothing is cached."""
         try:
-            said = json.loads((self._kept / "said.json").read_text())
+            message = json.loads((self._kept / "said.json").read_text())
         except OSError:
             return None
         for number, folder in enumerate(self._written):
             shutil.copytree(self._kept / str(number), folder, dirs_exist_ok=True)
-        return said[0], said[1]
+        return message[0], message[1]
 
     def keep(self, stdout: str, stderr: str) -> None:
         """Save the compiler's files and output in the cache."""

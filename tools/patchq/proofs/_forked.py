@@ -9,7 +9,7 @@ imports modules of the trees and of the project again. Their bytecode is kept wi
 source, which Python checks.
 
 Requests on standard input are JSON objects, one per line: ``{"args", "env", "cwd", "trees",
-"bytecode", "timeout", "learn"}``. Each response is a line with ``{"said", "ended", "code"}``:
+"bytecode", "timeout", "learn"}``. Each response is a line with ``{"message", "ended", "code"}``:
 pytest's output, false for a timeout, and the exit code. With ``learn``, later forks have the
 modules that this run imported.
 """
@@ -46,17 +46,17 @@ def main() -> None:
 
 def _answer(job: dict[str, Any], ahead: Preloaded) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="patchq-") as text:
-        said, seen = Path(text) / "said", Path(text) / "seen"
+        message, seen = Path(text) / "message", Path(text) / "seen"
         gc.freeze()  # exempt the imported modules from pytest's garbage collections
         child = os.fork()
         if not child:
-            _run(job, said, seen, ahead)
+            _run(job, message, seen, ahead)
         code = _wait(child, job["timeout"])
         ended = code is not None
-        words = said.read_bytes().decode("utf-8", "replace") if said.exists() else ""
+        words = message.read_bytes().decode("utf-8", "replace") if message.exists() else ""
         if ended and seen.exists():
             ahead.load(json.loads(seen.read_text()))
-    return {"said": words, "ended": ended, "code": code or 0}
+    return {"message": words, "ended": ended, "code": code or 0}
 
 
 def _pytest(args: Sequence[str], bytecode: str) -> int:
@@ -79,12 +79,12 @@ def _pytest(args: Sequence[str], bytecode: str) -> int:
     return int(pytest.main([*quiet, *args], [Imported()]))
 
 
-def _run(job: dict[str, Any], said: Path, seen: Path, ahead: Preloaded) -> None:
+def _run(job: dict[str, Any], message: Path, seen: Path, ahead: Preloaded) -> None:
     """Run pytest in the fork, as ``python -m pytest`` would, and exit."""
     code = 70
     try:
         os.setsid()
-        out = os.open(said, os.O_WRONLY | os.O_CREAT, 0o600)
+        out = os.open(message, os.O_WRONLY | os.O_CREAT, 0o600)
         for target in (1, 2):
             os.dup2(out, target)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

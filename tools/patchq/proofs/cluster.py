@@ -98,23 +98,23 @@ def work(payload: dict[str, bytes], cell: ProofCell) -> CellResult:
     with fsio.lock(project.layout.private / "worker.lock", verb="test", wait=3600):
         variant = variant_of(project, cell)
         if dict(variant.trees) != dict(cell.variant.trees):
-            said = f"the worker's trees are {dict(variant.trees)}, not {dict(cell.variant.trees)}"
+            message = f"the worker's trees are {dict(variant.trees)}, not {dict(cell.variant.trees)}"
             return CellResult(
                 proof=cell.proof.title,
                 variant=cell.variant.kind,
                 state=ERROR,
-                said=said,
+                message=message,
                 machine=this_machine().facts(),
             )
         try:
             return run_cell(project, replace(cell, variant=variant))
         except EnvironmentFault as error:  # this exception can't be pickled
-            said = f"on a worker: {error.message}: {error.hint}"
+            message = f"on a worker: {error.message}: {error.hint}"
             return CellResult(
                 proof=cell.proof.title,
                 variant=cell.variant.kind,
                 state=NO_RESULT,
-                said=said,
+                message=message,
                 machine=this_machine().facts(),
             )
 

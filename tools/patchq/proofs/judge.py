@@ -22,7 +22,7 @@ class CellResult:
     variant: str
     state: str
     tests: tuple[dict[str, str], ...] = ()
-    said: str = ""
+    message: str = ""
     seconds: float = 0.0
     machine: Mapping[str, str] = field(default_factory=dict)
     trees: Mapping[str, str] = field(default_factory=dict)
@@ -56,7 +56,7 @@ def result_of(raw: Mapping[str, object]) -> CellResult | None:
         return None
     tests: Any = raw.get("tests", [])
     texts: Any = [raw.get("left_out", []), *(raw.get(n, {}).values() for n in ("machine", "trees"))]  # type: ignore[attr-defined]
-    if not all(isinstance(t, dict) and {"test", "outcome", "said"} <= set(t) for t in tests):
+    if not all(isinstance(t, dict) and {"test", "outcome", "message"} <= set(t) for t in tests):
         return None
     if not all(isinstance(x, str) for part in [*texts, *(t.values() for t in tests)] for x in part):
         return None
@@ -74,7 +74,7 @@ class Verdict:
 
     proof: Proof
     state: str
-    said: str
+    message: str
     cells: tuple[CellResult, ...]
     command: str = ""
 
@@ -83,7 +83,7 @@ class Verdict:
         return self.state in ("proven", "passed")
 
 
-def state_of(tests: Sequence[Mapping[str, str]] | None, said: str) -> tuple[str, str]:
+def state_of(tests: Sequence[Mapping[str, str]] | None, message: str) -> tuple[str, str]:
     """Return the state for test outcomes, and the reason.
 
     Errors take precedence: a proof that can't be imported shows nothing, whatever else failed.
@@ -91,16 +91,19 @@ def state_of(tests: Sequence[Mapping[str, str]] | None, said: str) -> tuple[str,
     :param tests: None if the process was killed from outside.
     """
     if tests is None:
-        return NO_RESULT, (said.strip().splitlines() or ["the process was killed"])[-1]
+        return NO_RESULT, (message.strip().splitlines() or ["the process was killed"])[-1]
     first = {o: next((t for t in tests if t["outcome"] == o), None) for o in ("error", "assertion", "skipped")}
     if error := first["error"]:
-        return ERROR, f"{error['test']}: {error['said'].strip().splitlines()[-1] if error['said'].strip() else 'error'}"
+        return (
+            ERROR,
+            f"{error['test']}: {error['message'].strip().splitlines()[-1] if error['message'].strip() else 'error'}",
+        )
     if failure := first["assertion"]:
-        return FAILED, f"{failure['test']}: {failure['said'].splitlines()[0] if failure['said'] else 'failed'}"
+        return FAILED, f"{failure['test']}: {failure['message'].splitlines()[0] if failure['message'] else 'failed'}"
     if skipped := first["skipped"]:
-        return NOT_RUN, skipped["said"].removeprefix("not run: ") or "skipped"
+        return NOT_RUN, skipped["message"].removeprefix("not run: ") or "skipped"
     if not tests:
-        return ERROR, "no test ran: " + (said.strip().splitlines() or ["pytest said nothing"])[-1]
+        return ERROR, "no test ran: " + (message.strip().splitlines() or ["pytest said nothing"])[-1]
     return PASSED, f"{len(tests)} tests"
 
 
@@ -110,35 +113,35 @@ def verdict_of(proof: Proof, cells: Sequence[CellResult], prove: bool) -> Verdic
     here = by_kind[WITH]
     again = f"patchq test {proof.name}" + (" --prove" if prove else "")
     if here.state == NOT_RUN:
-        return Verdict(proof=proof, state=NOT_RUN, said=here.said, cells=tuple(cells), command=again)
+        return Verdict(proof=proof, state=NOT_RUN, message=here.message, cells=tuple(cells), command=again)
     if broken := next((c for c in cells if c.state == NO_RESULT), None):
         return Verdict(
             proof=proof,
             state=NO_RESULT,
-            said=f"{broken.variant} the patch: {broken.said}",
+            message=f"{broken.variant} the patch: {broken.message}",
             cells=tuple(cells),
             command=again,
         )
     if here.state != PASSED:
         return Verdict(
-            proof=proof, state="failed", said=f"with the patch: {here.said}", cells=tuple(cells), command=again
+            proof=proof, state="failed", message=f"with the patch: {here.message}", cells=tuple(cells), command=again
         )
     if not prove:
-        return Verdict(proof=proof, state="passed", said=f"{len(here.tests)} tests", cells=tuple(cells))
+        return Verdict(proof=proof, state="passed", message=f"{len(here.tests)} tests", cells=tuple(cells))
     gone = by_kind[WITHOUT]
     if gone.state == FAILED:
         failures = [t for t in gone.tests if t["outcome"] == "assertion"]
-        first = failures[0]["said"].splitlines()[0][:160] if failures and failures[0]["said"] else ""
+        first = failures[0]["message"].splitlines()[0][:160] if failures and failures[0]["message"] else ""
         return Verdict(
             proof=proof,
             state="proven",
-            said=f"without it {len(failures)} of {len(gone.tests)} fail: {first}",
+            message=f"without it {len(failures)} of {len(gone.tests)} fail: {first}",
             cells=tuple(cells),
         )
     if gone.state == PASSED:
-        said = "passes without the patch: the proof can't fail, or upstream holds the change already"
+        message = "passes without the patch: the proof can't fail, or upstream holds the change already"
     elif gone.state == ERROR:
-        said = f"without the patch it errors instead of failing: {gone.said}"
+        message = f"without the patch it errors instead of failing: {gone.message}"
     else:
-        said = f"without the patch: {gone.said}"
-    return Verdict(proof=proof, state="not proven", said=said, cells=tuple(cells), command=again)
+        message = f"without the patch: {gone.message}"
+    return Verdict(proof=proof, state="not proven", message=message, cells=tuple(cells), command=again)

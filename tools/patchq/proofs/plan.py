@@ -247,8 +247,8 @@ def proofs_of(stacks: list[Stack], patches: Sequence[str] = ()) -> list[Proof]:
             # One proof per requirement, so that a machine without it still runs the others.
             for need, path in header.proofs_on:
                 if need not in NEEDS or PurePosixPath(path).parts[:2] != ("tests", "stacks") or ".." in path.split("/"):
-                    said = f"{stack.pin.upstream}/{name}: Proof-On: {need} {path}".rstrip()
-                    raise UserError(f"{said} names no proof", hint="patchq check")
+                    message = f"{stack.pin.upstream}/{name}: Proof-On: {need} {path}".rstrip()
+                    raise UserError(f"{message} names no proof", hint="patchq check")
             for need in dict.fromkeys(need for need, _ in header.proofs_on):
                 files = tuple(path for other, path in header.proofs_on if other == need)
                 found.append(Proof(*of, files, (*header.needs, need), need))
@@ -290,8 +290,8 @@ def proof_inputs(project: Project, files: Sequence[str]) -> list[Path]:
     for file in files:
         path = root / file
         shelves = {path.parent, *(f for f in path.parents if (root / "tests" / "stacks") in f.parents)}
-        beside = (p for shelf in shelves for p in shelf.glob("*"))
-        found |= {p for p in beside if p == path or not p.name.startswith("test_")}
+        siblings = (p for shelf in shelves for p in shelf.glob("*"))
+        found |= {p for p in siblings if p == path or not p.name.startswith("test_")}
         found |= {f / "conftest.py" for f in path.parents if root in (f, *f.parents)}
     # Links and pipes are included, because reading them is refused.
     return sorted(p for p in found if os.path.lexists(p) and not p.is_dir())

@@ -79,13 +79,13 @@ def pytest_runtest_makereport(
     report = yield
     if report.when == "call" or report.outcome != "passed":
         outcome: str = report.outcome
-        said = ""
+        message = ""
         if call.excinfo is not None and report.outcome == "failed":
             asserted = call.excinfo.errisinstance((AssertionError, pytest.fail.Exception)) and report.when == "call"
-            outcome, said = ("assertion" if asserted else "error"), call.excinfo.exconly()
+            outcome, message = ("assertion" if asserted else "error"), call.excinfo.exconly()
         elif report.outcome == "skipped" and call.excinfo is not None:
-            said = str(call.excinfo.value)
-        noted = {"test": item.nodeid, "outcome": outcome, "said": said[:2000]}
+            message = str(call.excinfo.value)
+        noted = {"test": item.nodeid, "outcome": outcome, "message": message[:2000]}
         if item.user_properties:  # from record_property, for reports
             noted["facts"] = json.dumps({key: str(value) for key, value in item.user_properties})
         _outcomes.append(noted)
@@ -95,7 +95,7 @@ def pytest_runtest_makereport(
 def pytest_collectreport(report: pytest.CollectReport) -> None:
     """Record an error for a file that can't be imported. It must not count as a failure."""
     if report.failed:
-        _outcomes.append({"test": report.nodeid, "outcome": "error", "said": str(report.longrepr)[-2000:]})
+        _outcomes.append({"test": report.nodeid, "outcome": "error", "message": str(report.longrepr)[-2000:]})
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -107,7 +107,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         if plugin := manager.get_plugin("hypothesispytest"):
             manager.unregister(plugin)
     for stray in strays():
-        _outcomes.append({"test": "imports", "outcome": "error", "said": stray})
+        _outcomes.append({"test": "imports", "outcome": "error", "message": stray})
     target = os.environ.get("PATCHQ_RESULTS")
     if target:
         Path(target).write_text(json.dumps(_outcomes))
@@ -153,8 +153,8 @@ def nvcc() -> Callable[..., subprocess.CompletedProcess[str]]:
             return subprocess.run(argv, capture_output=True, text=True, check=False, **options)
         trees = Path(os.environ["PATCHQ_TREES"]).resolve()
         compilation = Compilation(Path(kept), _versions(program), argv[1:], trees, Path.cwd())
-        if said := compilation.take():
-            return subprocess.CompletedProcess(argv, 0, *said)
+        if message := compilation.take():
+            return subprocess.CompletedProcess(argv, 0, *message)
         done = subprocess.run(argv, capture_output=True, text=True, check=False)
         if done.returncode == 0:
             compilation.keep(done.stdout, done.stderr)

@@ -97,10 +97,10 @@ def prove_at(project: Project, request: ProofRequest) -> tuple[str, str]:
         result = run_cell(project, ProofCell(proof=proof, variant=variant, key="", set_name=request.set_name))
     if result.state == NO_RESULT:
         raise EnvironmentFault(
-            f"the proof of {proof.name} gave no result: {result.said}",
+            f"the proof of {proof.name} gave no result: {result.message}",
             hint="nothing was recorded: fix the environment, and run the command again",
         )
-    return result.state, result.said
+    return result.state, result.message
 
 
 def _judged(

@@ -87,23 +87,23 @@ def run_cell(project: Project, cell: ProofCell, slot: int = 0, execute: Execute 
     }
     if missing:
         return CellResult(
-            proof=proof.title, variant=variant.kind, state=NOT_RUN, said=f"needs {', '.join(missing)}", **about
+            proof=proof.title, variant=variant.kind, state=NOT_RUN, message=f"needs {', '.join(missing)}", **about
         )
     if not proof.files:
         return CellResult(
-            proof=proof.title, variant=variant.kind, state=ERROR, said="the patch names no Proof:", **about
+            proof=proof.title, variant=variant.kind, state=ERROR, message="the patch names no Proof:", **about
         )
     start = time.monotonic()
     folder = checkout(project, variant, slot)
-    tests, said = run_pytest(project, folder, proof.files, timeout=cell.timeout, execute=execute)
+    tests, message = run_pytest(project, folder, proof.files, timeout=cell.timeout, execute=execute)
     seconds = round(time.monotonic() - start, 2)
-    state, words = state_of(tests, said)
+    state, words = state_of(tests, message)
     return CellResult(
         proof=proof.title,
         variant=variant.kind,
         state=state,
         tests=tuple(tests or ()),
-        said=words,
+        message=words,
         seconds=seconds,
         **about,
     )
@@ -168,16 +168,16 @@ def run_pytest(
         }
         options = ["-q", "-p", "patchq.testing", "-p", "no:cacheprovider", "-o", "addopts=", "--no-header"]
         try:
-            said, code = execute([*options, *files], env, cwd or project.layout.root, timeout)
+            message, code = execute([*options, *files], env, cwd or project.layout.root, timeout)
         except runner.CommandError as error:
-            return [], error.said
+            return [], error.output
         data = fsio.read_or_none(results)
-        if data is None and _NO_PYTEST.search(said):
+        if data is None and _NO_PYTEST.search(message):
             raise EnvironmentFault(
                 f"{sys.executable} has no pytest, which runs the proofs",
                 hint=f"{shlex.join([sys.executable])} -m pip install pytest",
             )
         if data is None and code < 0:
-            said += f"\nthe process was killed by signal {-code}"
+            message += f"\nthe process was killed by signal {-code}"
         killed = data is None and -code in _FROM_OUTSIDE
-        return (None if killed else json.loads(data or b"[]")), said
+        return (None if killed else json.loads(data or b"[]")), message

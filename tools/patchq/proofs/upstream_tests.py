@@ -30,7 +30,7 @@ class FileResult:
     before: Mapping[str, int]
     after: Mapping[str, int]
     regressions: tuple[str, ...]
-    said: str = ""
+    message: str = ""
 
 
 def run_upstream_tests(
@@ -79,12 +79,17 @@ def compare(
         files, done[: len(files)], done[len(files) :], strict=True
     ):
         worse = tuple(t for t, outcome in before.items() if outcome == "passed" and after.get(t) != "passed")
-        said = said_after if not after else said_before if not before else ""
+        message = said_after if not after else said_before if not before else ""
         if not after and LATE in said_after:
             worse = ()  # a timeout shows nothing about the change, but a crash does
         found.append(
             FileResult(
-                upstream=upstream, path=path, before=_count(before), after=_count(after), regressions=worse, said=said
+                upstream=upstream,
+                path=path,
+                before=_count(before),
+                after=_count(after),
+                regressions=worse,
+                message=message,
             )
         )
     return found

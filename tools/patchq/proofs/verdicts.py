@@ -28,7 +28,7 @@ def proofs_json(verdicts: Sequence[Verdict]) -> dict[str, Any]:
                 "needs": v.proof.needs,
                 "on": v.proof.on,
                 "state": v.state,
-                "said": v.said,
+                "message": v.message,
                 "command": v.command,
                 "cells": [asdict(c) for c in v.cells],
             }
@@ -50,7 +50,7 @@ def parse_proofs(body: dict[str, Any]) -> list[Verdict]:
         known = tuple(c for c in cells if c is not None)
         if len(known) != len(cells):
             raise ValueError("a cell that is none")
-        found.append(Verdict(proof=proof, state=p["state"], said=p["said"], cells=known, command=p["command"]))
+        found.append(Verdict(proof=proof, state=p["state"], message=p["message"], cells=known, command=p["command"]))
     return found
 
 
@@ -113,12 +113,12 @@ def _case(verdict: Verdict, cell: CellResult) -> ElementTree.Element:
     )
     wanted = "passed" if cell.variant == "with" else "failed"
     if cell.state == NOT_RUN:
-        ElementTree.SubElement(case, "skipped", message=_clean(f"not run: {cell.said}"))
+        ElementTree.SubElement(case, "skipped", message=_clean(f"not run: {cell.message}"))
     elif cell.state == NO_RESULT:
-        ElementTree.SubElement(case, "error", message=_clean(cell.said))
+        ElementTree.SubElement(case, "error", message=_clean(cell.message))
     elif cell.state != wanted:
-        fault = ElementTree.SubElement(case, "failure", message=_clean(verdict.said))
-        fault.text = _clean("\n".join(f"{t['test']}: {t['outcome']}: {t['said']}" for t in cell.tests))
+        fault = ElementTree.SubElement(case, "failure", message=_clean(verdict.message))
+        fault.text = _clean("\n".join(f"{t['test']}: {t['outcome']}: {t['message']}" for t in cell.tests))
     return case
 
 
@@ -156,7 +156,7 @@ def sarif(verdicts: Sequence[Verdict], stack_path: dict[str, str]) -> dict[str, 
                     {
                         "ruleId": v.state.replace(" ", "-"),
                         "level": "note" if v.state == NOT_RUN else "error",
-                        "message": {"text": f"{v.proof.title}: {v.said}"},
+                        "message": {"text": f"{v.proof.title}: {v.message}"},
                         "locations": [
                             {"physicalLocation": {"artifactLocation": {"uri": stack_path.get(v.proof.name, "patches")}}}
                         ],
@@ -186,10 +186,10 @@ def sarif_bytes(
         {
             "ruleId": "stops-ahead",
             "level": "note",
-            "message": {"text": f"{patch} on {ref}: {said}"},
+            "message": {"text": f"{patch} on {ref}: {message}"},
             "locations": [{"physicalLocation": {"artifactLocation": {"uri": path}}}],
         }
-        for patch, path, ref, said in stops
+        for patch, path, ref, message in stops
     ]
     return (json.dumps(found, indent=1) + "\n").encode()
 

@@ -99,8 +99,10 @@ class Warm:
                 return in_its_own_process(args, env, cwd, timeout)
             answer: dict[str, Any] = json.loads(line)
             if not answer["ended"]:
-                raise runner.CommandError(["pytest", *args], 124, b"", answer["said"].encode() + b"\nno answer in time")
-            return str(answer["said"]), int(answer["code"])
+                raise runner.CommandError(
+                    ["pytest", *args], 124, b"", answer["message"].encode() + b"\nno answer in time"
+                )
+            return str(answer["message"]), int(answer["code"])
 
         return execute
 

@@ -76,7 +76,7 @@ class Suggestion:
     """
 
     source: str
-    said: str
+    message: str
     diff: str
     command: str
 
@@ -113,7 +113,7 @@ class Brief:
     why: str
     topic: str
     status: str
-    said: str
+    message: str
     grade: str
     evidence: str
     worktree: str
@@ -156,7 +156,7 @@ def brief(project: Project, upstream: str, *, fetch: bool = False) -> Brief:
             why=_why(header),
             topic=header.value("Topic"),
             status=header.value("Upstream-Status"),
-            said=stop.said,
+            message=stop.message,
             grade=stop.grade,
             evidence=stop.evidence,
             worktree=str(stop_worktree(project, progress).path),
@@ -255,9 +255,9 @@ def _causes(project: Project, progress: RebaseProgress, files: Sequence[Disputed
             for file in files:
                 for commit in _made(git, f"{old}..{new}", file):
                     paths.setdefault(commit, []).append(file.path)
-            told = [CommitId(c) for c in list(paths)[:_TOLD]]
-            infos = git.log("--no-walk=unsorted", *told) if told else []
-            dates = git.run("log", "--no-walk=unsorted", "--format=%H %as", *told).decode() if told else ""
+            output = [CommitId(c) for c in list(paths)[:_TOLD]]
+            infos = git.log("--no-walk=unsorted", *output) if output else []
+            dates = git.run("log", "--no-walk=unsorted", "--format=%H %as", *output).decode() if output else ""
         except runner.CommandError:  # the history is incomplete
             return "", ()
     on = dict(line.split(" ") for line in dates.split("\n") if line)
@@ -342,14 +342,16 @@ def _suggestions(project: Project, progress: RebaseProgress, stop: Stop) -> Iter
     recorded = recorded_files(project, progress, stop) if paths else {}
     if recorded:
         part = "" if set(recorded) == set(paths) else f"; {len(paths) - len(recorded)} are left"
-        said = f"the recorded resolution of {', '.join(show_path(p) for p in sorted(recorded))}{part}"
-        yield Suggestion(source="recorded", said=said, diff=_diff(sides, recorded), command=f"{resolve} --recorded")
+        message = f"the recorded resolution of {', '.join(show_path(p) for p in sorted(recorded))}{part}"
+        yield Suggestion(
+            source="recorded", message=message, diff=_diff(sides, recorded), command=f"{resolve} --recorded"
+        )
     if not paths:
         return
     for ref, tree in at_refs(project, progress, stop):
         after = project.store.texts(project.store.list_tree(tree, paths))
-        said = f"the patch as {progress.upstream} {ref} has it lands here"
-        yield Suggestion(source=ref, said=said, diff=_diff(sides, after), command=f"{resolve} --ref {sh(ref)}")
+        message = f"the patch as {progress.upstream} {ref} has it lands here"
+        yield Suggestion(source=ref, message=message, diff=_diff(sides, after), command=f"{resolve} --ref {sh(ref)}")
 
 
 def _diff(before: Mapping[bytes, bytes], after: Mapping[bytes, bytes]) -> str:

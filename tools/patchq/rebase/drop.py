@@ -165,7 +165,7 @@ def _with_proof(
             tip=base_of(project, onto).commit,
             bare=True,
         )
-        state, said = prove(request) if request.files else ("not run", "the patch names no proof")
+        state, message = prove(request) if request.files else ("not run", "the patch names no proof")
     return DropEvidence(
         patch=cell.patch,
         ref=ref,
@@ -173,7 +173,7 @@ def _with_proof(
         grade=cell.grade,
         evidence=cell.evidence,
         commits=cell.commits,
-        proof=proof_word(state, said),
+        proof=proof_word(state, message),
     )
 
 

@@ -132,12 +132,12 @@ def _refuse(
             left = [line for line in dropped if not line.is_one_of(wish.dropped)]
             options = " ".join(f"--drop-upstream-line {sh(line.name)}" for line in left)
             raise UserError(
-                f"{name}: {check.said}",
+                f"{name}: {check.message}",
                 hint=f"put them back in {path}; or, where that is meant, "
                 f"`patchq rebase {progress.upstream} --continue {options}`",
             )
         raise BuildError(
-            f"{name} is resolved, but refused: {check.name}: {check.said}",
+            f"{name} is resolved, but refused: {check.name}: {check.message}",
             hint=f"fix it in {path}, then `patchq rebase {progress.upstream} --continue`; `--no-proof` runs no proof",
         )
 
@@ -295,7 +295,7 @@ def undo_resolution(project: Project) -> tuple[str, str] | None:
 def step_of(step: PatchStep, checks: Sequence[ResolutionCheck], dropped: Sequence[UpstreamLine]) -> PatchStep:
     """Return a step with the proof result and upstream's dropped lines."""
     proofs = [check for check in checks if check.name == "passes with"]
-    word = stops.proof_word(proofs[0].state, proofs[0].said) if proofs else ""
+    word = stops.proof_word(proofs[0].state, proofs[0].message) if proofs else ""
     return replace(step, proof=word, dropped=tuple((line.path, line.line, line.text) for line in dropped))
 
 
@@ -511,7 +511,7 @@ def run_merger(program: str, path: bytes, sides: Mapping[int, bytes]) -> bytes:
         try:
             runner.run(argv, cwd=folder, timeout=SECONDS)
         except runner.CommandError as error:
-            why = "is not installed" if error.code == 127 else f"leaves {show_path(path)}: {error.said or error.code}"
+            why = "is not installed" if error.code == 127 else f"leaves {show_path(path)}: {error.output or error.code}"
             raise SourceError(f"the merger {program} {why}", hint="resolve it by hand") from None
         data = fsio.read_or_none(folder / f"merged{end}")
     if data is None:
@@ -540,7 +540,7 @@ class ResolutionCheck:
 
     name: str
     state: str
-    said: str
+    message: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -616,8 +616,8 @@ def judge(
         tests.append(("passes with", lambda: _proof(project, progress, stop, commit, prove)))
         tests.append(("fails without", lambda: _no_proof(project, progress, stop, prove)))
     for name, test in tests:
-        state, said = test()
-        checks.append(ResolutionCheck(name, state, said))
+        state, message = test()
+        checks.append(ResolutionCheck(name, state, message))
         if state == FAILED or (state == NOT_RUN and name == "passes with"):
             break
     return checks
@@ -675,9 +675,9 @@ def _python(project: Project, progress: RebaseProgress, commit: CommitId) -> tup
     contents = project.store.read_blobs(entry.blob for entry in sides if entry)
     for change in changed:
         assert change.new
-        said = _compiled(contents[change.new.blob])
-        if said and not (change.old and _compiled(contents[change.old.blob])):
-            return FAILED, f"{show_path(change.path)} doesn't compile: {said}"
+        message = _compiled(contents[change.new.blob])
+        if message and not (change.old and _compiled(contents[change.old.blob])):
+            return FAILED, f"{show_path(change.path)} doesn't compile: {message}"
     return PASSED, f"{len(changed)} files compile"
 
 
@@ -693,17 +693,17 @@ def _compiled(source: bytes) -> str:
 
 
 def _proof(project: Project, progress: RebaseProgress, stop: Stop, commit: CommitId, prove: Prove) -> tuple[str, str]:
-    state, said = stops.run_proof(project, progress, stop.patch, commit, prove)
+    state, message = stops.run_proof(project, progress, stop.patch, commit, prove)
     if state == PASSED:
-        return PASSED, said
-    return (NOT_RUN, said) if state == NOT_RUN else (FAILED, f"with the patch its proof {state}: {said}")
+        return PASSED, message
+    return (NOT_RUN, message) if state == NOT_RUN else (FAILED, f"with the patch its proof {state}: {message}")
 
 
 def _no_proof(project: Project, progress: RebaseProgress, stop: Stop, prove: Prove) -> tuple[str, str]:
     """Check that the proof fails with an assertion without the patch."""
-    state, said = stops.run_proof(project, progress, stop.patch, progress.tip, prove)
+    state, message = stops.run_proof(project, progress, stop.patch, progress.tip, prove)
     if state == FAILED:
-        return PASSED, said
+        return PASSED, message
     if state == PASSED:
         return FAILED, "its proof passes without the patch: upstream has the change, or the proof can't fail"
-    return (NOT_RUN if state == NOT_RUN else FAILED), f"without the patch its proof: {state}: {said}"
+    return (NOT_RUN if state == NOT_RUN else FAILED), f"without the patch its proof: {state}: {message}"

@@ -117,7 +117,7 @@ def start(
         with at_hand(project, upstream) as history:
             plan = Planner(project, upstream, set_name, history, asked=from_ref, only=only).plan(onto)
         if set(plan.order) <= set(plan.known):
-            notes = [f"{upstream} {onto.ref} has all that there is to carry"] + ([plan.said] if plan.absent else [])
+            notes = [f"{upstream} {onto.ref} has all that there is to carry"] + ([plan.message] if plan.absent else [])
             return Result(
                 upstream=upstream,
                 from_ref=plan.from_ref,
@@ -126,7 +126,7 @@ def start(
                 notes=tuple(notes),
                 dropped=plan.dropped,
             )
-        project.say(plan.said)
+        project.say(plan.message)
         commits = {name: str(plan.commits[name].commit) for name in plan.order}
         target_set = _choose_set(project, set_name, new_set, onto)
         progress = RebaseProgress(
@@ -278,7 +278,7 @@ def _prove_rule(
     :returns: the step, or the conflict that the rules settled if the proof fails.
     """
     commit = _commits(project, progress, [(patch, landing)], column)[patch.name]
-    state, said = stops.run_proof(project, progress, patch.name, commit, prove)
+    state, message = stops.run_proof(project, progress, patch.name, commit, prove)
     if state in ("passed", "not run"):
         step = PatchStep(
             patch=patch.name,
@@ -286,12 +286,12 @@ def _prove_rule(
             commit=commit,
             files=tuple((file.path, len(file.lines)) for file in landing.files),
             how="by its rules",
-            proof=stops.proof_word(state, said),
+            proof=stops.proof_word(state, message),
             known=patch.name in progress.target,
         )
         return landing, step
-    said = f"by its rules, its proof {state}: {said}"
-    return replace(landing, outcome=CONFLICT, changes=landing.conflicted, said=said), None
+    message = f"by its rules, its proof {state}: {message}"
+    return replace(landing, outcome=CONFLICT, changes=landing.conflicted, message=message), None
 
 
 def _over(project: Project, progress: RebaseProgress) -> Result | None:
@@ -460,8 +460,8 @@ def _attempts(project: Project, progress: RebaseProgress) -> list[ledgers.Attemp
 
 def _clean_up(project: Project, progress: RebaseProgress) -> None:
     worktree = stop_worktree(project, progress)
-    if said := stops.keep_ignored(project, worktree):
-        project.say(f"{progress.upstream}: {said}")
+    if message := stops.keep_ignored(project, worktree):
+        project.say(f"{progress.upstream}: {message}")
     worktree.remove(force=True)
     branch = branch_of(worktree.upstream)
     now = project.store.ref_or_none(branch)

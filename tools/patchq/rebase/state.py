@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from patchq.errors import FormatError, StateError, UserError
-from patchq.forecast.summary import ForecastCell, RefTally, tally
+from patchq.forecast.summary import ForecastCell, RefTally, summary
 from patchq.formats import ledger as ledgers
 from patchq.formats.ledger import Drop, FileOffset, drop_reason
 from patchq.formats.lock import Pin
@@ -72,7 +72,7 @@ class Stop:
     stages: tuple[tuple[str, str, str, int], ...]
     grade: str = ""
     evidence: str = ""
-    said: str = ""
+    message: str = ""
     carries: int = 0
     stops: int = 0
     ready: bool = False
@@ -189,7 +189,7 @@ def tally_result(found: Result) -> RefTally:
         if s not in dropped
     ]
     names = [*(f"{found.upstream}/{s.patch}" for s in dropped), *(f"{found.upstream}/{d.patch}" for d in found.dropped)]
-    return tally(found.onto, cells, names)
+    return summary(found.onto, cells, names)
 
 
 def ready_stop(progress: RebaseProgress) -> Stop | None:

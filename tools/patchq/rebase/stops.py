@@ -37,7 +37,7 @@ from patchq.sources.pins import Fetcher
 from patchq.system import fsio
 from patchq.upstream.commits import Landed
 from patchq.upstream.history import at_hand
-from patchq.upstream.match import Asked, Sight, once_more, sights, verdict
+from patchq.upstream.match import Asked, UpstreamMatch, matches, once_more, verdict
 from patchq.upstream.releases import Releases, on_the_way
 
 RESOLVED = "resolved"
@@ -65,7 +65,7 @@ def stop_at(
         stages=tuple((os.fsdecode(s.path), s.entry.mode.decode(), s.entry.blob, s.number) for s in landing.stages),
         grade=grade,
         evidence=evidence,
-        said=landing.said,
+        message=landing.message,
         carries=sum(found.outcome not in STOPS for found in rest),
         stops=sum(found.outcome in STOPS for found in rest),
         by_history=seen.by_history,
@@ -131,11 +131,11 @@ class StoppedUpstream:
         """See :func:`patchq.upstream.match.once_more`."""
         return once_more(self.patches, column, self._past)
 
-    def look(self, patch: Patch) -> Sight:
+    def look(self, patch: Patch) -> UpstreamMatch:
         """Return the upstream match of a patch."""
         base, versions = self._columns
         last = len(versions) - 1
-        return self._asked.about(patch, sights(patch, base, versions, [last])[last])
+        return self._asked.about(patch, matches(patch, base, versions, [last])[last])
 
 
 def retire(project: Project, progress: RebaseProgress, stop: Stop, prove: Prove) -> PatchStep | None:
@@ -145,10 +145,10 @@ def retire(project: Project, progress: RebaseProgress, stop: Stop, prove: Prove)
     """
     if stop.outcome != ABSORBED:
         return None
-    state, said = run_proof(project, progress, stop.patch, progress.base, prove, bare=True)
+    state, message = run_proof(project, progress, stop.patch, progress.base, prove, bare=True)
     if state != "passed":
-        word = f"its proof on the bare {progress.upstream} {progress.onto.ref}: {proof_word(state, said)}"
-        progress.stop = replace(stop, said=f"not retired: {word}")
+        word = f"its proof on the bare {progress.upstream} {progress.onto.ref}: {proof_word(state, message)}"
+        progress.stop = replace(stop, message=f"not retired: {word}")
         return None
     return _retired(stop)
 
@@ -168,12 +168,12 @@ def retire_on_word(project: Project, progress: RebaseProgress, stop: Stop, prove
             f"nothing of {name} was seen in {progress.onto.ref}",
             hint="`--how TEXT` says what does the same there; `--skip` leaves it out",
         )
-    state, said = run_proof(project, progress, stop.patch, progress.base, prove, bare=True)
+    state, message = run_proof(project, progress, stop.patch, progress.base, prove, bare=True)
     if state == "passed":
         return _retired(stop, how)
     if state == "not run" and stop.outcome == ABSORBED and how:
         on_evidence = on_evidence_alone(stop.evidence, how)
-        return replace(_retired(stop, on_evidence), proof=proof_word(state, said))
+        return replace(_retired(stop, on_evidence), proof=proof_word(state, message))
     rebase = f"patchq rebase {progress.upstream}"
     hint = f"resolve it, then `{rebase} --continue`; or `{rebase} --skip` leaves it out"
     if state == "not run" and stop.outcome == ABSORBED:
@@ -183,7 +183,7 @@ def retire_on_word(project: Project, progress: RebaseProgress, stop: Stop, prove
         )
     raise BuildError(
         f"{name} is not retired: its proof on the bare {progress.upstream} {progress.onto.ref}: "
-        f"{proof_word(state, said)}",
+        f"{proof_word(state, message)}",
         hint=hint,
     )
 
@@ -227,9 +227,9 @@ def run_proof(
     if not request.files:
         return "not run", "the patch names no proof"
     project.say(f"  the proof of {patch} on {'the bare ' if bare else ''}{progress.upstream} {progress.onto.ref} …")
-    state, said = prove(request)
+    state, message = prove(request)
     project.say(f"  the proof of {patch}: {state}")
-    return state, said
+    return state, message
 
 
 def header_of(project: Project, progress: RebaseProgress, patch: str) -> Header:
@@ -238,9 +238,9 @@ def header_of(project: Project, progress: RebaseProgress, patch: str) -> Header:
     return (stack if patch in stack.names else load_stack(project.layout, progress.onto)).load(patch)[0]
 
 
-def proof_word(state: str, said: str) -> str:
+def proof_word(state: str, message: str) -> str:
     """Return the ledger's text for a proof result."""
-    return state if state == "passed" else f"{state}: {said}"
+    return state if state == "passed" else f"{state}: {message}"
 
 
 def skipped(stop: Stop, how: str = "") -> PatchStep:
@@ -250,8 +250,8 @@ def skipped(stop: Stop, how: str = "") -> PatchStep:
 
 def postponed(stop: Stop) -> PatchStep:
     """Return the step of a stopped patch that is left for a later rebase and not dropped."""
-    said = f"; {stop.said}" if stop.said else ""
-    return _without(stop, ledgers.NOT_CARRIED_YET + _if_absorbed(stop) + said)
+    message = f"; {stop.message}" if stop.message else ""
+    return _without(stop, ledgers.NOT_CARRIED_YET + _if_absorbed(stop) + message)
 
 
 def _without(stop: Stop, how: str) -> PatchStep:
@@ -334,14 +334,14 @@ def replay(project: Project, progress: RebaseProgress, patch: Patch, prove: Prov
     commit = project.store.commit_tree(tree, [progress.tip], patch.commit.author, patch.commit.message)
     how = "the recorded resolution of " + ", ".join(show_path(p) for p in sorted(resolved))
     if any(rerere.is_away(parked[path], content) for path, content in resolved.items()):
-        said = f"{how} resolves it, and changes lines away from the conflict, maybe not where it did: look at it"
-        progress.stop = replace(stop, replayed=str(tree), said=said)
+        message = f"{how} resolves it, and changes lines away from the conflict, maybe not where it did: look at it"
+        progress.stop = replace(stop, replayed=str(tree), message=message)
         return None
     if dropped := find_dropped(project.store, old=patch.commit.commit, new=commit, upstream=progress.base):
-        said = f"{how} resolves it, and drops lines that upstream added: {show_dropped(dropped)}"
-        progress.stop = replace(stop, replayed=str(tree), said=said)
+        message = f"{how} resolves it, and drops lines that upstream added: {show_dropped(dropped)}"
+        progress.stop = replace(stop, replayed=str(tree), message=message)
         return None
-    state, said = run_proof(project, progress, stop.patch, commit, prove)
+    state, message = run_proof(project, progress, stop.patch, commit, prove)
     if state == "passed":
         lines = _changed_lines(project, patch.commit.commit, commit)
         return PatchStep(
@@ -354,10 +354,10 @@ def replay(project: Project, progress: RebaseProgress, patch: Patch, prove: Prov
             proof=state,
         )
     if state == "not run":
-        said = f"{how} resolves it, and no proof says that it is right ({said}): look at it"
-        progress.stop = replace(stop, replayed=str(tree), said=said)
+        message = f"{how} resolves it, and no proof says that it is right ({message}): look at it"
+        progress.stop = replace(stop, replayed=str(tree), message=message)
     else:
-        progress.stop = replace(stop, said=f"{how} was tried, and with it its proof {state}: {said}")
+        progress.stop = replace(stop, message=f"{how} was tried, and with it its proof {state}: {message}")
     return None
 
 
@@ -375,18 +375,18 @@ def codemod(project: Project, progress: RebaseProgress, patch: Patch, prove: Pro
     try:
         tree = run_command(store, progress.tip, commands[0])
     except UserError as error:
-        progress.stop = replace(stop, said=error.message)
+        progress.stop = replace(stop, message=error.message)
         return None
     if {change.path for change in store.changes(progress.tip, tree)} != patch.paths:
-        progress.stop = replace(stop, said="its command changes other files than the patch")
+        progress.stop = replace(stop, message="its command changes other files than the patch")
         return None
     commit = store.commit_tree(tree, [progress.tip], patch.commit.author, patch.commit.message)
     if dropped := find_dropped(store, old=patch.commit.commit, new=commit, upstream=progress.base):
-        progress.stop = replace(stop, said=f"its command drops lines that upstream added: {show_dropped(dropped)}")
+        progress.stop = replace(stop, message=f"its command drops lines that upstream added: {show_dropped(dropped)}")
         return None
-    state, said = run_proof(project, progress, stop.patch, commit, prove)
+    state, message = run_proof(project, progress, stop.patch, commit, prove)
     if state != "passed":
-        progress.stop = replace(stop, said=f"its command was run, and its proof: {proof_word(state, said)}")
+        progress.stop = replace(stop, message=f"its command was run, and its proof: {proof_word(state, message)}")
         return None
     lines = _changed_lines(project, patch.commit.commit, commit)
     return PatchStep(

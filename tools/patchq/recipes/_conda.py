@@ -77,8 +77,8 @@ def conda_entries(recipe: RecipeFile) -> Iterator[Entry]:
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except (yaml.YAMLError, RecursionError) as error:
-        said = str(error).partition("\n")[0]
-        raise FormatError(f"{recipe.path} is no YAML: {said}", hint="name the patches themselves") from None
+        message = str(error).partition("\n")[0]
+        raise FormatError(f"{recipe.path} is no YAML: {message}", hint="name the patches themselves") from None
     todo: list[Any] = [root] if root is not None else []
     while todo:
         node = todo.pop()

@@ -200,7 +200,7 @@ class Machine:
         }
         root = Root(folder=self.image, mounts=tuple(places))
         ran = run_isolated(
-            [*argv, f"{FOLDER}/script"], self.folder, beside=self.context, env=own, limits=limits, root=root
+            [*argv, f"{FOLDER}/script"], self.folder, context=self.context, env=own, limits=limits, root=root
         )
         return Outcome(ran=ran, calls=tuple(read_log((self.tools / "log").read_bytes())))
 

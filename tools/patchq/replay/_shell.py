@@ -53,21 +53,21 @@ def steps_of(text: str, where: str, line: int = 1) -> list[ShellStep]:
         nodes = list(_flat(root, data, is_last=True))
     except RecursionError:
         return [ShellStep(text=text, where=f"{where}:{line}")]
-    for node, told in nodes:
+    for node, output in nodes:
         at = node.start_point[0]
         if node.type == "comment":
             comments = [c for c in comments if c[0] == at - 1] and comments
-            comments.append((at, told.lstrip("#! ")))
+            comments.append((at, output.lstrip("#! ")))
             continue
         if not node.is_named:
             continue
         if _sets_up(node):
-            setup.append(told)
+            setup.append(output)
             continue
         later = _folders_in(node)
         above = " ".join(c for _, c in comments) if comments and comments[-1][0] == at - 1 else ""
         comments = []
-        found.append(ShellStep(text=told, where=f"{where}:{line + at}", setup=tuple(setup), comment=above))
+        found.append(ShellStep(text=output, where=f"{where}:{line + at}", setup=tuple(setup), comment=above))
         setup += later
     return found
 

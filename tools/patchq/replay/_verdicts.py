@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from patchq.names import TreeId
 from patchq.replay._installs import effects
 from patchq.replay._machine import Outcome
-from patchq.replay.outcomes import Account, Fate, Reason
+from patchq.replay.outcomes import Account, HunkStatus, Reason
 from patchq.replay.package import Changed, Package
 
 #: Commands that edit files. A match for sed, perl or awk stops at the next such name, which keeps
@@ -72,25 +72,25 @@ def judge(step: Replayed, package: Package, names: Names) -> list[Account]:
     """Return the outcomes of a step; a step that is taken may be refused in part."""
     found = _of_changes(step)
     for effect in effects(step.outcome.calls, package, installs_base=step.installs_base):
-        fate = effect.fate
+        status = effect.status
         if effect.reason is Reason.NETWORK and names.are_in(step.text):
-            fate = Fate.REFUSED
-        found.append(replace(step.account, fate=fate, reason=effect.reason, words=effect.words))
+            status = HunkStatus.REFUSED
+        found.append(replace(step.account, status=status, reason=effect.reason, words=effect.words))
     ran = step.outcome.ran
     if ran.code:
         named = names.may_be_in(step.text) or step.changed.tree != step.before
         if not any(one.reason is Reason.NETWORK for one in found):
-            fate = Fate.REFUSED if named else Fate.NOT_UNDERSTOOD
-            found.append(replace(step.account, fate=fate, reason=Reason.FAILED, code=ran.code, said=ran.said))
+            status = HunkStatus.REFUSED if named else HunkStatus.NOT_UNDERSTOOD
+            found.append(replace(step.account, status=status, reason=Reason.FAILED, code=ran.code, message=ran.message))
         return found
-    missing = tuple(dict.fromkeys(_NOT_FOUND.findall(ran.said)))
+    missing = tuple(dict.fromkeys(_NOT_FOUND.findall(ran.message)))
     if missing:
-        found.append(replace(step.account, fate=Fate.NOT_UNDERSTOOD, reason=Reason.NO_PROGRAM, words=missing))
+        found.append(replace(step.account, status=HunkStatus.NOT_UNDERSTOOD, reason=Reason.NO_PROGRAM, words=missing))
     if not found and is_edit(step.text):
-        fate = Fate.REFUSED if names.are_in(step.text) else Fate.NOT_UNDERSTOOD
+        status = HunkStatus.REFUSED if names.are_in(step.text) else HunkStatus.NOT_UNDERSTOOD
         if names.may_be_in(step.text):
-            found.append(replace(step.account, fate=fate, reason=Reason.CHANGES_NOTHING, said=ran.said))
-    return found or [replace(step.account, fate=Fate.UNRELATED)]
+            found.append(replace(step.account, status=status, reason=Reason.CHANGES_NOTHING, message=ran.message))
+    return found or [replace(step.account, status=HunkStatus.UNRELATED)]
 
 
 def _of_changes(step: Replayed) -> list[Account]:
@@ -98,9 +98,9 @@ def _of_changes(step: Replayed) -> list[Account]:
     found = []
     changed = step.changed
     if changed.tree != step.before and not step.outcome.ran.code:
-        found.append(replace(step.account, fate=Fate.TAKEN, trees=(step.before, changed.tree)))
+        found.append(replace(step.account, status=HunkStatus.TAKEN, trees=(step.before, changed.tree)))
     for paths, reason in ((changed.generated, Reason.NOT_OF_SOURCE), (changed.others, Reason.NEXT_TO_IT)):
         if paths:
-            fate = Fate.REFUSED if reason is Reason.NOT_OF_SOURCE else Fate.NOT_UNDERSTOOD
-            found.append(replace(step.account, fate=fate, reason=reason, paths=paths))
+            status = HunkStatus.REFUSED if reason is Reason.NOT_OF_SOURCE else HunkStatus.NOT_UNDERSTOOD
+            found.append(replace(step.account, status=status, reason=reason, paths=paths))
     return found

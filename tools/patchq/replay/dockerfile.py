@@ -21,7 +21,7 @@ from patchq.replay._shell import ShellStep, steps_of
 from patchq.replay._site import find_place
 from patchq.replay._verdicts import Names, Replayed, judge
 from patchq.replay.limits import MOST_COMMANDS, MOST_STAGES, MOST_STEPS, too_large
-from patchq.replay.outcomes import Account, Fate, Reason, short
+from patchq.replay.outcomes import Account, HunkStatus, Reason, short
 from patchq.replay.package import Changed, Package, SitePackages
 from patchq.replay.scripts import check_limits
 from patchq.system import fsio
@@ -215,29 +215,29 @@ class _Replay:
     def stage(self) -> _Stage:
         return self.stages[-1]
 
-    def _name(self, instruction: Instruction, fate: Fate, reason: Reason, *words: str) -> None:
+    def _name(self, instruction: Instruction, status: HunkStatus, reason: Reason, *words: str) -> None:
         self.stage.accounts.append(
             Account(
                 where=self._where(instruction),
                 text=instruction.text,
-                fate=fate,
+                status=status,
                 reason=reason,
                 words=words,
                 comment=instruction.comment,
             )
         )
 
-    def _fate_by(self, text: str) -> Fate:
+    def _fate_by(self, text: str) -> HunkStatus:
         """Return the fate of an instruction that can't be replayed."""
-        return Fate.REFUSED if self.names.may_be_in(text) else Fate.NOT_UNDERSTOOD
+        return HunkStatus.REFUSED if self.names.may_be_in(text) else HunkStatus.NOT_UNDERSTOOD
 
     def _early(self, instruction: Instruction) -> None:
         """Begin a stage for an instruction before the first FROM, which Docker would refuse."""
         self._begin("", None)
-        self._name(instruction, Fate.NOT_UNDERSTOOD, Reason.UNKNOWN, instruction.word)
+        self._name(instruction, HunkStatus.NOT_UNDERSTOOD, Reason.UNKNOWN, instruction.word)
 
     def _unknown(self, instruction: Instruction) -> None:
-        self._name(instruction, Fate.NOT_UNDERSTOOD, Reason.UNKNOWN, instruction.word)
+        self._name(instruction, HunkStatus.NOT_UNDERSTOOD, Reason.UNKNOWN, instruction.word)
 
     def _from(self, instruction: Instruction) -> None:
         match = re.match(r"(\S+)(?:\s+as\s+(\S+))?", instruction.value, re.IGNORECASE)
@@ -311,7 +311,7 @@ class _Replay:
     def _at_start(self, instruction: Instruction) -> None:
         text = self._with_scripts(instruction.value)
         if self.names.may_be_in(text) and re.search(r"\bsed\b|\bpatch\b|\bapply\b|\bcp\b|>|write|\bpip\b", text):
-            self._name(instruction, Fate.NOT_UNDERSTOOD, Reason.AT_START)
+            self._name(instruction, HunkStatus.NOT_UNDERSTOOD, Reason.AT_START)
 
     # RUN
 
@@ -324,7 +324,10 @@ class _Replay:
         prelude, source = self._prelude(instruction)
         for step in self._steps(instruction, text, program):
             account = Account(
-                where=step.where, text=step.text, fate=Fate.UNRELATED, comment=step.comment or instruction.comment
+                where=step.where,
+                text=step.text,
+                status=HunkStatus.UNRELATED,
+                comment=step.comment or instruction.comment,
             )
             is_shell = posixpath.basename(step.program[0]) in _SHELLS
             lines = [*prelude, *(f"{{ {line}\n}} || exit 96" for line in step.setup), step.text]
@@ -422,17 +425,17 @@ class _Replay:
         is_folder = target.endswith(("/", "/.")) or target in (".", "..")
         target = posixpath.normpath(posixpath.join(stage.working, target))
         touches = _overlaps(target, self.place)
-        fate = Fate.REFUSED if touches else Fate.NOT_UNDERSTOOD
+        status = HunkStatus.REFUSED if touches else HunkStatus.NOT_UNDERSTOOD
         remote = [word for word in sources if re.match(r"(?:https?|ftp)://|git@|\S+\.git(?:#|$)", word)]
         if remote:
-            self._name(instruction, fate, Reason.NETWORK, *remote)
+            self._name(instruction, status, Reason.NETWORK, *remote)
         texts, sources = _texts_of(instruction, [word for word in sources if word not in remote], stage.values)
         name = instruction.flag("from")
         other = self._stage_named(expand(name, stage.values)) if name else None
         if name and other is None:
             is_program = "bin" in (posixpath.basename(target), posixpath.basename(posixpath.dirname(target)))
             if not is_program:
-                self._name(instruction, fate, Reason.OTHER_IMAGE, name)
+                self._name(instruction, status, Reason.OTHER_IMAGE, name)
             return
         if not sources and not texts:
             return
@@ -447,7 +450,10 @@ class _Replay:
             "ignored": [] if other else self.ignored,
         }
         account = Account(
-            where=self._where(instruction), text=instruction.text, fate=Fate.UNRELATED, comment=instruction.comment
+            where=self._where(instruction),
+            text=instruction.text,
+            status=HunkStatus.UNRELATED,
+            comment=instruction.comment,
         )
         machine = self._machine()
         if target.startswith("/usr/") and not _overlaps(target, self.place):
@@ -461,7 +467,7 @@ class _Replay:
             json.dumps(wish),
             text=f"cp {' '.join(sources)} {target}" if touches else "",
             source=other,
-            missing=fate,
+            missing=status,
         )
 
     def _copy_stage(self, account: Account, wish: Mapping[str, object], other: _Stage) -> None:
@@ -469,7 +475,7 @@ class _Replay:
         before = len(self.stage.accounts)
         self._replay(account, ("python3", "-I", "/.patchq/copy.py"), json.dumps(wish), text="", source=other)
         if self.stage.tree == other.tree:
-            kept = [one for one in self.stage.accounts[before:] if one.fate is not Fate.TAKEN]
+            kept = [one for one in self.stage.accounts[before:] if one.status is not HunkStatus.TAKEN]
             self.stage.accounts[before:] = [*other.accounts, *kept]
 
     # Commands
@@ -492,7 +498,7 @@ class _Replay:
         text: str,
         source: _Stage | None = None,
         installs_base: bool = False,
-        missing: Fate | None = None,
+        missing: HunkStatus | None = None,
     ) -> None:
         """Run a command and add its outcomes.
 
@@ -506,10 +512,10 @@ class _Replay:
         outcome = machine.run(argv, script, env, limits=self.limits, stage=source.machine if source else None)
         check_limits(account, outcome.ran, self.limits)
         changed = machine.site.read(stage.tree, account.where)
-        if missing and outcome.ran.said.startswith("missing: "):
+        if missing and outcome.ran.message.startswith("missing: "):
             self._restore(machine, changed, outcome)
-            name = outcome.ran.said.removeprefix("missing: ")
-            stage.accounts.append(replace(account, fate=missing, reason=Reason.MISSING_SOURCE, words=(name,)))
+            name = outcome.ran.message.removeprefix("missing: ")
+            stage.accounts.append(replace(account, status=missing, reason=Reason.MISSING_SOURCE, words=(name,)))
             return
         step = Replayed(
             account=account,
@@ -542,10 +548,10 @@ class _Replay:
         known = {id(one) for one in found}
         for stage in self.stages[:-1]:
             for one in stage.accounts:
-                if id(one) in known or one.fate is not Fate.TAKEN:
+                if id(one) in known or one.status is not HunkStatus.TAKEN:
                     continue
                 known.add(id(one))
-                found.append(replace(one, fate=Fate.UNRELATED, reason=Reason.OTHER_STAGE, trees=None))
+                found.append(replace(one, status=HunkStatus.UNRELATED, reason=Reason.OTHER_STAGE, trees=None))
         found += self._shadows(last)
         return found
 
@@ -561,8 +567,8 @@ class _Replay:
         lines = [one for one in self.instructions if one.word == "ENV" and "PYTHONPATH" in one.value]
         where = self._where(lines[-1]) if lines else self.build.where
         text = lines[-1].text if lines else "PYTHONPATH"
-        fate, reason = Fate.NOT_UNDERSTOOD, Reason.SHADOWS
-        return [Account(where=where, text=text, fate=fate, reason=reason, paths=tuple(folders))]
+        status, reason = HunkStatus.NOT_UNDERSTOOD, Reason.SHADOWS
+        return [Account(where=where, text=text, status=status, reason=reason, paths=tuple(folders))]
 
 
 def _roughly_expanded(text: str, values: Mapping[str, str]) -> str:
@@ -577,7 +583,7 @@ def _roughly_expanded(text: str, values: Mapping[str, str]) -> str:
 
 def _before_base(account: Account) -> Account:
     """Return the outcome of a step before the package is installed."""
-    return replace(account, fate=Fate.UNRELATED) if account.fate is Fate.NOT_UNDERSTOOD else account
+    return replace(account, status=HunkStatus.UNRELATED) if account.status is HunkStatus.NOT_UNDERSTOOD else account
 
 
 def _overlaps(target: str, place: str) -> bool:

@@ -10,7 +10,7 @@ from patchq.errors import UserError
 from patchq.names import TreeId
 
 
-class Fate(str, Enum):
+class HunkStatus(str, Enum):
     """Treatment of a step."""
 
     #: Its changes become a patch.
@@ -56,7 +56,7 @@ class Account:
     :ivar paths: files concerned, printable.
     :ivar words: names that the message contains: programs, requirements or variables.
     :ivar code: exit code of a failed command.
-    :ivar said: end of the command's standard error.
+    :ivar message: end of the command's standard error.
     :ivar trees: trees before and after a step that is taken.
     :ivar comment: comment above the step.
     :ivar alone: True for a shell command that needs no earlier one, such as `cd`.
@@ -64,12 +64,12 @@ class Account:
 
     where: str
     text: str
-    fate: Fate
+    status: HunkStatus
     reason: Reason | None = None
     paths: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
     code: int = 0
-    said: str = ""
+    message: str = ""
     trees: tuple[TreeId, TreeId] | None = None
     comment: str = ""
     alone: bool = False
@@ -84,7 +84,7 @@ class NotTaken(UserError):
     def __init__(self, accounts: Sequence[Account], taken: int = 0) -> None:
         lines = []
         for account in accounts:
-            reason = account.reason.value if account.reason else account.fate.value
+            reason = account.reason.value if account.reason else account.status.value
             lines.append(f"{account.where}: `{short(account.text)}`: {reason}")
         super().__init__("\n".join(lines), hint="")
         self.accounts, self.taken = tuple(accounts), taken

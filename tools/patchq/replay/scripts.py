@@ -16,7 +16,7 @@ from patchq.names import CommitId, TreeId
 from patchq.replay._shell import ShellStep, script_steps, steps_of
 from patchq.replay._verdicts import is_edit
 from patchq.replay.limits import walk_edited
-from patchq.replay.outcomes import Account, Fate, NotTaken, Reason, short
+from patchq.replay.outcomes import Account, HunkStatus, NotTaken, Reason, short
 from patchq.replay.package import read_file, with_lines
 from patchq.system import fsio
 from patchq.system.sandbox import SOURCE, Limits, Ran, run_isolated
@@ -75,7 +75,7 @@ def _replay(
     tip: CommitId,
     steps: Sequence[ShellStep],
     say: Callable[[str], None],
-    beside: Path | None,
+    context: Path | None,
     *,
     limits: Limits | None,
     must_edit: bool,
@@ -85,7 +85,7 @@ def _replay(
     Each command sees the changes of earlier ones. All commands are printed before the first one
     runs.
 
-    :param beside: folder that the commands can read.
+    :param context: folder that the commands can read.
     :param limits: limits of each command.
     :raises UserError: if there is no command or no sandbox, or a command exceeds its limits.
     """
@@ -106,11 +106,11 @@ def _replay(
             account = Account(
                 where=step.where,
                 text=step.text,
-                fate=Fate.UNRELATED,
+                status=HunkStatus.UNRELATED,
                 comment=step.comment,
                 alone=not step.setup and step.program == ("bash",),
             )
-            ran = _run(step, copy, moved, beside, limits)
+            ran = _run(step, copy, moved, context, limits)
             check_limits(account, ran, limits)
             after = snapshot(store, copy, tree, step.where)
             found.append(_judge(account, ran, (tree, after), must_edit=must_edit))
@@ -125,22 +125,22 @@ def _replay(
 
 def _judge(account: Account, ran: Ran, trees: tuple[TreeId, TreeId], *, must_edit: bool) -> Account:
     if ran.code:
-        return _with(account, Fate.REFUSED, Reason.FAILED, ran)
+        return _with(account, HunkStatus.REFUSED, Reason.FAILED, ran)
     if trees[0] != trees[1]:
-        return replace(account, fate=Fate.TAKEN, trees=trees)
+        return replace(account, status=HunkStatus.TAKEN, trees=trees)
     if must_edit or is_edit(account.text):
-        return _with(account, Fate.REFUSED, Reason.CHANGES_NOTHING, ran)
+        return _with(account, HunkStatus.REFUSED, Reason.CHANGES_NOTHING, ran)
     return account
 
 
-def _with(account: Account, fate: Fate, reason: Reason, ran: Ran) -> Account:
-    return replace(account, fate=fate, reason=reason, code=ran.code, said=ran.said)
+def _with(account: Account, status: HunkStatus, reason: Reason, ran: Ran) -> Account:
+    return replace(account, status=status, reason=reason, code=ran.code, message=ran.message)
 
 
-def _run(step: ShellStep, copy: Path, moved: dict[str, str], beside: Path | None, limits: Limits) -> Ran:
+def _run(step: ShellStep, copy: Path, moved: dict[str, str], context: Path | None, limits: Limits) -> Ran:
     script = "\n".join([*(_inside(line, moved) for line in step.setup), _inside(step.text, moved)]) + "\n"
     argv = ["bash", "-s"] if step.program == ("bash",) else [*step.program, "-"]
-    return run_isolated(argv, copy, beside=beside, data=script.encode(), limits=limits)
+    return run_isolated(argv, copy, context=context, data=script.encode(), limits=limits)
 
 
 def check_limits(account: Account, ran: Ran, limits: Limits) -> None:

@@ -60,7 +60,7 @@ class Ahead:
         return tuple(dict.fromkeys(path for _, paths in self.needs for path in paths))
 
     @property
-    def said(self) -> str:
+    def message(self) -> str:
         """Return the counts in one line."""
         applied = "applies" if len(self.lands) == 1 else "apply"
         parts = [

@@ -40,7 +40,7 @@ class PatchView:
     """A patch of the set.
 
     :ivar since: day of its author date, ``2026-11-21``; ``days`` since then.
-    :ivar proof: its last result (``proven`` …), or empty; ``said`` is the reason.
+    :ivar proof: its last result (``proven`` …), or empty; ``message`` is the reason.
     :ivar needs: patches without which it can't be carried, as ``upstream/name``.
     :ivar strength: how many of its mutants its proof killed in the last run.
     """
@@ -49,7 +49,7 @@ class PatchView:
     since: str
     days: int
     proof: str
-    said: str
+    message: str
     needs: tuple[str, ...]
     cost: Cost | None
     strength: KnownStrength | None = None
@@ -178,7 +178,7 @@ def gather(
     stacks = _stacks(project, lines, by_patch(verdicts), set_name, notes)
     measurements, damaged = read_measurements(project)
     measured = ledger_file(project).relative_to(project.layout.root).as_posix()
-    notes += [f"{measured}:{problem.number}: {problem.said}" for problem in damaged]
+    notes += [f"{measured}:{problem.number}: {problem.message}" for problem in damaged]
     upstreams = project.lock.sets[set_name]
     matrices = tuple(
         _matrix(project, name, lines, set_name=set_name, look_ahead=look_ahead, notes=notes) for name in upstreams
@@ -241,7 +241,7 @@ def _stacks(
                     since=time.strftime("%Y-%m-%d", time.gmtime(when)) if when else "",
                     days=int((time.time() - when) // _DAY) if when else 0,
                     proof=verdict.state if verdict else "",
-                    said=verdict.said if verdict else "",
+                    message=verdict.message if verdict else "",
                     needs=needs.get(name, ()),
                     cost=cost_of.get(name),
                     strength=known_strength(project, name),
@@ -261,7 +261,7 @@ def _stacks(
 
 
 def _not_run(verdicts: Sequence[Verdict], stacks: Sequence[StackView]) -> list[tuple[str, str]]:
-    found = [(verdict.proof.title, verdict.said) for verdict in verdicts if verdict.state == NOT_RUN]
+    found = [(verdict.proof.title, verdict.message) for verdict in verdicts if verdict.state == NOT_RUN]
     known = by_patch(verdicts)
     for stack in stacks:
         for patch in stack.patches:
@@ -321,7 +321,7 @@ def _ledgers(project: Project, notes: list[str]) -> list[LedgerLine]:
             ledger = parse(raw)
             for attempt in ledger.attempts:
                 found.append(LedgerLine(upstream=upstream, attempt=attempt, file=file, line=number))
-            notes += [f"{file}:{number}: {problem.said}" for problem in ledger.problems]
+            notes += [f"{file}:{number}: {problem.message}" for problem in ledger.problems]
     return found
 
 
@@ -391,7 +391,7 @@ def _ahead_cell(project: Project, stack: Stack, cell: ForecastCell) -> ReportCel
     """Return a forecast's cell; ``stack`` is the one that the patch was carried from."""
     paths = tuple(file.path for file in cell.files)
     moved = say_moved(cell.offsets, cell.checked)
-    details = [text for text in (*paths, moved, cell.said, cell.evidence) if text]
+    details = [text for text in (*paths, moved, cell.message, cell.evidence) if text]
     evidence = f"forecast from {stack.pin.ref}"
     if details:
         evidence += f": {'; '.join(details)}"

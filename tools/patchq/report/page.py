@@ -143,8 +143,8 @@ def _say_step(evidence: Evidence, todo: StackTodo, stack: StackView) -> str:
     if todo.step is NextStep.NOT_LOOKED_AT:
         return f"{patches} on {onto}"
     if todo.step in (NextStep.REVIEW, NextStep.CARRY):
-        (said,) = [release.said for release in newer if release.ref == todo.onto]
-        return f"{onto}: {said}"
+        (message,) = [release.message for release in newer if release.ref == todo.onto]
+        return f"{onto}: {message}"
     if newer:
         return f"to {_short(newer[-1].ref)}; look for a newer release"
     return "no newer release is pinned; look for one"

@@ -103,7 +103,7 @@ class StoryWay:
     :ivar set_out: patches of the first release, including those that left its stack later.
     :ivar lives: outcome of each patch on each later release; empty if the release lacks the patch.
     :ivar hot: files that conflicted most.
-    :ivar told: the ledger has lines about these releases.
+    :ivar output: the ledger has lines about these releases.
     """
 
     upstream: str
@@ -113,7 +113,7 @@ class StoryWay:
     steps: tuple[StoryStep, ...]
     lives: tuple[tuple[str, tuple[str, ...]], ...]
     hot: tuple[tuple[str, int, int], ...]
-    told: bool
+    output: bool
 
 
 def tell(project: Project, before: str, after: str, names: Sequence[str] = ()) -> str:
@@ -151,8 +151,8 @@ def way(upstream: str, ledger: Ledger, series: dict[str, tuple[str, ...]], start
     steps = tuple(_step(ledger, series, refs, n) for n in range(1, len(refs)))
     steps = tuple(replace(s, straight=_beside(ledger, steps[: n + 1])) for n, s in enumerate(steps))
     words = [dict(_words(step)) for step in steps]
-    lived = dict.fromkeys((*series[start], *(patch for said in words for patch in said)))
-    lives = tuple((patch, tuple(said.get(patch, "") for said in words)) for patch in lived)
+    lived = dict.fromkeys((*series[start], *(patch for message in words for patch in message)))
+    lives = tuple((patch, tuple(message.get(patch, "") for message in words)) for patch in lived)
     on_it = tuple(a for a in ledger.attempts if a.onto in refs and a.from_ref in refs)
     hot = tuple(hot_files(Ledger(on_it))[:5])
     set_out = dict.fromkeys((*series[start], *(a.patch for a in on_it if a.from_ref == start != a.onto)))
@@ -164,7 +164,7 @@ def way(upstream: str, ledger: Ledger, series: dict[str, tuple[str, ...]], start
         steps=steps,
         lives=lives,
         hot=hot,
-        told=bool(on_it),
+        output=bool(on_it),
     )
 
 

@@ -81,7 +81,7 @@ def look(sides: Sides, strategy: str, tree: TreeId, *, adapts: bool = False) -> 
             return StrategyResult(strategy=strategy, outcome=StrategyOutcome.MISPLACED, where=path)
     paths = sides.changed_by(tree)
     before = [sides.texts(side, paths) for side in (sides.ours, sides.patch.commit)]
-    name, said, unread = broken(before, sides.texts(tree, paths))
+    name, message, unread = broken(before, sides.texts(tree, paths))
     if name:
-        return StrategyResult(strategy=strategy, outcome=StrategyOutcome.SYNTAX, where=f"{name}: {said}")
+        return StrategyResult(strategy=strategy, outcome=StrategyOutcome.SYNTAX, where=f"{name}: {message}")
     return StrategyResult(strategy=strategy, outcome=StrategyOutcome.PROPOSED, tree=tree, unread=tuple(unread))

@@ -29,11 +29,11 @@ def broken(before: Sequence[Mapping[bytes, bytes]], after: Mapping[bytes, bytes]
         if found is None:
             unread.append(name)
             continue
-        count, said = found
+        count, message = found
         known = [(_errors(path, side[path]) or (0, ""))[0] for side in before if path in side]
         most = max(known, default=0)
         if count > most:
-            return name, said, unread
+            return name, message, unread
         if most and language_of(path) != "c++":
             unread.append(name)
     return "", "", unread

@@ -213,7 +213,7 @@ def _refusal(checks: Sequence[ResolutionCheck], *, has_proof: bool) -> str:
     """
     for check in checks:
         if check.state == FAILED or (check.state == NOT_RUN and has_proof):
-            return f"{check.name}: {check.said}"
+            return f"{check.name}: {check.message}"
     return ""
 
 

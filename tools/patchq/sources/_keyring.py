@@ -57,17 +57,17 @@ def verify(store: Git, commit: CommitId, ref: str, tag: str | None, root: Path, 
 def _verified(store: Git, verb: str, name: str, ref: str, root: Path, keyring: Path, hint: str) -> str:
     with _settings(root, keyring) as (options, env):
         done = store.ask(verb, "--raw", name, config=options, env=env)
-    said = done.stderr.decode("utf-8", "replace")
+    message = done.stderr.decode("utf-8", "replace")
     if done.returncode == 0:
-        who, key = _GOOD_PGP.search(said), _PGP_KEY.search(said)
+        who, key = _GOOD_PGP.search(message), _PGP_KEY.search(message)
         if who and key:
             return f"{who[1]}, key {key[1]}"
-        if ssh := _GOOD_SSH.search(said):
+        if ssh := _GOOD_SSH.search(message):
             return f"{ssh[1]}, key {ssh[2]}"
-    raise SourceError(f"{ref} ({name[:12]}) has no good signature of {keyring.name}: {_why(said)}", hint=hint)
+    raise SourceError(f"{ref} ({name[:12]}) has no good signature of {keyring.name}: {_why(message)}", hint=hint)
 
 
-def _why(said: str) -> str:
+def _why(message: str) -> str:
     """Return why a signature was refused, from the output of gpg or ssh-keygen."""
     for status, words in (
         ("NO_PUBKEY", "it is signed with a key that is not in it"),
@@ -77,9 +77,9 @@ def _why(said: str) -> str:
         ("EXPSIG", "it has expired"),
         ("No principal matched", "it is signed with a key that is not in it"),
     ):
-        if status in said:
+        if status in message:
             return words
-    return said.strip().splitlines()[-1] if said.strip() else "git says no more"
+    return message.strip().splitlines()[-1] if message.strip() else "git says no more"
 
 
 @contextmanager
@@ -118,7 +118,7 @@ def _settings(root: Path, keyring: Path) -> Iterator[tuple[list[str], Mapping[st
             runner.run(["gpg", "--batch", "--quiet", "--no-autostart", "--import", str(copy)], env=env, timeout=60)
         except runner.CommandError as error:
             raise SourceError(
-                f"gpg can't read the keyring {keyring}: {error.said}", hint="export public keys to it"
+                f"gpg can't read the keyring {keyring}: {error.output}", hint="export public keys to it"
             ) from None
         yield (
             [

@@ -53,8 +53,8 @@ class Partial:
     def answered(self, status: int, headers: Mapping[str, str]) -> None:
         """Process the headers of a response: continue with the existing bytes, or start again."""
         plain = "Content-Encoding" not in headers
-        said = str(headers.get("Content-Length", ""))  # an int from some versions of requests-file
-        length = int(said) if plain and said.isdecimal() else 0
+        message = str(headers.get("Content-Length", ""))  # an int from some versions of requests-file
+        length = int(message) if plain and message.isdecimal() else 0
         found = _RANGE.fullmatch(headers.get("Content-Range", "")) if status == 206 else None
         if found and int(found[1]) == self.size and plain:
             self.resumed = self.size > 0

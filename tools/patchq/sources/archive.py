@@ -140,8 +140,8 @@ def opened_archive(file: IO[bytes] | io.RawIOBase, where: str) -> Iterator[tarfi
 
 
 def _damaged(where: str, error: Exception) -> FormatError:
-    said = str(error) or type(error).__name__
-    return FormatError(f"{where} is damaged: {said}; nothing was imported", hint="get the archive again")
+    message = str(error) or type(error).__name__
+    return FormatError(f"{where} is damaged: {message}; nothing was imported", hint="get the archive again")
 
 
 def import_folder(store: Git, folder: Path, pin: Pin, *, skip: Iterable[str] = ()) -> CommitId:

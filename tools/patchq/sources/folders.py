@@ -54,8 +54,8 @@ def folder_commit(layout: Layout, store: Git, folder: Path, pin: Pin, skip: Iter
             f"{folder} is no upstream: {why}; nothing of it was read",
             hint="name the folder that holds upstream's files alone, or its repository",
         )
-    with scratch(store) as beside:
-        return keep_folder(beside, folder, pin, skip)
+    with scratch(store) as temporary:
+        return keep_folder(temporary, folder, pin, skip)
 
 
 def keep_folder(store: Git, folder: Path, pin: Pin, skip: Iterable[str] = ()) -> CommitId:

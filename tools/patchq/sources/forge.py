@@ -134,8 +134,8 @@ class Forge:
         except (ValueError, RecursionError):
             found = None
         if not 200 <= answer.status_code < 300 or (found is None and method != "PATCH"):
-            said = found.get("message", "") if isinstance(found, dict) else ""
+            message = found.get("message", "") if isinstance(found, dict) else ""
             denied = answer.status_code in (401, 403, 404)
             hint = "the token needs contents and pull requests: write" if denied else "run it again"
-            raise SourceError(f"{method} {call.url}: {answer.status_code} {said}".rstrip(), hint=hint)
+            raise SourceError(f"{method} {call.url}: {answer.status_code} {message}".rstrip(), hint=hint)
         return found

@@ -294,14 +294,14 @@ def _bring(file: IndexFile, part: Partial, progress: Progress | None, most: int,
             _transfer(file, part, progress, most, allowance)
             if not part.total or part.size >= part.total:
                 return
-            said = f"{file.name}: {part.size} of {part.total} bytes came"
+            message = f"{file.name}: {part.size} of {part.total} bytes came"
         except (OSError, HTTPError) as error:  # requests raises OSErrors
             if isinstance(error, OSError) and error.filename:
                 raise  # an error of the local disk
-            said = f"{file.name} could not be downloaded: {error}"
+            message = f"{file.name} could not be downloaded: {error}"
         if not left or part.size <= before or not part.validator:
             kept = f"; {part.size} bytes are kept, and it goes on there" if part.size and part.validator else ""
-            raise SourceError(f"{said}{kept}", hint="run the command again" if kept else _OFFLINE_HINT)
+            raise SourceError(f"{message}{kept}", hint="run the command again" if kept else _OFFLINE_HINT)
 
 
 def _transfer(file: IndexFile, part: Partial, progress: Progress | None, most: int, allowance: Allowance) -> None:

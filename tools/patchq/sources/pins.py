@@ -317,10 +317,10 @@ class Hosts:
                     self._told[url] = remote_refs(url, timeout=REACH_TIMEOUT)
                 except Unreachable as error:
                     self._told[url] = error
-        told = self._told[url]
-        if isinstance(told, Unreachable):
-            raise Unreachable(told.message, hint=told.hint)
-        return told
+        output = self._told[url]
+        if isinstance(output, Unreachable):
+            raise Unreachable(output.message, hint=output.hint)
+        return output
 
 
 def pin_git(

@@ -34,7 +34,7 @@ class Document:
 
     path: str
     text: str
-    stand_in: bool = False
+    replacement: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,14 +43,14 @@ class Rules:
 
     :ivar agents: rules for contributions made with AI tools.
     :ivar bug_form: form or template of a bug report.
-    :ivar stand_ins: content of the files that the tree lacks, by path.
+    :ivar replacements: content of the files that the tree lacks, by path.
     """
 
     template: Document | None
     hooks: Document | None
     agents: Document | None
     bug_form: Document | None
-    stand_ins: dict[str, bytes]
+    replacements: dict[str, bytes]
 
 
 def stand_in_folder(layout: Layout, upstream: str) -> Path:
@@ -69,8 +69,8 @@ def read_rules(layout: Layout, store: Git, upstream: str, commit: CommitId) -> R
     folder = stand_in_folder(layout, upstream)
     files = project_files.list_files(layout.root, folder)
     found = {p.relative_to(folder).as_posix(): p for p in files if p != folder / OPEN_ITEMS}
-    stand_ins = {name: project_files.read(layout.root, path) or b"" for name, path in found.items()}
-    missing = {path: data for path, data in stand_ins.items() if path not in entries}
+    replacements = {name: project_files.read(layout.root, path) or b"" for name, path in found.items()}
+    missing = {path: data for path, data in replacements.items() if path not in entries}
 
     def read(wanted: Sequence[str]) -> Document | None:
         return _find(store, entries, missing, lambda paths: [paths[w] for w in wanted if w in paths])
@@ -84,14 +84,14 @@ def read_rules(layout: Layout, store: Git, upstream: str, commit: CommitId) -> R
         hooks=read((HOOKS,)),
         agents=read(_AGENTS),
         bug_form=_find(store, entries, missing, bug_form),
-        stand_ins=missing,
+        replacements=missing,
     )
 
 
 def _find(
     store: Git,
     entries: dict[str, TreeEntry],
-    stand_ins: dict[str, bytes],
+    replacements: dict[str, bytes],
     choose: Callable[[dict[str, str]], list[str]],
 ) -> Document | None:
     for path in choose({p.lower(): p for p in entries})[:1]:
@@ -101,8 +101,8 @@ def _find(
                 f"{path} has {len(data)} bytes; {_MOST} are the most", hint="see docs/reference/formats.md"
             )
         return Document(path, data.decode("utf-8", "replace"))
-    for path in choose({p.lower(): p for p in stand_ins})[:1]:
-        return Document(path, stand_ins[path].decode("utf-8", "replace"), True)
+    for path in choose({p.lower(): p for p in replacements})[:1]:
+        return Document(path, replacements[path].decode("utf-8", "replace"), True)
     return None
 
 

@@ -109,16 +109,16 @@ def _check_siblings(project: Project, set_name: str, bases: Mapping[tuple[str, s
                 ref=difference.ref,
                 patch="",
                 rule="siblings",
-                message=difference.said,
+                message=difference.message,
                 hint=hint,
             )
     if len(known) < len(refs):
         return
     for name in project.lock.mismatches.get(set_name, {}):
         if canonicalize_name(name) not in {d.distribution for d in differences}:
-            said = f"[mismatches.{set_name}] {name}: nothing of the set asks for another version"
+            message = f"[mismatches.{set_name}] {name}: nothing of the set asks for another version"
             yield Finding(
-                upstream="", ref="", patch="", rule="siblings", message=said, hint="take it out of upstream.lock"
+                upstream="", ref="", patch="", rule="siblings", message=message, hint="take it out of upstream.lock"
             )
 
 
@@ -232,8 +232,8 @@ def _check_message(full: str, header: Header) -> list[_Problem]:
         found.append(
             ("why", "the message doesn't say why", f"{reword}: explain it to a reader who has never seen the fork")
         )
-    told = [line for line in header.message.splitlines() if not line.startswith(("Proof:", "Proof-On:", "Origin:"))]
-    if any(SELF.search(line) for line in told):
+    output = [line for line in header.message.splitlines() if not line.startswith(("Proof:", "Proof-On:", "Origin:"))]
+    if any(SELF.search(line) for line in output):
         found.append(("self-reference", "the message names patchq", reword))
     if mail_safe(header.message) != header.message:
         found.append(("message", "`git am` would read the message otherwise", "`patchq check --fix` rewrites it"))

@@ -56,8 +56,8 @@ def dependencies(project: Project, names: Sequence[str] = (), set_name: str = ""
 def _of_stack(store: Git, carried: Carried) -> list[Needs]:
     upstream = carried.stack.pin.upstream
     names = [name for name, _ in carried.commits]
-    with scratch(store) as beside:
-        graph = _Graph(beside, carried.base, carried.commits)
+    with scratch(store) as temporary:
+        graph = _Graph(temporary, carried.base, carried.commits)
         all_needs = dict(zip(names, graph.all_needs([[number] for number in range(len(names))]), strict=True))
     requires = {name: header.values("Requires") for name, header in carried.stack.headers()}
     found = []
@@ -100,21 +100,23 @@ def closure(store: Git, carried: Carried, chosen: Collection[str]) -> list[str]:
     """
     upstream = carried.stack.pin.upstream
     names = [name for name, _ in carried.commits]
-    said = {
+    message = {
         name: {r.partition("/")[2] for r in header.values("Requires") if r.startswith(f"{upstream}/")}
         for name, header in carried.stack.headers()
     }
-    for name, others in said.items():
-        if gone := sorted(others - said.keys()):
+    for name, others in message.items():
+        if gone := sorted(others - message.keys()):
             raise UserError(
                 f"{upstream}/{name} requires {upstream}/{gone[0]}, which the stack hasn't",
                 hint="`patchq check` names all such; mend its Requires:",
             )
     found = set(chosen)
-    with scratch(store) as beside:
-        graph = _Graph(beside, carried.base, carried.commits)
+    with scratch(store) as temporary:
+        graph = _Graph(temporary, carried.base, carried.commits)
         while True:
-            more = {other for name in found for other in said[name]} | set(graph.needs([names.index(n) for n in found]))
+            more = {other for name in found for other in message[name]} | set(
+                graph.needs([names.index(n) for n in found])
+            )
             if more <= found:
                 return [name for name in names if name in found]
             found |= more
@@ -124,8 +126,8 @@ def dependents(store: Git, carried: Carried, name: str) -> list[str]:
     """Return the later patches of a stack that need the named patch."""
     names = [n for n, _ in carried.commits]
     number = names.index(name)
-    with scratch(store) as beside:
-        graph = _Graph(beside, carried.base, carried.commits)
+    with scratch(store) as temporary:
+        graph = _Graph(temporary, carried.base, carried.commits)
         reached, found = set(graph.touched[number]), []
         for later in range(number + 1, len(names)):
             if reached.isdisjoint(graph.touched[later]):

@@ -239,14 +239,14 @@ def drop(project: Project, patch: str, *, why: str = "", set_name: str = "") -> 
         return _rewrite(project, loaded, [e for e in loaded.entries if e.name != name], change, name)
 
 
-def _take_from_series(project: Project, change: Change, stack: Stack, name: str, why: str, said: str) -> Exported:
+def _take_from_series(project: Project, change: Change, stack: Stack, name: str, why: str, message: str) -> Exported:
     """Remove a patch from the files of a stack that can't be applied."""
     rest = [n for n in stack.names if n != name]
     change.files[stack.relative(project.layout, name)] = None
     change.files[stack.series_relative(project.layout)] = stack.series.with_names(rest).dump()
     _note_withdrawn(project, change, stack, name, "", why)
     project.journal.perform(change)
-    notes = (f"{said}; the other files are as they were",)
+    notes = (f"{message}; the other files are as they were",)
     return Exported(
         upstream=stack.pin.upstream, written=(), added=(), removed=(name,), unchanged=len(rest), notes=notes
     )

@@ -196,7 +196,7 @@ class Engine:
             except runner.CommandError as error:
                 if error.hint == MEND:
                     raise
-                raise self._refused(patch, why, error.said) from None
+                raise self._refused(patch, why, error.output) from None
             if moved and why.files is None:
                 raise self._unsure(patch, why, moved[0])
             tree = self.store.run("write-tree", env=env).decode().strip()
@@ -240,9 +240,9 @@ class Engine:
                 raise self._conflict(patch, view, file, error) from None
         return tuple(offsets)
 
-    def _refused(self, patch: Incoming, why: Unsupported, said: str) -> PatchqError:
-        lines = [line[7:] for line in said.splitlines() if line.startswith(("error: ", "fatal: "))]
-        text = lines[0] if lines else said
+    def _refused(self, patch: Incoming, why: Unsupported, message: str) -> PatchqError:
+        lines = [line[7:] for line in message.splitlines() if line.startswith(("error: ", "fatal: "))]
+        text = lines[0] if lines else message
         if not lines or _MALFORMED.search(text):
             return FormatError(f"{patch.where}: {why.reason}; git says: {text}", hint=_ANEW)
         path = text.split(":")[1].strip() if text.count(":") > 1 else text.split(":")[0]

@@ -79,7 +79,7 @@ def _apply_with_fuzz(worktree: Worktree, text: bytes, name: str) -> None:
         worktree.git.run(*argv, data=text, ok_codes=(0, 1))
     except runner.CommandError as error:
         raise UserError(
-            f"{name} can't be put into the worktree: {error.said}",
+            f"{name} can't be put into the worktree: {error.output}",
             hint=f"make the change in {worktree.path}, then `patchq export {worktree.upstream} --amend {name}`",
         ) from None
 

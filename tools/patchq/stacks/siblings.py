@@ -46,7 +46,7 @@ class SiblingDifference:
     meant: str = ""
 
     @property
-    def said(self) -> str:
+    def message(self) -> str:
         """Message for the user."""
         return f"{self.upstream} {self.ref} requires {self.requirement}, and set {self.set_name} has {self.there}"
 
@@ -75,7 +75,7 @@ def refuse(project: Project, set_name: str, bases: Mapping[str, CommitId]) -> No
     """
     found = [d for d in differences(project, set_name, bases) if not d.meant]
     if found:
-        raise UserError("; ".join(d.said for d in found), hint=hint_for(found[0]))
+        raise UserError("; ".join(d.message for d in found), hint=hint_for(found[0]))
 
 
 def hint_for(difference: SiblingDifference) -> str:

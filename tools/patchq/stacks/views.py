@@ -250,23 +250,23 @@ def stream_ledgers(
     from patchq.formats.jsonlines import Problem
     from patchq.formats.ledger import Attempt, stream
 
-    told = not patch
+    output = not patch
     short = patch.rpartition("/")[2]
     for name, path in _ledgers(project, names).items():
 
         def chosen(path: Path = path) -> Iterator[Attempt | Problem]:
-            nonlocal told
+            nonlocal output
             every = stream(lambda: project_files.read_lines(project.layout.root, path))
             if not patch:
                 yield from every
                 return
             for one in every:
                 if isinstance(one, Problem) or one.patch == short:
-                    told = told or isinstance(one, Attempt)
+                    output = output or isinstance(one, Attempt)
                     yield one
 
         yield name, chosen()
-    if not told:
+    if not output:
         raise _untold(patch)
 
 

@@ -133,8 +133,8 @@ def _size_and_hash(root: Path, name: str, path: Path) -> tuple[int, str]:
 
 
 def _pin(base: Base, tag: str) -> dict[str, str]:
-    said = {"upstream": base.pin.upstream, "ref": base.pin.ref, "source": base.source, "commit": base.commit}
-    return {**said, "tag": tag} if tag else said
+    message = {"upstream": base.pin.upstream, "ref": base.pin.ref, "source": base.source, "commit": base.commit}
+    return {**message, "tag": tag} if tag else message
 
 
 def _tag(project: Project, base: Base) -> str:

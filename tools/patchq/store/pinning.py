@@ -123,13 +123,13 @@ def pin(
         if archive and nested and not subdir and _same_archive(project, nested[0], archive):
             subdir = nested[1]
         if old and old.keyring:
-            said = (
+            message = (
                 check_signature(project.layout, project.lock, project.store, replace(draft, commit=found))
                 if asked
                 else ""
             )
             project.say(
-                f"{name} {ref}: {said or 'no signature was checked: only git carries one, and it was not asked'}"
+                f"{name} {ref}: {message or 'no signature was checked: only git carries one, and it was not asked'}"
             )
         sha256, wheels = _archive(project, replace(draft, subdir=subdir)) if archive else ("", {})
         set_name = set_name or project.lock.default_set or "default"
@@ -238,7 +238,7 @@ class PinCheck:
     pin: str
     source: str
     ok: bool | None
-    said: str
+    message: str
 
 
 def check_pins(project: Project, names: Sequence[str] = ()) -> list[PinCheck]:
@@ -255,10 +255,10 @@ def check_pins(project: Project, names: Sequence[str] = ()) -> list[PinCheck]:
                 try:
                     path = archive_file(project.layout, item)
                     found.append(
-                        PinCheck(pin=label, source="archive", ok=True, said=f"{path.name} has the locked hash")
+                        PinCheck(pin=label, source="archive", ok=True, message=f"{path.name} has the locked hash")
                     )
                 except PatchqError as error:
-                    found.append(PinCheck(pin=label, source="archive", ok=False, said=error.message))
+                    found.append(PinCheck(pin=label, source="archive", ok=False, message=error.message))
     return found
 
 
@@ -266,19 +266,19 @@ def _check_git(project: Project, item: Pin, label: str) -> PinCheck:
     try:
         now = pin_git(project.layout, project.store, item, skip=project.lock.nested_in(item.upstream))
     except Unreachable as error:
-        return PinCheck(pin=label, source="git", ok=None, said=f"not checked: {error.message}")
+        return PinCheck(pin=label, source="git", ok=None, message=f"not checked: {error.message}")
     except PatchqError as error:
-        return PinCheck(pin=label, source="git", ok=False, said=error.message)
+        return PinCheck(pin=label, source="git", ok=False, message=error.message)
     if now == item.commit:
-        return PinCheck(pin=label, source="git", ok=True, said=f"{item.ref} is still {now}")
+        return PinCheck(pin=label, source="git", ok=True, message=f"{item.ref} is still {now}")
     return PinCheck(
-        pin=label, source="git", ok=False, said=f"{item.ref} moved: the lock has {item.commit}, there it is {now}"
+        pin=label, source="git", ok=False, message=f"{item.ref} moved: the lock has {item.commit}, there it is {now}"
     )
 
 
 def _check_signed(project: Project, item: Pin, label: str) -> PinCheck:
     try:
-        said = check_signature(project.layout, project.lock, project.store, item)
+        message = check_signature(project.layout, project.lock, project.store, item)
     except PatchqError as error:
-        return PinCheck(pin=label, source="signature", ok=False, said=error.message)
-    return PinCheck(pin=label, source="signature", ok=True, said=said)
+        return PinCheck(pin=label, source="signature", ok=False, message=error.message)
+    return PinCheck(pin=label, source="signature", ok=True, message=message)

@@ -26,7 +26,7 @@ except ImportError:
     ) from None
 
 #: Suffix of a file that is still being written.
-UNFINISHED = ".unfinished"
+UNFINISHED = ".temporary"
 #: Size limit of files that are read whole and have no limit of their own. A sparse file may claim
 #: more bytes than the disk has.
 MOST = 256 << 20
@@ -113,14 +113,14 @@ def make_folder(folder: Path) -> None:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    beside, fd = _begin(path)
+    temporary, fd = _begin(path)
     try:
         with os.fdopen(fd, "wb") as file:
             _write(file, data, path)
             os.fsync(fd)
-            os.replace(beside, path)
+            os.replace(temporary, path)
     except BaseException:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
@@ -129,19 +129,19 @@ def _replace_many(files: Mapping[Path, bytes]) -> None:
 
     The project's lock protects the temporary files until they are renamed.
     """
-    beside: dict[Path, Path] = {}
+    temporary: dict[Path, Path] = {}
     try:
         for path, data in files.items():
-            beside[path], fd = _begin(path)
+            temporary[path], fd = _begin(path)
             with os.fdopen(fd, "wb") as file:
                 _write(file, data, path)
         for folder in {path.parent.stat().st_dev: path.parent for path in files}.values():
             sync_file_system(folder)
         for path in files:
-            os.replace(beside[path], path)
-            del beside[path]
+            os.replace(temporary[path], path)
+            del temporary[path]
     except BaseException:
-        for left in beside.values():
+        for left in temporary.values():
             left.unlink(missing_ok=True)
         raise
 
@@ -163,13 +163,13 @@ def _begin(path: Path) -> tuple[Path, int]:
     The lock shows other commands that the writer of this file is alive.
     """
     while True:
-        beside = path.with_name(f".{path.name[:40]}.{os.urandom(6).hex()}{UNFINISHED}")
+        temporary = path.with_name(f".{path.name[:40]}.{os.urandom(6).hex()}{UNFINISHED}")
         # The umask applies here; _write copies the mode of an existing file.
-        fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         with contextlib.suppress(OSError):  # a file system without locks
             fcntl.flock(fd, fcntl.LOCK_EX)
         if os.fstat(fd).st_nlink:
-            return beside, fd
+            return temporary, fd
         os.close(fd)  # another command has removed it before it was locked
 
 
@@ -381,9 +381,9 @@ def lock(path: Path, *, verb: str, wait: float) -> Iterator[bool]:
                 time.sleep(0.05)
         killed = owner.exists()
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        said = f"pid {os.getpid()} on {os.uname().nodename}: patchq {verb}, since {now}\n"
+        message = f"pid {os.getpid()} on {os.uname().nodename}: patchq {verb}, since {now}\n"
         with os.fdopen(_open_own(owner, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "w") as file:
-            file.write(said)
+            file.write(message)
         runner.inherited_fds.add(fd)
         try:
             yield killed

@@ -39,14 +39,14 @@ class CommandError(PatchqError):
 
     def __init__(self, argv: Sequence[str], code: int, stdout: bytes, stderr: bytes) -> None:
         self.argv, self.code, self.stdout, self.stderr = tuple(argv), code, stdout, stderr
-        said = (stderr or stdout).decode("utf-8", "replace").strip()
+        message = (stderr or stdout).decode("utf-8", "replace").strip()
         super().__init__(
-            f"`{shlex.join(argv)}` ended with {code}:\n{said}",
+            f"`{shlex.join(argv)}` ended with {code}:\n{message}",
             hint="run that command by hand to see more",
         )
 
     @property
-    def said(self) -> str:
+    def output(self) -> str:
         """Standard error, decoded for display."""
         return self.stderr.decode("utf-8", "replace").strip()
 
@@ -100,8 +100,8 @@ def run(
     except OSError as error:
         raise CommandError(argv, 126, b"", f"{error}".encode()) from None
     except subprocess.TimeoutExpired as error:
-        said = (ends.kept if ends else error.stderr) or b""
-        raise CommandError(argv, TIMED_OUT, b"", said + f"no answer in {timeout:g} s".encode()) from None
+        message = (ends.kept if ends else error.stderr) or b""
+        raise CommandError(argv, TIMED_OUT, b"", message + f"no answer in {timeout:g} s".encode()) from None
     if done.returncode not in ok_codes:
         raise CommandError(argv, done.returncode, done.stdout, done.stderr)
     return done
@@ -128,8 +128,8 @@ class _Ends:
         source, target = os.pipe()
 
         def read() -> None:
-            with open(source, "rb", buffering=0) as said:
-                while chunk := said.read(1 << 16):
+            with open(source, "rb", buffering=0) as message:
+                while chunk := message.read(1 << 16):
                     self.add(chunk)
 
         reader = threading.Thread(target=read, daemon=True)
@@ -153,7 +153,7 @@ def overhear(
     data: bytes = b"",
     timeout: float,
     most: int = 1 << 16,
-    watch: Callable[[int, int], bool] = lambda pid, said: False,
+    watch: Callable[[int, int], bool] = lambda pid, message: False,
     end: Callable[[Running], None] = Running.kill,
 ) -> tuple[int, bytes]:
     """Run an untrusted command without the project's lock. Return its code and standard error.
@@ -187,11 +187,11 @@ def overhear(
     with process, selectors.DefaultSelector() as ready:
         for output in filter(None, (process.stdout, process.stderr)):
             ready.register(output, selectors.EVENT_READ)
-        said, look = 0, 0.0
+        message, look = 0, 0.0
         try:
             while (now := time.monotonic()) < until:
                 if now >= look:
-                    if watch(process.pid, said):
+                    if watch(process.pid, message):
                         return STOPPED, ends.kept
                     look = time.monotonic() + _LOOK
                 left = max(0.0, min(look, until) - now)
@@ -200,7 +200,7 @@ def overhear(
                         return process.wait(left), ends.kept
                 for key, _ in ready.select(left) if ready.get_map() else ():
                     chunk = os.read(key.fd, most)
-                    said += len(chunk)
+                    message += len(chunk)
                     if not chunk:
                         ready.unregister(key.fileobj)
                     elif key.fileobj is process.stderr:

@@ -194,7 +194,7 @@ class Ran:
     """Result of a command: exit code, end of its standard error, and the exceeded limit, if any."""
 
     code: int
-    said: str
+    message: str
     over: Limit | None = None
 
 
@@ -202,7 +202,7 @@ def run_isolated(
     argv: Sequence[str],
     copy: Path,
     *,
-    beside: Path | None = None,
+    context: Path | None = None,
     env: Mapping[str, str] | None = None,
     data: bytes = b"",
     limits: Limits | None = None,
@@ -213,7 +213,7 @@ def run_isolated(
     The command sees ``copy`` as :data:`SOURCE`. If the command exceeds a limit, it is killed with
     all its child processes.
 
-    :param beside: folder that the command may read, as ``/context``.
+    :param context: folder that the command may read, as ``/context``.
     :param root: root file system. The command starts there and doesn't see ``copy``, which must
         contain all writable folders.
     :raises UserError: if this machine can't sandbox the command; nothing was run then.
@@ -248,7 +248,7 @@ def run_isolated(
             "sandbox",
             empty,
             str(copy),
-            str(beside or ""),
+            str(context or ""),
             python,
             # Above the limit, so that the check sees a file that exceeds the limit.
             str((limits.disk + _BLOCK) // 512),
@@ -260,10 +260,10 @@ def run_isolated(
             str(root.folder) if root else "",
             _mounting(root.mounts) if root else "",
         ]
-        code, said = runner.overhear(
+        code, message = runner.overhear(
             [*walls, *command], cwd=Path("/"), data=data, timeout=limits.seconds, watch=watch, end=_end
         )
-    before, walled, after = said.partition(b"walled\n")
+    before, walled, after = message.partition(b"walled\n")
     if not walled:
         text = (before.decode("utf-8", "replace").strip() or str(code)).splitlines()[-1]
         raise UserError(
@@ -304,12 +304,12 @@ class _Watch:
         self.over: Limit | None = None
         self.before = self._measured()
 
-    def __call__(self, pid: int, said: int) -> bool:
-        self.over = self._passed(pid, said)
+    def __call__(self, pid: int, message: int) -> bool:
+        self.over = self._passed(pid, message)
         return self.over is not None
 
-    def _passed(self, pid: int, said: int) -> Limit | None:
-        if said > self.limits.output:
+    def _passed(self, pid: int, message: int) -> Limit | None:
+        if message > self.limits.output:
             return Limit.OUTPUT
         threads = memory = 0
         processes = list(_below(pid))

@@ -210,10 +210,10 @@ def _remember(path: str, key: str) -> None:
     """Write a file of the cache. Without a writable cache, each process compares all files."""
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        handle, beside = tempfile.mkstemp(dir=os.path.dirname(path))
+        handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path))
         with os.fdopen(handle, "w", encoding="ascii") as file:
             file.write(key)
-        os.replace(beside, path)
+        os.replace(temporary, path)
     except OSError:
         pass
 

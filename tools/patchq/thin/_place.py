@@ -93,14 +93,14 @@ def _write(path: str, data: bytes) -> None:
     """Replace a file as a whole, and keep its permissions."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     mode = os.stat(path).st_mode & 0o7777 if os.path.exists(path) else 0o644
-    handle, beside = tempfile.mkstemp(dir=os.path.dirname(path))
+    handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path))
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
-        os.chmod(beside, mode)
-        os.replace(beside, path)
+        os.chmod(temporary, mode)
+        os.replace(temporary, path)
     except BaseException:
-        os.unlink(beside)
+        os.unlink(temporary)
         raise
 
 
@@ -109,24 +109,24 @@ def _write_info(thin: _base.Thin, root: str, gone: set[str]) -> None:
     old, new = (os.path.join(root, thin.about[key]) for key in ("dist_info", "patched_info"))
     with open(os.path.join(old, "RECORD"), encoding="utf-8", newline="") as file:
         rows = [row for row in csv.reader(file) if row]
-    beside = tempfile.mkdtemp(dir=root, prefix=".patchq-")
+    temporary = tempfile.mkdtemp(dir=root, prefix=".patchq-")
     try:
-        os.chmod(beside, 0o755)
+        os.chmod(temporary, 0o755)
         for entry in sorted(set(os.listdir(old)) - _DROPPED - {"RECORD"}):
             source = os.path.join(old, entry)
             copy: Any = shutil.copytree if os.path.isdir(source) else shutil.copyfile
-            copy(source, os.path.join(beside, entry))
+            copy(source, os.path.join(temporary, entry))
         for name in thin.about["info"]:
-            _write(os.path.join(beside, *name.split("/")), _base.own_file(f"info/{name}"))
-        record = _record(thin, rows, gone, beside)
-        _write(os.path.join(beside, "RECORD"), record)
+            _write(os.path.join(temporary, *name.split("/")), _base.own_file(f"info/{name}"))
+        record = _record(thin, rows, gone, temporary)
+        _write(os.path.join(temporary, "RECORD"), record)
         if os.path.isdir(new):
             shutil.rmtree(new)
-        os.rename(beside, new)
+        os.rename(temporary, new)
         # Renamed first: a half removed folder would look like a damaged release.
-        os.rename(old, beside)
+        os.rename(old, temporary)
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _record(thin: _base.Thin, rows: list[list[str]], gone: set[str], info: str) -> bytes:

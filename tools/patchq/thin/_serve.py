@@ -135,9 +135,9 @@ def data_tree(thin: _base.Thin, root: str) -> str:
         return tree
     try:
         os.makedirs(_base.cache_folder(), exist_ok=True)
-        beside = tempfile.mkdtemp(dir=_base.cache_folder())
-        _fill(root, beside, {name: _source(thin, root, name) for name in real})
-        _put(beside, tree)
+        temporary = tempfile.mkdtemp(dir=_base.cache_folder())
+        _fill(root, temporary, {name: _source(thin, root, name) for name in real})
+        _put(temporary, tree)
     except OSError as error:
         raise _base.Refused(
             f"patched data files of {thin.release} need a writable folder: {error}; PATCHQ_THIN_CACHE names another one"
@@ -184,14 +184,14 @@ def _fill(root: str, tree: str, files: dict[str, str]) -> None:
         shutil.copyfile(source, os.path.join(tree, *name.split("/")))
 
 
-def _put(beside: str, tree: str) -> None:
+def _put(temporary: str, tree: str) -> None:
     """Rename a finished tree. Another process may have made the same one."""
     try:
-        os.rename(beside, tree)
+        os.rename(temporary, tree)
         return
     except OSError:
         pass
     old = tempfile.mkdtemp(dir=os.path.dirname(tree))
     os.rename(tree, os.path.join(old, "old"))
-    os.rename(beside, tree)
+    os.rename(temporary, tree)
     shutil.rmtree(old, ignore_errors=True)

@@ -27,7 +27,7 @@ from patchq.stacks.rangediff import at_revision
 from patchq.store.bundle import bundled_project
 from patchq.system import project_files
 from patchq.system.paths import LOCK_NAME, Layout
-from patchq.upstream.match import CONTAINED, IDENTICAL, sights
+from patchq.upstream.match import CONTAINED, IDENTICAL, matches
 
 #: Fewest characters of a line that two patches must share to count as related.
 _TELLING = 8
@@ -199,7 +199,7 @@ class _Side:
             if base.bare.get(path) == bare.bare.get(path):
                 self.untouched.add(show_path(path))
         for number, patch in enumerate(self.patches):
-            self.grades[number] = sights(patch, base, [("other", bare)], [0])[0].grade
+            self.grades[number] = matches(patch, base, [("other", bare)], [0])[0].grade
 
 
 def _compare(store: Git, mine: Carried, yours: Carried) -> ComparedUpstream:

@@ -23,7 +23,7 @@ from patchq.merge.blocks import Block, blocks
 from patchq.merge.patches import Patch
 from patchq.names import BlobId, CommitId
 from patchq.system import runner
-from patchq.upstream.status import Fate, File, FileVersion, StatusSteps, UpstreamCommit, UpstreamVerdict, judge
+from patchq.upstream.status import File, FileVersion, HunkStatus, StatusSteps, UpstreamCommit, UpstreamVerdict, judge
 
 _PULL_REQUEST = re.compile(r"\(#(\d+)\)\s*$|^Merge pull request #(\d+)")
 
@@ -330,7 +330,7 @@ class Landed:
         line.read([edit.new for edit in patch.edits])
         line.read_diffs({version.number for version in versions})
         named = named_by(line, patch)
-        fates: dict[bytes, list[tuple[Fate, int]]] = {}
+        statuses: dict[bytes, list[tuple[HunkStatus, int]]] = {}
         for edit in patch.edits:
-            fates[edit.path] = File(line, patch, edit, tracks[edit.path], named).fates(max(same, default=None))
-        return judge(line, fates, bool(same))
+            statuses[edit.path] = File(line, patch, edit, tracks[edit.path], named).statuses(max(same, default=None))
+        return judge(line, statuses, bool(same))

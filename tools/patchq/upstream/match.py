@@ -90,7 +90,7 @@ def look(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
+class UpstreamMatch:
     """Upstream match of a whole patch.
 
     :ivar grade: the lowest grade of its files.
@@ -112,7 +112,7 @@ class Sight:
         return self.grade in (IDENTICAL, CONTAINED)
 
     @property
-    def said(self) -> str:
+    def message(self) -> str:
         """Return the evidence as text."""
         words = []
         for f in self.files:
@@ -125,13 +125,13 @@ class Sight:
         return "; ".join([*words, self.past] if self.past else words)
 
 
-def judge(files: Sequence[FileSight], labels: Sequence[str]) -> Sight:
+def judge(files: Sequence[FileSight], labels: Sequence[str]) -> UpstreamMatch:
     """Grade a patch by its files.
 
     :param labels: labels of the versions, oldest first.
     """
     if not files:
-        return Sight(grade=ABSENT, where="", files=())
+        return UpstreamMatch(grade=ABSENT, where="", files=())
     order = (IDENTICAL, CONTAINED, EDITED, ABSENT)
     worst = max((f.grade for f in files), key=order.index)
     if worst == ABSENT and any(f.grade != ABSENT or f.reverted for f in files):
@@ -139,10 +139,10 @@ def judge(files: Sequence[FileSight], labels: Sequence[str]) -> Sight:
         worst = EDITED
     seen = [f.where for f in files if f.where]
     where = max(seen, key=list(labels).index) if worst in (IDENTICAL, CONTAINED) and seen else ""
-    return Sight(grade=worst, where=where, files=tuple(files))
+    return UpstreamMatch(grade=worst, where=where, files=tuple(files))
 
 
-def sight(patch: Patch, base: Column, versions: Sequence[tuple[str, Column]]) -> Sight:
+def match(patch: Patch, base: Column, versions: Sequence[tuple[str, Column]]) -> UpstreamMatch:
     """Match a patch with upstream's trees.
 
     :param base: tree that the stack was written for.
@@ -170,9 +170,9 @@ def sight(patch: Patch, base: Column, versions: Sequence[tuple[str, Column]]) ->
     return judge(files, [label for label, _ in versions])
 
 
-def sights(
+def matches(
     patch: Patch, base: Column, versions: Sequence[tuple[str, Column]], targets: Sequence[int]
-) -> dict[int, Sight]:
+) -> dict[int, UpstreamMatch]:
     """Run :func:`sight` with each of these versions as the target; return the results by number."""
     if not targets:
         return {}
@@ -184,22 +184,22 @@ def sights(
     contents = base.git.read_blobs({e.blob for e in entries if e and e.mode != diff.GITLINK})
     for column in columns:
         column.contents = contents
-    found = {n: sight(patch, base, versions[: n + 1]) for n in targets}
+    found = {n: match(patch, base, versions[: n + 1]) for n in targets}
     for column in columns:
         column.contents = {}
     return found
 
 
-def with_past(seen: Sight, past: UpstreamVerdict | None) -> Sight:
+def with_past(seen: UpstreamMatch, past: UpstreamVerdict | None) -> UpstreamMatch:
     """Combine a match with history, which also includes later changes and reverts."""
     if past is None:
         return seen
-    said = replace(seen, past=past.said, by_history=past.taken and past.identical, commits=past.commits)
+    message = replace(seen, past=past.message, by_history=past.taken and past.identical, commits=past.commits)
     if past.taken and not seen.retirable:
-        return replace(said, grade=IDENTICAL if past.identical else CONTAINED, files=())
+        return replace(message, grade=IDENTICAL if past.identical else CONTAINED, files=())
     if past.undone and not seen.retirable:
-        return replace(said, grade=EDITED)
-    return said if past.taken or seen.grade else seen
+        return replace(message, grade=EDITED)
+    return message if past.taken or seen.grade else seen
 
 
 class Asked:
@@ -208,7 +208,7 @@ class Asked:
     def __init__(self, past: Landed | None, releases: Releases | None) -> None:
         self.past, self.releases = past, releases
 
-    def about(self, patch: Patch, seen: Sight) -> Sight:
+    def about(self, patch: Patch, seen: UpstreamMatch) -> UpstreamMatch:
         """Add the evidence to a match. Releases are not searched for a patch that upstream has."""
         if self.past or not self.releases:
             return with_past(seen, self.past.look(patch) if self.past else None)
@@ -226,10 +226,10 @@ def once_more(patches: Sequence[Patch], column: Column, past: Landed | None) -> 
     return frozenset(found)
 
 
-def verdict(landing: Landing, seen: Sight, ref: str) -> tuple[str, str, str]:
+def verdict(landing: Landing, seen: UpstreamMatch, ref: str) -> tuple[str, str, str]:
     """Return the outcome, grade and evidence of a patch that stops on a ref."""
     if landing.outcome == ABSORBED and not seen.retirable:
-        said = f"nothing of it is left to add at {ref}"
-        return ABSORBED, IDENTICAL, f"{said}; {seen.past}" if seen.past else said
+        message = f"nothing of it is left to add at {ref}"
+        return ABSORBED, IDENTICAL, f"{message}; {seen.past}" if seen.past else message
     outcome = ABSORBED if seen.retirable else landing.outcome
-    return outcome, seen.grade, seen.said if seen.grade else ""
+    return outcome, seen.grade, seen.message if seen.grade else ""

@@ -27,7 +27,16 @@ from patchq.names import BlobId, CommitId, TreeId, show_path
 from patchq.project.project import Project
 from patchq.project.refs import pins_between, version_of
 from patchq.sources.pins import Fetcher
-from patchq.upstream.status import MOVED, Fate, File, FileVersion, StatusSteps, UpstreamCommit, UpstreamVerdict, judge
+from patchq.upstream.status import (
+    MOVED,
+    File,
+    FileVersion,
+    HunkStatus,
+    StatusSteps,
+    UpstreamCommit,
+    UpstreamVerdict,
+    judge,
+)
 
 #: Minimum number of a block's lines for a match in a new file not to be a coincidence.
 _LONG = 5
@@ -218,7 +227,7 @@ class Releases:
             texts = [text for text in map(steps.text, entries) if text is not None]
             if texts and not _may_be_there(patch, [edit], texts):
                 return None, None
-        fates: dict[bytes, list[tuple[Fate, int]]] = {}
+        statuses: dict[bytes, list[tuple[HunkStatus, int]]] = {}
         for edit in patch.edits:
             versions, first = steps.versions[edit.path], self.entry(-1, at, edit, patch)
             own = all(steps.order[v.number].own >= 0 for v in versions[1:])
@@ -226,12 +235,12 @@ class Releases:
                 continue  # the patch reverts an earlier patch of the stack, not upstream's code
             since = next((v.number for v in versions[1:] if v.entry == edit.new != first), None)
             floor = text_of(steps.text(first))
-            fates[edit.path] = File(steps, patch, edit, versions, floor=floor).fates(since)
-        every = [fate for fate, _ in chain.from_iterable(fates.values())]
-        verdict = judge(steps, fates, False)
-        if not every or any(fate.first < 0 for fate in every):
+            statuses[edit.path] = File(steps, patch, edit, versions, floor=floor).statuses(since)
+        every = [status for status, _ in chain.from_iterable(statuses.values())]
+        verdict = judge(steps, statuses, False)
+        if not every or any(status.first < 0 for status in every):
             return verdict, None
-        return verdict, steps.order[max(fate.first for fate in every)].release
+        return verdict, steps.order[max(status.first for status in every)].release
 
     def entry(self, release: int, after: int, edit: PathChange, patch: Patch) -> TreeEntry | None:
         """Return a patch's file at a release, without the stack's patches after number ``after``.

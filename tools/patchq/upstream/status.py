@@ -58,7 +58,7 @@ class UpstreamCommit:
     release: str
 
     @property
-    def said(self) -> str:
+    def message(self) -> str:
         """Return commit, pull request and release as text."""
         about = [f"pull request {self.pull_request}" if self.pull_request else "", self.release]
         words, name = ", ".join(filter(None, about)), self.commit[:12] or self.subject
@@ -87,11 +87,11 @@ class UpstreamVerdict:
         return "as " if any(c.commit for c in self.commits) else "in "
 
     @property
-    def said(self) -> str:
+    def message(self) -> str:
         """Return the evidence as text."""
         by_kind: dict[str, list[str]] = defaultdict(list)
         for commit in self.commits:
-            by_kind[commit.did].append(commit.said)
+            by_kind[commit.did].append(commit.message)
         words = []
         if by_kind["landed"]:
             words.append(f"landed {self._as}{_few(by_kind['landed'])}")
@@ -119,7 +119,7 @@ class FileVersion:
 
 
 @dataclass(slots=True, kw_only=True)
-class Fate:
+class HunkStatus:
     """State of one hunk upstream: the step that introduced it and the one that last changed it.
 
     :ivar first: first step that had the hunk.
@@ -139,9 +139,9 @@ class Fate:
         """Return the state, or ``gone`` if a revert and a rewrite cannot be distinguished."""
         return GONE if self.unsure and self.state == UNDONE else self.state
 
-    def again(self, number: int) -> Fate:
+    def again(self, number: int) -> HunkStatus:
         """Return the status of a hunk that is present from step ``number``; keep its first step."""
-        return Fate(state=PRESENT, landed=number, first=number if self.first < 0 else self.first)
+        return HunkStatus(state=PRESENT, landed=number, first=number if self.first < 0 else self.first)
 
 
 class StatusSteps(ABC):
@@ -199,43 +199,43 @@ class StatusSteps(ABC):
 
 
 def judge(
-    steps: StatusSteps, fates: Mapping[bytes, Sequence[tuple[Fate, int]]], identical: bool
+    steps: StatusSteps, statuses: Mapping[bytes, Sequence[tuple[HunkStatus, int]]], identical: bool
 ) -> UpstreamVerdict | None:
     """Judge a patch by the states and sizes of its hunks; return None if upstream never had any."""
-    parts = list(chain.from_iterable(fates.values()))
-    every = [fate for fate, _ in parts]
+    parts = list(chain.from_iterable(statuses.values()))
+    every = [status for status, _ in parts]
     if not any(f.landed >= 0 for f in every):
         return None
     total = sum(lines for _, lines in parts)
-    cleared = [(fate, lines) for fate, lines in parts if fate.cleared]
+    cleared = [(status, lines) for status, lines in parts if status.cleared]
     if 2 * sum(lines for _, lines in cleared) > total:  # the patch is mainly about these files
-        for fate, _ in cleared:
-            fate.state = UNDONE
-    missing = _paths_with(fates, ABSENT)
-    undone = _paths_with(fates, UNDONE)
+        for status, _ in cleared:
+            status.state = UNDONE
+    missing = _paths_with(statuses, ABSENT)
+    undone = _paths_with(statuses, UNDONE)
     back: Counter[int] = Counter()
     sure: Counter[int] = Counter()
-    beside: Counter[int] = Counter()
+    earlier: Counter[int] = Counter()
     apart = False
-    for part in fates.values():
+    for part in statuses.values():
         here = 0
-        for fate, lines in part:
-            if fate.state == UNDONE:
-                back[fate.lost] += lines
-                sure[fate.lost] += 0 if fate.unsure else lines
-                here += lines if steps.is_coarse(fate.lost) and not fate.unsure else 0
-            elif fate.state == CHANGED:
-                beside[fate.lost] += lines
+        for status, lines in part:
+            if status.state == UNDONE:
+                back[status.lost] += lines
+                sure[status.lost] += 0 if status.unsure else lines
+                here += lines if steps.is_coarse(status.lost) and not status.unsure else 0
+            elif status.state == CHANGED:
+                earlier[status.lost] += lines
         # A coarse step has many changes: compare its reverted lines with those of the file alone.
         apart = apart or 0 < here >= _BACK * sum(lines for _, lines in part)
     # Upstream's old lines may differ from the patch's, so a revert may seem to change some lines.
     # If a step changes more lines than it reverts, it builds on the patch.
-    reverts = (steps.is_revert(n, k + beside[n] * (beside[n] <= k)) for n, k in sure.items() if k)
+    reverts = (steps.is_revert(n, k + earlier[n] * (earlier[n] <= k)) for n, k in sure.items() if k)
     reverted = apart or back.total() >= _BACK * total or any(reverts)
     if back and not reverted:  # a commit with another purpose reverted a few lines
         undone = ()
-        for fate in every:
-            fate.state = CHANGED if fate.state == UNDONE else fate.state
+        for status in every:
+            status.state = CHANGED if status.state == UNDONE else status.state
     landed = Counter(f.landed for f in every if f.landed >= 0)
     commits = [steps.commit(n, "landed") for n in sorted(landed)]
     for did in (CHANGED, UNDONE, GONE):
@@ -246,11 +246,11 @@ def judge(
     )
 
 
-def _paths_with(fates: Mapping[bytes, Sequence[tuple[Fate, int]]], state: str) -> tuple[str, ...]:
+def _paths_with(statuses: Mapping[bytes, Sequence[tuple[HunkStatus, int]]], state: str) -> tuple[str, ...]:
     """Return the paths that have a part in this state."""
     found = []
-    for path, part in fates.items():
-        if any(fate.state == state for fate, _ in part):
+    for path, part in statuses.items():
+        if any(status.state == state for status, _ in part):
             found.append(show_path(path))
     return tuple(found)
 
@@ -284,7 +284,7 @@ class File:
     def contents(self) -> list[bytes | None]:
         return [self.steps.text(v.entry) for v in self.versions]
 
-    def fates(self, since: int | None) -> list[tuple[Fate, int]]:
+    def statuses(self, since: int | None) -> list[tuple[HunkStatus, int]]:
         """Return the state and the number of lines of each block.
 
         :param since: the commit that is known to have made the change.
@@ -298,69 +298,69 @@ class File:
         alike = Counter((block.removed, block.added) for block, _ in pairs)
         found = []
         for block, inverse in pairs:
-            fate = self._fate(block, inverse, times[block], alike[block.removed, block.added], since)
-            found.append((fate, size_of(block)))
+            status = self._fate(block, inverse, times[block], alike[block.removed, block.added], since)
+            found.append((status, size_of(block)))
         return found
 
-    def _whole(self, since: int | None) -> Fate:
+    def _whole(self, since: int | None) -> HunkStatus:
         """Return the state of an added, deleted or empty file, by identical results alone."""
         old, new = self.edit.old, self.edit.new
-        fate = Fate()
+        status = HunkStatus()
         for version in self.versions[1:]:
             entry = version.entry
-            if fate.state in (ABSENT, UNDONE) and (entry == new or version.number == since):
-                fate = fate.again(version.number)
-            elif fate.state in (PRESENT, CHANGED) and entry != new:
-                fate.cleared = old is entry is None and self.steps.clears(version.number, version.path)
+            if status.state in (ABSENT, UNDONE) and (entry == new or version.number == since):
+                status = status.again(version.number)
+            elif status.state in (PRESENT, CHANGED) and entry != new:
+                status.cleared = old is entry is None and self.steps.clears(version.number, version.path)
                 # If the patch deletes the file, any new content undoes the deletion.
-                undone = new is None or (entry == old and not fate.cleared)
-                fate.state, fate.lost = (UNDONE if undone else CHANGED), version.number
-            elif fate.state == CHANGED and entry == new:
-                fate.state = PRESENT
-        return fate
+                undone = new is None or (entry == old and not status.cleared)
+                status.state, status.lost = (UNDONE if undone else CHANGED), version.number
+            elif status.state == CHANGED and entry == new:
+                status.state = PRESENT
+        return status
 
-    def _fate(self, block: Block, inverse: Block, times: int, alike: int, since: int | None) -> Fate:
+    def _fate(self, block: Block, inverse: Block, times: int, alike: int, since: int | None) -> HunkStatus:
         """Return the state of one block.
 
         :param times: number of times that the patch makes this change between the same lines.
         :param alike: number of times that the patch makes this change between any lines.
         """
-        fate, base = Fate(), text_of(self.contents[0])
+        status, base = HunkStatus(), text_of(self.contents[0])
         before = at_landing = base
         if self.floor and is_there(block, base, self.floor, times):
             # The block reverts an earlier patch of the stack: upstream always had the result.
-            fate, before, at_landing = Fate(state=PRESENT, first=0), self.floor, self.floor
+            status, before, at_landing = HunkStatus(state=PRESENT, first=0), self.floor, self.floor
         moved = False
         for version, content in zip(self.versions[1:], self.contents[1:], strict=True):
             now = text_of(content)
-            if fate.state in (ABSENT, UNDONE):
+            if status.state in (ABSENT, UNDONE):
                 number, named = version.number, version.number in self.named
                 made = number == since or self.steps.makes(number, version.path, block, alike if named else 0)
                 made = made or is_there(block, before, now, times) or is_there(block, base, now, times)
                 if made and (number == since or self._above_floor(block, now, times)):
-                    fate, at_landing = fate.again(version.number), now
-            elif fate.state == PRESENT and (
+                    status, at_landing = status.again(version.number), now
+            elif status.state == PRESENT and (
                 (back := self.steps.makes(version.number, version.path, inverse)) or not _stands(block, at_landing, now)
             ):
-                fate.lost = version.number
+                status.lost = version.number
                 moved = self.steps.moves(version.number, version.path, block)
                 back = back or self.steps.makes(version.number, version.path, inverse, times)
                 back = not moved and (back or _taken_back(block, inverse, before, now, times, base))
-                fate.state = UNDONE if back else CHANGED
-            elif fate.state == CHANGED and _stands(block, at_landing, now):
-                fate.state = PRESENT
-            elif fate.state == CHANGED and not moved and _taken_back(block, inverse, at_landing, now, times, base):
-                fate.state, fate.lost = UNDONE, version.number
+                status.state = UNDONE if back else CHANGED
+            elif status.state == CHANGED and _stands(block, at_landing, now):
+                status.state = PRESENT
+            elif status.state == CHANGED and not moved and _taken_back(block, inverse, at_landing, now, times, base):
+                status.state, status.lost = UNDONE, version.number
             if (
-                fate.state == CHANGED
+                status.state == CHANGED
                 and not moved
                 and self.steps.is_coarse(version.number)
                 and _trackless(block, at_landing, now)
                 and not _edited(block, base, now)
             ):
-                fate.state, fate.lost, fate.unsure = UNDONE, version.number, True
+                status.state, status.lost, status.unsure = UNDONE, version.number, True
             before = now
-        return fate
+        return status
 
     def _above_floor(self, block: Block, now: Text, times: int) -> bool:
         """Return whether upstream, and not an earlier patch of the stack, made a block."""

@@ -101,7 +101,7 @@ def show(machine: str, test: str, as_json: bool) -> None:
     for patch, before, after in gains:
         echo(f"{patch}: {after.test} {before.value:g} -> {after.value:g} t/s")
     for problem in problems:
-        echo(f"measurements/ledger.jsonl:{problem.number}: {problem.said}", fg="red", err=True)
+        echo(f"measurements/ledger.jsonl:{problem.number}: {problem.message}", fg="red", err=True)
 
 
 def _at(depth: int) -> str:

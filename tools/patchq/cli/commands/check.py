@@ -27,7 +27,7 @@ def _shared(
             ref=s.ref,
             patch=s.patch.partition("/")[2] if s.patch.startswith(f"{s.upstream}/") else "",
             rule="one-definition",
-            message=f"{s.definition} in {s.path} is changed by {s.other} and by {s.patch}: {s.said}",
+            message=f"{s.definition} in {s.path} is changed by {s.other} and by {s.patch}: {s.message}",
             hint=f"look at them; if {s.patch} is written for it, `Requires: {s.other}` says so",
             level="warning",
         )
@@ -117,22 +117,22 @@ def _installs(
         where = f"set {resolved.set_name} on {kind}"
         for lacked in resolved.lacked:
             there = f"the newest there is {lacked.there}" if lacked.there else "it has none of it"
-            said = f"{where}: the index at hand has nothing for {lacked.requirement}; {there}"
+            message = f"{where}: the index at hand has nothing for {lacked.requirement}; {there}"
             found.append(
                 Finding(
                     upstream="",
                     ref="",
                     patch="",
                     rule="installs",
-                    message=said,
+                    message=message,
                     hint="use an index that has it",
                     level="warning",
                 )
             )
         if resolved.contradiction:
-            said = f"{where}: the wheels don't install together:\n{resolved.contradiction}"
+            message = f"{where}: the wheels don't install together:\n{resolved.contradiction}"
             found.append(
-                Finding(upstream="", ref="", patch="", rule="installs", message=said, hint="pin what fits together")
+                Finding(upstream="", ref="", patch="", rule="installs", message=message, hint="pin what fits together")
             )
         answers.append(asdict(resolved))
     return found, answers

@@ -66,8 +66,8 @@ def _show(found: Brief) -> None:
     for line in found.why.splitlines():
         echo(f"  {line}" if line else "")
     echo(f"\ntopic {found.topic or 'none'}; upstream: {found.status or 'unknown'}")
-    if found.said:
-        echo(found.said)
+    if found.message:
+        echo(found.message)
     if found.evidence:
         echo(f"upstream has it, {found.grade or 'in part'}: {found.evidence}")
     for file in found.files:
@@ -89,7 +89,7 @@ def _show(found: Brief) -> None:
         place = f"{lost.path}:{lost.line}{commit}"
         echo(f"upstream added this line, and the worktree lacks it: {place}: {lost.text.strip()}")
     for one in found.suggestions:
-        echo(f"\n{one.said}: `{one.command}`")
+        echo(f"\n{one.message}: `{one.command}`")
         echo(one.diff, nl=False)
     echo("")
     needs = f" (needs {', '.join(found.needs)})" if found.needs else ""

@@ -30,7 +30,7 @@ def command(names: tuple[str, ...], dot: bool, set_name: str, as_json: bool) -> 
         for n in found:
             upstream = n.patch.split("/")[0] + "/"
             needed = [other.removeprefix(upstream) for other in n.direct]
-            said = [other for other in n.requires if other not in n.needs]
+            message = [other for other in n.requires if other not in n.needs]
             words = [f"needs {', '.join(needed)}"] if needed else []
-            words += [f"says it requires {', '.join(said)}"] if said else []
+            words += [f"says it requires {', '.join(message)}"] if message else []
             echo(f"{n.patch}: {'; '.join(words) or 'needs none'}")

@@ -81,7 +81,7 @@ def command(
     else:
         for f in found:
             mark = {"ok": "ok     ", "note": "note   ", "problem": "PROBLEM"}[f.level]
-            echo(f"{mark} {f.topic}: {f.said}" + (f"\n        {f.hint}" if f.hint else ""))
+            echo(f"{mark} {f.topic}: {f.message}" + (f"\n        {f.hint}" if f.hint else ""))
         if verdict:
             show(verdict, wheels_folder(""))
     if bad:
@@ -117,7 +117,7 @@ def _probe(archs: tuple[str, ...], nvccs: tuple[str, ...], as_json: bool) -> Non
     else:
         _show_matrix([t.release for t in found], cells, {i.name: i for i in INSTRUCTIONS})
         for u in unusable:
-            echo(f"can't be asked: nvcc {u.release}".rstrip() + f" ({u.nvcc}): {u.said}\n    {u.hint}")
+            echo(f"can't be asked: nvcc {u.release}".rstrip() + f" ({u.nvcc}): {u.message}\n    {u.hint}")
         for arch, names in lacks.items():
             echo(f"{arch}: lacks {', '.join(names)}" if names else f"{arch}: has all that the kernels need")
         if not found:
@@ -128,13 +128,13 @@ def _probe(archs: tuple[str, ...], nvccs: tuple[str, ...], as_json: bool) -> Non
 
 def _show_matrix(releases: list[str], cells: list[Assembled], about: dict[str, Instruction]) -> None:
     targets = list(dict.fromkeys(c.target for c in cells))
-    said = {(c.toolkit, c.target, c.instruction): c.said for c in cells}
+    message = {(c.toolkit, c.target, c.instruction): c.message for c in cells}
     for release in releases:
         rows = []
         for name, instruction in about.items():
-            marks = ["-" if said[release, t, name] else "yes" for t in targets]
+            marks = ["-" if message[release, t, name] else "yes" for t in targets]
             rows.append((name, instruction.use + ("" if instruction.needed else " (not on SM12x)"), *marks))
         show_table(("instruction", "for", *targets), rows, f"nvcc {release}")
-        for text in dict.fromkeys(text for (its, *_), text in said.items() if its == release and text):
+        for text in dict.fromkeys(text for (its, *_), text in message.items() if its == release and text):
             echo(f"  {text}")
         echo("")

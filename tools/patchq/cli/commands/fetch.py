@@ -26,7 +26,7 @@ def command(
 
     project = open_project(as_json)
     bases = fetch(project, names, set_name=set_name, every=every, source=source or "", offline=offline)
-    said = [fetch_history(project, name) for name in dict.fromkeys(b.pin.upstream for b in bases)] if history else []
+    message = [fetch_history(project, name) for name in dict.fromkeys(b.pin.upstream for b in bases)] if history else []
     if as_json:
         emit(
             "fetch",
@@ -34,11 +34,11 @@ def command(
                 "pins": [
                     {"upstream": b.pin.upstream, "ref": b.pin.ref, "source": b.source, "base": b.commit} for b in bases
                 ],
-                "history": said,
+                "history": message,
             },
         )
         return
     for b in bases:
         echo(f"{b.pin.upstream:<12} {b.pin.ref:<10} {b.source:<8} {b.commit}")
-    for line in said:
+    for line in message:
         echo(line)

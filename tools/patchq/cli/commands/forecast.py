@@ -106,14 +106,16 @@ def _body(found: Forecast, culprits: Sequence[Culprit], trouble: str) -> dict[st
         "from": found.from_ref,
         "refs": list(found.refs),
         "stops": {ref: found.stops(ref) for ref in found.refs},
-        "cells": [{**asdict(c), "paths": [f.path for f in c.files], "needs_you": c.needs_you} for c in found.cells],
+        "cells": [
+            {**asdict(c), "paths": [f.path for f in c.files], "needs_review": c.needs_review} for c in found.cells
+        ],
         "breaks": found.breaks(),
         "cheapest": found.cheapest,
         "culprits": [asdict(c) for c in culprits],
-        "siblings": [{**asdict(d), "said": d.said} for d in found.siblings],
+        "siblings": [{**asdict(d), "message": d.message} for d in found.siblings],
         "notes": [trouble] if trouble else [],
         "sources": [asdict(s) for s in found.sources],
-        "tallies": [{**asdict(t), "said": t.said} for t in map(found.tally, found.refs)],
+        "summaries": [{**asdict(t), "message": t.message} for t in map(found.summary, found.refs)],
         "next": _next(found),
         "shared": [asdict(s) for s in found.shared],
         "drift": [
@@ -127,7 +129,7 @@ def _body(found: Forecast, culprits: Sequence[Culprit], trouble: str) -> dict[st
 def _show(found: Forecast, why: bool) -> None:
     """Print the matrix, one patch per line, and a summary of each ref."""
     by_place = {(c.patch, c.ref): c for c in found.cells}
-    absent = {(f"{found.upstream}/{n}", s.ref): said for s in found.sources for n, said in s.absent.items()}
+    absent = {(f"{found.upstream}/{n}", s.ref): message for s in found.sources for n, message in s.absent.items()}
     names = dict.fromkeys([*(name for name, _ in absent), *(c.patch for c in found.cells)])
     order = [n for n in found.rows if n in names]
     table = [
@@ -145,13 +147,13 @@ def _show(found: Forecast, why: bool) -> None:
         _show_why(found)
     for ref in found.refs:
         source = found.source(ref)
-        echo(f"{ref}: {found.tally(ref).said}", bold=True)
+        echo(f"{ref}: {found.summary(ref).message}", bold=True)
         echo(f"  from {source.from_ref}, {source.why}")
         if source.absent:
             left = Counter(source.absent.values())
-            echo(f"  not carried: {', '.join(f'{count} {said}' for said, count in left.items())}")
+            echo(f"  not carried: {', '.join(f'{count} {message}' for message, count in left.items())}")
     for difference in found.siblings:
-        echo(f"{difference.ref}: {difference.said}")
+        echo(f"{difference.ref}: {difference.message}")
     echo(f"next: {_next(found)}")
 
 
@@ -161,7 +163,7 @@ def _say(cell: ForecastCell) -> str:
 
     if cell.known:
         return "there already"
-    if cell.needs_you:
+    if cell.needs_review:
         return f"needs review ({cell.hunks})" if cell.outcome != "obsolete" else "needs review: gone"
     return " ".join(filter(None, (_SHORT.get(cell.outcome, cell.outcome), say_offsets(cell.offsets))))
 
@@ -176,15 +178,16 @@ def _show_why(found: Forecast) -> None:
             gone = "gone: " if cell.outcome == "obsolete" else ""
             files = [f.path + (f" ({len(f.lines)} hunks)" if len(f.lines) > 1 else "") for f in cell.files]
             echo(f"{head}: {gone}{', '.join(files)}")
-        if cell.said:
-            echo(f"{head}: {cell.said}")
+        if cell.message:
+            echo(f"{head}: {cell.message}")
         if cell.grade:
             echo(f"{head}: upstream has {cell.evidence}")
     for source in found.sources:
         for drop in source.dropped:
-            echo(f"{source.ref} {found.upstream}/{drop.patch}: {drop.said}" + (f": {drop.how}" if drop.how else ""))
+            echo(f"{source.ref} {found.upstream}/{drop.patch}: {drop.message}" + (f": {drop.how}" if drop.how else ""))
     for one, others in grouped(found.shared):
-        echo(f"{one.ref} {one.definition} in {one.path}: changed by {', '.join(others)} and by {one.patch}: {one.said}")
+        place = f"{one.ref} {one.definition} in {one.path}"
+        echo(f"{place}: changed by {', '.join(others)} and by {one.patch}: {one.message}")
     _show_drift(found)
     for checked in dict.fromkeys(c.checked for c in found.cells if c.checked):
         echo(f"offsets: checked against the {checked}")
@@ -206,13 +209,13 @@ def _next(found: Forecast) -> str:
     """Return the next command, for the ref with the fewest conflicts."""
     from patchq.forecast.plan import NOT_YET
 
-    tally, source = found.tally(found.cheapest), found.source(found.cheapest)
+    summary, source = found.summary(found.cheapest), found.source(found.cheapest)
     if any(why.startswith(NOT_YET) for why in source.absent.values()):
         return f"`patchq rebase {found.upstream} --onto {sh(source.from_ref)}` brings what it lacks of the set's stack"
-    if len(tally.known) == len(found.of(found.cheapest)):
+    if len(summary.known) == len(found.of(found.cheapest)):
         return f"nothing: {found.upstream} {found.cheapest} has all that there is to carry"
     start = f"patchq rebase {found.upstream} --onto {sh(found.cheapest)}"
-    return f"`{start}`" + ("; `--why` says where it stops" if tally.needs else "")
+    return f"`{start}`" + ("; `--why` says where it stops" if summary.needs else "")
 
 
 def _show_blame(found: Forecast, culprits: Sequence[Culprit], trouble: str) -> None:
@@ -234,10 +237,10 @@ def _show_annotations(project: Project, found: Forecast) -> None:
 
     pins = project.lock.upstreams[found.upstream].pins
     for cell in found.cells:
-        if cell.needs_you and not cell.known:
-            said = "; ".join(
+        if cell.needs_review and not cell.known:
+            message = "; ".join(
                 [*(f.path for f in cell.files), *([f"upstream has it: {cell.grade}"] if cell.grade else [])]
             )
             stack = load_stack(project.layout, pins[found.source(cell.ref).from_ref])
             path = stack.relative(project.layout, cell.patch.partition("/")[2])
-            echo_command(annotation(path, f"{cell.patch} on {cell.ref}: {cell.outcome}", said or cell.outcome))
+            echo_command(annotation(path, f"{cell.patch} on {cell.ref}: {cell.outcome}", message or cell.outcome))

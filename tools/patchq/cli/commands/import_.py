@@ -12,7 +12,7 @@ from patchq.cli.common import emit, json_option, offline_option, open_project, s
 from patchq.cli.replayed import as_answer, hint, lines, sentence
 from patchq.cli.terminal import echo, show_table
 from patchq.errors import UserError
-from patchq.replay.outcomes import Account, Fate, NotTaken, short
+from patchq.replay.outcomes import Account, HunkStatus, NotTaken, short
 
 if TYPE_CHECKING:
     from patchq.adopt.adopt import Imported
@@ -196,7 +196,7 @@ def _show(done: Imported, as_json: bool, name: str) -> None:
         _show_tried(done, name)
     else:
         show_exported(done.exported, False, "import")
-        for line in lines(_accounts(done), name, Fate.REFUSED, Fate.NOT_UNDERSTOOD):
+        for line in lines(_accounts(done), name, HunkStatus.REFUSED, HunkStatus.NOT_UNDERSTOOD):
             echo(line)
         if done.exported.added:
             echo("next: patchq apply, and `patchq check` for what each still has to say of itself")
@@ -216,48 +216,48 @@ def _show_tried(done: Imported, name: str) -> None:
         show_table(["patch", "would", "from"], [[i.name, i.outcome, i.where] for i in shown])
     printed: set[str] = set()
     for item in shown:
-        for said in filter(None, (item.detail, str(item.elsewhere or ""))):
-            line = said if said.startswith(item.where) else f"{item.where}: {said}"
+        for message in filter(None, (item.detail, str(item.elsewhere or ""))):
+            line = message if message.startswith(item.where) else f"{item.where}: {message}"
             printed.add(line)
             echo(line)
         for conflict in item.conflicts:
             show_conflict(conflict, err=False)
-    for said in dict.fromkeys(str(item.elsewhere.downloaded) for item in done.items if item.elsewhere):
-        if said:
-            echo(said)
+    for message in dict.fromkeys(str(item.elsewhere.downloaded) for item in done.items if item.elsewhere):
+        if message:
+            echo(message)
     for note in dict.fromkeys(note for item in shown for note in item.notes if note not in printed):
         echo(note)
-    for line in lines(_accounts(done), name, Fate.REFUSED, Fate.NOT_UNDERSTOOD, Fate.UNRELATED):
+    for line in lines(_accounts(done), name, HunkStatus.REFUSED, HunkStatus.NOT_UNDERSTOOD, HunkStatus.UNRELATED):
         echo(line)
     echo(_summary(done))
 
 
 def _summary(done: Imported) -> str:
     """Return the last line of a dry run. It says "all" only if nothing else may change the package."""
-    fates = [account.fate for account in _accounts(done)]
-    open_ones = fates.count(Fate.NOT_UNDERSTOOD)
+    statuses = [account.status for account in _accounts(done)]
+    open_ones = statuses.count(HunkStatus.NOT_UNDERSTOOD)
     considered = [i for i in done.items if not (i.account and i.outcome == "left out")]
     if done.left:
-        said = f"nothing was changed; {len(considered) - len(done.left)} of {len(considered)} would be adopted"
+        message = f"nothing was changed; {len(considered) - len(done.left)} of {len(considered)} would be adopted"
     elif not considered:
-        said = "no step of it edits the package"
+        message = "no step of it edits the package"
     elif open_ones:
-        said = f"{len(considered)} would be adopted"
+        message = f"{len(considered)} would be adopted"
     else:
         return "all would be adopted"
-    return f"{said}; {open_ones} more may change the package" if open_ones else said
+    return f"{message}; {open_ones} more may change the package" if open_ones else message
 
 
 def _worded(error: NotTaken, name: str) -> tuple[str, str]:
     """Return message and hint of steps that aren't taken."""
-    fates = (Fate.REFUSED, Fate.NOT_UNDERSTOOD)
-    listed = [account for account in error.accounts if account.fate in fates]
+    statuses = (HunkStatus.REFUSED, HunkStatus.NOT_UNDERSTOOD)
+    listed = [account for account in error.accounts if account.status in statuses]
     if not listed:
         return "no step of it edits the package; nothing was adopted", "--run 'COMMAND' names one"
     first, *rest = listed
     if not rest and not error.taken:
-        said = f"{first.where}: `{short(first.text)}`: {sentence(first)}"
-        return f"{said}; nothing was adopted", hint(first, name)
+        message = f"{first.where}: `{short(first.text)}`: {sentence(first)}"
+        return f"{message}; nothing was adopted", hint(first, name)
     more = f"; {error.taken} others apply" if error.taken else ""
-    said = "\n".join(lines(listed, name, *fates))
-    return f"{said}\nnothing was adopted{more}", "--partial adopts the others" if error.taken else ""
+    message = "\n".join(lines(listed, name, *statuses))
+    return f"{message}\nnothing was adopted{more}", "--partial adopts the others" if error.taken else ""

@@ -47,19 +47,19 @@ def command(names: tuple[str, ...], cost: bool, patch: str, story: str, as_json:
         return
     problems = []
     for upstream, ledger in stream_ledgers(project, names, patch):
-        tally, history, found = Tally(), _PatchHistory(upstream), []
+        summary, history, found = Tally(), _PatchHistory(upstream), []
         for one in ledger:
             if isinstance(one, Problem):
                 found.append(one)
             elif cost:
-                tally.add(one)
+                summary.add(one)
             else:
                 history.add(one)
         history.show()
         if cost:
-            _show_costs(upstream, tally)
+            _show_costs(upstream, summary)
         for problem in found:
-            echo(f"{upstream}: ledger line {problem.number} {problem.said}; it is kept", fg="red", err=True)
+            echo(f"{upstream}: ledger line {problem.number} {problem.message}; it is kept", fg="red", err=True)
         problems += found
     if problems:
         raise click.exceptions.Exit(1)
@@ -85,11 +85,11 @@ def _as_json(project: Project, names: Sequence[str], patch: str) -> None:
         raise click.exceptions.Exit(1)
 
 
-def _show_costs(upstream: str, tally: Tally) -> None:
+def _show_costs(upstream: str, summary: Tally) -> None:
     heads = ("patch", "refs", "survived", "stopped", "lines", "retired")
-    rows = [(c.patch, str(c.tried), str(c.survived), str(c.stopped), str(c.lines), c.retired) for c in tally.costs()]
+    rows = [(c.patch, str(c.tried), str(c.survived), str(c.stopped), str(c.lines), c.retired) for c in summary.costs()]
     show_table(heads, rows, upstream)
-    for path, times, patches in tally.hot_files()[:10]:
+    for path, times, patches in summary.hot_files()[:10]:
         echo(f"{path}: stopped {patches} patches, {times} times")
 
 
@@ -110,8 +110,8 @@ class _PatchHistory:
         words += [f"proof {a.proof}"] if a.proof else []
         self.lines.append(f"  {a.patch:<32} {', '.join(words)}")
         if a.evidence or a.how:
-            said = safe("; ".join(filter(None, (a.evidence, a.how))))
-            self.lines += [f"      {line}" for line in textwrap.wrap(said, 74)]
+            message = safe("; ".join(filter(None, (a.evidence, a.how))))
+            self.lines += [f"      {line}" for line in textwrap.wrap(message, 74)]
         if len(self.lines) > MOST_HELD:
             self.show()
 

@@ -40,10 +40,13 @@ def command(
     if check:
         found = check_pins(project, [name] if name else [])
         if as_json:
-            emit("pin", {"checked": [{"pin": c.pin, "source": c.source, "ok": c.ok, "said": c.said} for c in found]})
+            emit(
+                "pin",
+                {"checked": [{"pin": c.pin, "source": c.source, "ok": c.ok, "message": c.message} for c in found]},
+            )
         else:
             for c in found:
-                echo(f"{c.pin} {c.source}: {c.said}")
+                echo(f"{c.pin} {c.source}: {c.message}")
         if not all(c.ok for c in found if c.ok is not None):
             raise click.exceptions.Exit(1)
         return

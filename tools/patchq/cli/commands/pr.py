@@ -123,10 +123,10 @@ def _show(made: Proposal, folder: Path) -> None:
     for m in made.members:
         why = "" if m.chosen else ", needed"
         echo(f"  {m.patch}: {m.outcome}{why}{', upstream has it: left out' if m.absent else ''}")
-    for said, status in made.elsewhere:
-        echo(f"  requires {said}: {status}")
+    for message, status in made.elsewhere:
+        echo(f"  requires {message}: {status}")
     for v in made.verdicts:
-        echo(f"  {v.state}: {v.said}")
+        echo(f"  {v.state}: {v.message}")
     for t in made.tests:
         echo(f"  {t.path}: {t.before} on the bare ref, {t.after} on the branch")
     if made.upstreams:

@@ -109,7 +109,7 @@ def command(
             raise UserError("which upstream?", hint=commands)
         name = stopped_upstream(project, None)
     prove = partial(prove_at, project)
-    told = sum(len(before.steps) for before in under_way(project) if before.upstream == name)
+    output = sum(len(before.steps) for before in under_way(project) if before.upstream == name)
     if ref:
         found = run.start(
             project,
@@ -132,13 +132,13 @@ def command(
     if as_json:
         emit("rebase", asdict(found))
     else:
-        show(found, told)
+        show(found, output)
     if found.state == "stopped":
         raise click.exceptions.Exit(3)
 
 
-def show(found: Result, told: int) -> None:
-    """Print a result without the first ``told`` steps, which were printed before the stop."""
+def show(found: Result, output: int) -> None:
+    """Print a result without the first ``output`` steps, which were printed before the stop."""
     for note in found.notes:
         echo(note)
     if found.state == "nothing":
@@ -147,20 +147,20 @@ def show(found: Result, told: int) -> None:
     if found.state == "aborted":
         echo(f"{head}: given up; nothing of it stays but the resolutions recorded so far")
         return
-    for step in found.steps[told:]:
+    for step in found.steps[output:]:
         if step.outcome != "clean" and not step.known:
             _show_step(step)
     counts = Counter(step.outcome for step in found.steps)
     words = ", ".join(f"{n} {word}" for word, n in counts.items())
     kept = sum(bool(s.commit) for s in found.steps)
-    tally = tally_result(found)
+    summary = tally_result(found)
     if found.stop:
         echo(f"{head}: {kept} carried ({words or 'none yet'}), {found.left} to go")
         _show_stop(found, found.stop)
         return
-    if tally.needs:
-        names = ", ".join(name.partition("/")[2] for name in tally.needs)
-        echo(f"{tally.said}: {names}; `patchq rebase {found.upstream} --onto {sh(found.onto)}` stops at each")
+    if summary.needs:
+        names = ", ".join(name.partition("/")[2] for name in summary.needs)
+        echo(f"{summary.message}: {names}; `patchq rebase {found.upstream} --onto {sh(found.onto)}` stops at each")
     if not kept:
         in_set = f"; the set {found.set_name} is as it was" if found.set_name else ""
         echo(f"{head}: no patch is left ({words}): no stack, pin or set was written, only the ledger{in_set}")
@@ -189,8 +189,8 @@ def _show_stop(found: Result, stop: Stop) -> None:
         echo(f"  {path}{at}")
     if stop.evidence:
         echo(f"  upstream has it, {stop.grade or 'in part'}: {stop.evidence}")
-    if stop.said:
-        echo(f"  {stop.said}")
+    if stop.message:
+        echo(f"  {stop.message}")
     if stop.carries or stop.stops:
         echo(f"  as things stand, {stop.carries} of the patches after it land and {stop.stops} stop")
     if stop.outcome == "absorbed":

@@ -67,7 +67,7 @@ def command(
         emit("resolve", {**asdict(found), "refused": [c.name for c in found.refused]})
     else:
         for check in found.checks:
-            echo(f"{check.name}: {check.state}: {check.said}", fg="red" if check.state == "failed" else None)
+            echo(f"{check.name}: {check.state}: {check.message}", fg="red" if check.state == "failed" else None)
         for path in found.left_out:
             echo(f"left out, as no part of the patch: {path} (`--include {sh(path)}` takes it)")
     if found.refused:

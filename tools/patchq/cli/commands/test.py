@@ -130,7 +130,7 @@ def _mutate(
             echo(f"{strength.patch}: {summary(in_json(strength))}")
             for tried in strength.tried:
                 if tried.state == SURVIVED:
-                    echo(f"    {tried.mutant.name} survived {', '.join(strength.proof)} ({tried.said})")
+                    echo(f"    {tried.mutant.name} survived {', '.join(strength.proof)} ({tried.message})")
                     for line in tried.mutant.diff().splitlines():
                         echo(f"        {line}")
             if strength.count(UNTRIED):
@@ -142,21 +142,21 @@ def _mutate(
             echo(f"all: {pooled.killed} of {pooled.judged} killed ({share}; {interval}); --seed {budget.seed}")
         else:
             echo(f"all: no mutant has an answer; --seed {budget.seed}")
-    if any(s.said.startswith("the proof itself") for s in found):
+    if any(s.message.startswith("the proof itself") for s in found):
         raise click.exceptions.Exit(5)
 
 
 def summary(strength: dict[str, Any]) -> str:
     """Return a short text for a patch's proof strength, from its JSON."""
-    if strength["said"]:
-        return str(strength["said"])
+    if strength["message"]:
+        return str(strength["message"])
     if strength["score"] is None:
         return "no mutants" if not strength["mutants"] else f"{strength['not_tried']} not tried"
     judged = strength["killed"] + strength["survived"]
-    said = f"{strength['killed']} of {judged} killed ({100 * strength['score']:.0f} %)"
+    message = f"{strength['killed']} of {judged} killed ({100 * strength['score']:.0f} %)"
     for key, word in (("equivalent", "equivalent"), ("not_tried", "not tried")):
-        said += f", {strength[key]} {word}" if strength[key] else ""
-    return said
+        message += f", {strength[key]} {word}" if strength[key] else ""
+    return message
 
 
 def _upstream(project: Project, names: tuple[str, ...], set_name: str, as_json: bool) -> None:
@@ -174,7 +174,10 @@ def _upstream(project: Project, names: tuple[str, ...], set_name: str, as_json: 
                 ", ".join(f"{n} {word}" for word, n in sorted(side.items())) or "no test ran"
                 for side in (f.before, f.after)
             ]
-            echo(f"{f.upstream} {f.path}: before: {sides[0]}; after: {sides[1]}" + (f" ({f.said})" if f.said else ""))
+            echo(
+                f"{f.upstream} {f.path}: before: {sides[0]}; after: {sides[1]}"
+                + (f" ({f.message})" if f.message else "")
+            )
             for test in f.regressions:
                 echo(f"    regression: {test}", fg="red")
         echo(f"{len(worse)} regressions in {len(found)} test files that cover what the stacks touch")
