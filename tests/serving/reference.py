@@ -76,7 +76,8 @@ def load(
         weights |= {name: torch.full_like(t, NO_SINK) for name, t in weights.items() if name.endswith(".sinks")}
     model.load_state_dict(weights, strict=True, assign=True)
     # Of the frequencies, which are no weights, the meta device made none.
-    model.model.rotary_emb = type(model.model.rotary_emb)(config, device=device)
+    with torch.device(device):
+        model.model.rotary_emb = type(model.model.rotary_emb)(config)
     return model.eval()
 
 
