@@ -152,7 +152,6 @@ ELSEWHERE = {
     "undo --pending": "tests/scenarios/test_finishable.py has a pending command",
     "import up": "tests/scenarios/test_adopt_sources.py and its neighbours",
     "import v8": "the same",
-    "import NAME": "the same",
     "Dockerfile": "tests/scenarios/test_tutorial.py",
     "wait-a-minute": "the same",
     "pin vllm --archive": "the same",
