@@ -218,7 +218,7 @@ def documented() -> list[list[str]]:
 
 @pytest.mark.parametrize("n", range(len(CASES)))
 def test_the_documented_sizes(machine: Machine, n: int) -> None:
-    """The page's last column is of these patches; those before it are of upstream and of an earlier patch."""
+    """The page's last column is of these patches; the one before it is of upstream."""
     cache_config(machine.load, 0.8)
     *first, expected = documented()[n]
     assert first[:4] == CASES[n].cells()
