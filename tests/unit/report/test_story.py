@@ -96,7 +96,7 @@ def test_without_a_ledger_only_the_ends_are_known() -> None:
 
 
 def test_words_of_a_ledger_are_no_markup(stack: Patchq) -> None:
-    ledger = line("one", "v1", "v2", "resolved", 1, how="<b>|[x](y)")
+    ledger = line("one", "v1", "v2", "resolved", 1) + line("two", "v1", "v2", "absorbed", 2, how="<b>|[x](y)")
     (stack.root / "patches" / "up" / "ledger.jsonl").write_bytes(ledger)
     lock = stack.layout.lock.read_text()
     more = f"""\n[upstreams.up.pins.v2]\ncommit = "{"0" * 40}"\n[sets.next]\nup = "v2"\n"""
