@@ -18,7 +18,7 @@ from unified_memory_table import CASES, outcome
 OPTION = "unified_memory_reserve_bytes"
 #: By default 5 % of the machine's memory stay available.
 RESERVE = GB10 / 20
-PAGE = Path(__file__).resolve().parents[4] / "docs" / "how-to" / "on-a-gb10.md"
+PAGE = Path(__file__).resolve().parents[4] / "docs" / "evidence" / "unified-memory.md"
 
 
 @pytest.fixture
