@@ -151,7 +151,7 @@ def test_no_other_engine_runs_next_to_one_that_measures_free_memory(tmp_path: Pa
 def test_the_page_shows_the_size_of_a_kv_cache_that_vllm_chose() -> None:
     found = {"case": "own memory accounting", "build": "patched", "reference otherwise": [], "passes": {"batched": {}},
              "accounting": {"available_kv_cache_memory_bytes": 1234}}  # fmt: skip
-    assert "| batched, KV cache 1234 bytes |" in next(page.lines(found))
+    assert "| own memory accounting | KV cache 1234 bytes |" in next(page.case_rows({"rows": [found]}))
 
 
 def test_the_page_is_the_one_that_the_figures_make() -> None:
