@@ -25,11 +25,11 @@ EVIDENCE = ROOT / "docs/evidence"
 HEAD = """\
 # Evidence
 
-What was measured, on which machine and when: a JSON file each. The last column names the patches of its stacks that
-changed, came or went since. A patch has changed if lines that it adds or removes have. This page is written by
-`python tests/stacks/evidence.py`. [Serving](serving.md) and [mutants](mutation.md) have pages of their own.
+Each JSON file has a measurement, with its machine. The last column names the patches that changed since: their added or
+removed lines differ. [Serving](serving.md) and [mutants](mutation.md) have their own pages.
+`python tests/stacks/evidence.py` writes this page.
 
-| file | date | its stacks since |
+| file | date | changes to its stacks since |
 |---|---|---|
 """
 
@@ -126,7 +126,7 @@ def page() -> str:
         if path in row_files():
             continue
         found = json.loads(path.read_text())
-        now = "; ".join(stale(found)) or "the same"
+        now = "; ".join(stale(found)) or "none"
         lines.append(f"| [{path.stem}]({path.name}) | {found['date']} | {now} |")
     return HEAD + "\n".join(lines) + "\n"
 

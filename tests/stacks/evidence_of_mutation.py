@@ -26,17 +26,18 @@ WHAT = (
 PAGE = """\
 # How strong the proofs are
 
-Mutants of each patch's own lines, each followed by that patch's proof ([how](../how-to/prove-patches.md#how-strong-is-a-proof)).
-`killed` counts mutants that the proof saw, of those that it was asked about; one that nobody could see is
-`equivalent`, with its reason in the proof's file. Where fewer were `tried` than there are, the share is of a sample,
-which the seed 0 chose. `mended since`: the proof was, and each survivor run again alone; see the JSON.
+Each patch's lines are mutated, and its proof runs on each mutant ([how](../how-to/prove-patches.md#how-strong-is-a-proof)).
+[The second list](blind.md) has mutants by other authors. The JSON files name each survivor and the command.
 
-`lines` counts the statements that a patch adds to Python files, and those of them that its proof runs
-(`tests/stacks/lines_of_proofs.py`); lines of CUDA, C++ and CMake are not measured there, and are counted after the `+`.
-`at` is the commit that the mutants were run at, `changed since` what of patch and proof is no longer as it was then.
+| column | is |
+|---|---|
+| killed | mutants that the proof noticed, out of those with a result |
+| equivalent | mutants that change nothing observable; the proof's file has the reason |
+| tried | mutants that ran; a random sample if fewer than there are |
+| lines | Python statements of the patch that the proof runs (`tests/stacks/lines_of_proofs.py`); after `+`: lines of other languages, not measured |
+| at, changed since | the commit of that run, and what changed after it |
 
-The page is made of the JSON files beside it, which name each survivor and the command, by
-`python tests/stacks/evidence.py`. A cell that is empty was not measured yet.
+An empty cell was not measured. `python tests/stacks/evidence.py` writes this page.
 """
 HEAD = """\
 | patch | killed | | equivalent | tried | lines | at | changed since |
@@ -76,7 +77,7 @@ def line(patch: str, found: dict[str, Any] | None, lines: dict[str, Any] | None,
         judged = found["killed"] + found["survived"]
         share = f"{100 * found['killed'] / judged:.0f} %" if judged else found["message"] or "no mutants"
         cells[0] = f"{found['killed']} of {judged}" if judged else "–"
-        cells[1] = share + ("; mended since" if found.get("since") else "")
+        cells[1] = share + ("; proof repaired since" if found.get("since") else "")
         cells[2] = str(found["equivalent"] or "")
         cells[3] = f"{found['of'] - found['not_tried']} of {found['in_all']}"
         cells[5:] = [f"`{found['commit']}`", outdated(found, set_name)]
