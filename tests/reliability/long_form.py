@@ -58,25 +58,29 @@ def tables(found: dict[str, list[dict[str, Any]]]) -> dict[str, str]:
     for row in found.get("killed", []):
         verbs.setdefault(row["verb"], {})[row["fault"]] = row
     faults = ("every process killed", "the process that is there killed", "the disk full from there on")
+    titles = ("all processes killed", "one process killed", "disk full")
 
     def cell(row: dict[str, Any] | None) -> str:
         if row is None:
             return ""
         if "before" in row:
-            return f"{row['before'] + row['after']}: {row['before']} before, {row['after']} after"
-        return f"{row['tried']} of {row['points']}"
+            return str(row["before"] + row["after"])
+        return f"{row['tried']}/{row['points']}"
 
     killed = [(verb, *(cell(rows.get(fault)) for fault in faults)) for verb, rows in sorted(verbs.items())]
-    fuzzed = [(r["parser"], r["seconds"], f"{r['inputs']:,}", r["edges"], r["findings"]) for r in found.get("fuzz", [])]
-    random = [(r["parser"], f"{r['inputs']:,}") for r in found.get("property", [])]
+    fuzzed = {row["parser"]: row for row in found.get("fuzz", [])}
+    parsers = []
+    for row in found.get("property", []):
+        fuzz = fuzzed[row["parser"]]
+        parsers.append((row["parser"], f"{row['inputs']:,}", f"{fuzz['inputs']:,}", fuzz["findings"]))
     undone = [(f"{r['sequences']:,}", f"{r['undone']:,}") for r in found.get("undo", [])]
     keys = ("cases", "took", "refused", "git", "meant", "different", "taken", "unexplained")
     compared = (
         [tuple(f"{sum(r[key] for r in found['differential']):,}" for key in keys)] if "differential" in found else []
     )
     compared_head = (
-        "cases", "taken by both, the same tree", "refused by both", "left to git", "refused with a reason",
-        "another tree", "taken that git refuses", "refused without a reason",
+        "cases", "same tree", "refused by both", "left to git", "refused with a reason",
+        "another tree", "taken, git refuses", "refused, no reason",
     )  # fmt: skip
     carried: dict[tuple[str, str], Counter[str]] = {}
     for row in found.get("carried", []):
@@ -88,36 +92,22 @@ def tables(found: dict[str, list[dict[str, Any]]]) -> dict[str, str]:
         counts = carried.setdefault(("texts of few words", "patches, three in a row"), Counter())
         counts.update(tried=sum(outcomes.values()), landed=landed, moved=outcomes.get("offset", 0))
     for row in found.get("rebased", []):
-        counts = carried.setdefault(("made", "stacks of three that git's rebase finished too"), Counter())
+        counts = carried.setdefault(("made", "stacks of three, with git rebase"), Counter())
         counts.update(tried=row["same"], landed=row["same"])
-    conserved: dict[str, Counter[str]] = {}
+    conserved: Counter[str] = Counter()
     for row in found.get("conservation", []):
-        counts = {key: row[key] for key in CONSERVED}
-        conserved.setdefault(row["verb"], Counter()).update(counts)
-        conserved.setdefault("all", Counter()).update(counts)
-    conserved |= {"all": conserved.pop("all")} if conserved else {}
+        conserved.update({key: row[key] for key in CONSERVED})
     heads = ("tried", "landed", "moved", "alone")
     merged = [(*which, *(f"{n[key]:,}" for key in heads), 0) for which, n in sorted(carried.items())]
     return {
         "differential": table(compared_head, compared),
         "carried": table(
-            (
-                "history",
-                "what",
-                "tried",
-                "landed",
-                "of them with lines moved",
-                "stopped where git merges",
-                "not as git",
-            ),
+            ("history", "what", "tried", "applied", "with moved lines", "stopped where git merges", "not as git"),
             merged,
         ),
-        "conservation": table(
-            ("verb", *CONSERVED), [(verb, *(f"{n[key]:,}" for key in CONSERVED)) for verb, n in conserved.items()]
-        ),
-        "killed": table(("verb", *faults), killed),
-        "fuzz": table(("parser", "seconds", "inputs", "branches reached", "findings left"), fuzzed),
-        "property": table(("parser", "inputs"), random),
+        "conservation": table(CONSERVED, [[f"{conserved[key]:,}" for key in CONSERVED]]),
+        "killed": table(("verb", *titles), killed),
+        "parsers": table(("parser", "inputs", "inputs of the fuzzer", "findings left"), parsers),
         "sampled": table(
             ("kills", "verbs", "lost", "minutes", "seed", "on"),
             [
