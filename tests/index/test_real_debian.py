@@ -135,9 +135,8 @@ def test_a_source_package(
     assert [(n, data) for n, _, data in patches_of(again)] == [(n, data) for n, _, data in adopted]
 
 
-def test_they_are_many_and_the_reference_lists_them() -> None:
-    assert sum(count for _, _, count in PACKAGES) >= 200
-    rows = re.findall(
-        r"^\| Debian: (\S+) (\S+) \| (\d+) \|", (ROOT / "docs/reference/commands.md").read_text(), re.MULTILINE
-    )
-    assert [(name, version, int(count)) for name, version, count in rows] == PACKAGES
+def test_they_are_many_and_the_reference_counts_them() -> None:
+    count = sum(count for _, _, count in PACKAGES)
+    assert count >= 200
+    page = (ROOT / "docs/reference/commands.md").read_text()
+    assert f"{count} patches of {len(PACKAGES)} Debian packages" in page
