@@ -32,6 +32,12 @@ RESULTS = ROOT / "docs" / "reference" / "reliability.json"
 PAGE = ROOT / "docs" / "reference" / "reliability.md"
 
 
+#: Titles of the faults in the page, with their names in the results.
+FAULTS = {
+    "all processes killed": "every process killed",
+    "one process killed": "the process that is there killed",
+    "disk full": "the disk full from there on",
+}
 #: Columns of the conservation suite.
 CONSERVED = ("cases", "pieces", "taken", "refused", "named", "unaccounted")
 
@@ -54,25 +60,17 @@ def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 def tables(found: dict[str, list[dict[str, Any]]]) -> dict[str, str]:
     """The page's tables, by the name of their marker."""
-    verbs: dict[str, dict[str, dict[str, Any]]] = {}
-    for row in found.get("killed", []):
-        verbs.setdefault(row["verb"], {})[row["fault"]] = row
-    faults = ("every process killed", "the process that is there killed", "the disk full from there on")
-    titles = ("all processes killed", "one process killed", "disk full")
-
-    def cell(row: dict[str, Any] | None) -> str:
-        if row is None:
-            return ""
-        if "before" in row:
-            return str(row["before"] + row["after"])
-        return f"{row['tried']}/{row['points']}"
-
-    killed = [(verb, *(cell(rows.get(fault)) for fault in faults)) for verb, rows in sorted(verbs.items())]
-    fuzzed = {row["parser"]: row for row in found.get("fuzz", [])}
-    parsers = []
-    for row in found.get("property", []):
-        fuzz = fuzzed[row["parser"]]
-        parsers.append((row["parser"], f"{row['inputs']:,}", f"{fuzz['inputs']:,}", fuzz["findings"]))
+    killed = []
+    for title, fault in FAULTS.items():
+        rows = [row for row in found.get("killed", []) if row["fault"] == fault]
+        tried = sum(row["before"] + row["after"] if "before" in row else row["tried"] for row in rows)
+        killed.append((title, len(rows), f"{tried:,}"))
+    parsers = (
+        len(found.get("property", [])),
+        f"{sum(row['inputs'] for row in found.get('property', [])):,}",
+        f"{sum(row['inputs'] for row in found.get('fuzz', [])):,}",
+        sum(row["findings"] for row in found.get("fuzz", [])),
+    )
     undone = [(f"{r['sequences']:,}", f"{r['undone']:,}") for r in found.get("undo", [])]
     keys = ("cases", "took", "refused", "git", "meant", "different", "taken", "unexplained")
     compared = (
@@ -106,8 +104,8 @@ def tables(found: dict[str, list[dict[str, Any]]]) -> dict[str, str]:
             merged,
         ),
         "conservation": table(CONSERVED, [[f"{conserved[key]:,}" for key in CONSERVED]]),
-        "killed": table(("verb", *titles), killed),
-        "parsers": table(("parser", "inputs", "inputs of the fuzzer", "findings left"), parsers),
+        "killed": table(("fault", "cases", "points"), killed),
+        "parsers": table(("parsers", "inputs", "inputs of the fuzzer", "findings left"), [parsers]),
         "sampled": table(
             ("kills", "verbs", "lost", "minutes", "seed", "on"),
             [
