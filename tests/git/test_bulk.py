@@ -13,7 +13,7 @@ from patchq.git import command
 from patchq.git.command import Outside, author_ident, is_plain
 from patchq.git.fastimport import commit_trees
 from patchq.git.repository import init_store
-from patchq.stacks.export import Names
+from patchq.stacks.export import PatchNames
 
 
 def test_changes_between_many_trees(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_commits_have_the_ids_of_commit_tree(tmp_path: Path, count: int, odd: bo
 
 
 def test_free_names() -> None:
-    names = Names(["a", "B", "a-3"])
+    names = PatchNames(["a", "B", "a-3"])
     assert [names.take(name) for name in ("a", "a", "b", "A", "c", "a-2", "a")] == [
         "a-2", "a-4", "b-2", "A-5", "c", "a-2-2", "a-6",
     ]  # fmt: skip

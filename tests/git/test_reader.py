@@ -36,7 +36,7 @@ def written(store: Git, content: bytes) -> BlobId:
     return BlobId(git(store.folder, "hash-object", "-w", "--stdin", data=content).strip())
 
 
-def reader_of(store: Git) -> readers.Reader:
+def reader_of(store: Git) -> readers.ObjectReader:
     """The one that the repository's own commands ask."""
     found = readers.reader(store)
     assert found
@@ -70,7 +70,7 @@ def test_what_it_reads_is_what_is_there(store: Git, monkeypatch: pytest.MonkeyPa
 def test_more_than_a_pipe_holds(store: Git) -> None:
     many = {written(store, b"%d" % n * 3000): b"%d" % n * 3000 for n in range(readers.AT_ONCE + 1)}
     assert store.read_blobs(many) == many
-    found = readers.Reader(store)
+    found = readers.ObjectReader(store)
     assert found.contents([*many, ABSENT, *many]) == many
     found.close()
 
@@ -271,7 +271,7 @@ with scratch() as git, readers._changing:
 
 
 def test_one_that_is_closed_while_a_thread_waits_for_an_answer(store: Git) -> None:
-    one, found = written(store, b"one"), readers.Reader(store)
+    one, found = written(store, b"one"), readers.ObjectReader(store)
     found._process.send_signal(signal.SIGSTOP)
     said: list[object] = []
     thread = threading.Thread(target=lambda: said.append(found.contents([one])))

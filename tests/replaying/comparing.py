@@ -10,7 +10,7 @@ from pathlib import Path
 from patchq.git.repository import Git
 from patchq.names import CommitId, TreeId
 from patchq.replay.dockerfile import Build, replay_dockerfile
-from patchq.replay.outcomes import Account, HunkStatus
+from patchq.replay.outcomes import Account, StepStatus
 from patchq.replay.package import Package, Wheel, find_package
 from replaying import judge
 from replaying.packages import Layout, write, write_repository
@@ -52,7 +52,7 @@ def compare(shape: Shape, layout: Layout, folder: Path) -> Compared:
 
 def _imported(store: Git, base: TreeId, accounts: list[Account], package: Package, layout: Layout) -> dict[str, str]:
     """Return the package that the patches give, as the judge lists it."""
-    trees = [account.trees for account in accounts if account.status is HunkStatus.TAKEN and account.trees]
+    trees = [account.trees for account in accounts if account.status is StepStatus.TAKEN and account.trees]
     # Each patch starts from the tree of the one before it.
     assert all(before[1] == after[0] for before, after in pairwise(trees))
     tree = store.list_tree(trees[-1][1] if trees else base)
@@ -69,10 +69,10 @@ def _imported(store: Git, base: TreeId, accounts: list[Account], package: Packag
 
 
 def _compare(accounts: list[Account], real: judge.Listing, ours: dict[str, str]) -> Compared:
-    named = [account for account in accounts if account.status in (HunkStatus.REFUSED, HunkStatus.NOT_UNDERSTOOD)]
+    named = [account for account in accounts if account.status in (StepStatus.REFUSED, StepStatus.NOT_UNDERSTOOD)]
     lines = {_line(account) for account in named}
     result = Compared(
-        taken=len([one for one in accounts if one.status is HunkStatus.TAKEN]), named=len(named), accounts=accounts
+        taken=len([one for one in accounts if one.status is StepStatus.TAKEN]), named=len(named), accounts=accounts
     )
     for path in sorted(ours.keys() | real.last.keys()):
         if ours.get(path) != real.last.get(path) and not lines & real.lines_that_changed(path):

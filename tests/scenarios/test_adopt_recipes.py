@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from kit import Patchq, git
 from patchq.cli import cli
 from patchq.errors import PatchqError
-from patchq.recipes.entries import State
+from patchq.recipes.entries import EntryState
 from patchq.recipes.recipe import recipe_entries
 
 ME = ("--author", "me")
@@ -370,9 +370,9 @@ def test_refusals(patchq: Patchq, tmp_path: Path, name: str, text: str, message:
 def test_a_patch_outside_the_repository_is_refused(tmp_path: Path) -> None:
     (tmp_path / "three.patch").write_text(THREE)
     recipe = write(tmp_path / "recipe", "up.nix", "{ patches = [ ../three.patch ]; }")
-    assert [entry.state for entry in recipe_entries(recipe)] == [State.MISSING]
+    assert [entry.state for entry in recipe_entries(recipe)] == [EntryState.MISSING]
     (tmp_path / ".git").mkdir()
-    assert [entry.state for entry in recipe_entries(recipe)] == [State.TAKEN]
+    assert [entry.state for entry in recipe_entries(recipe)] == [EntryState.TAKEN]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from patchq.editing._owners import LineEdits, Region, Version
+from patchq.editing._owners import LineEdits, ReplacedLines, Version
 from patchq.formats.diff import split_lines
 
 #: An edit of a file: where it begins, how many lines it replaces, and by how many.
@@ -26,12 +26,12 @@ def edited(content: bytes, edits: Sequence[tuple[int, int, int]], words: list[by
     return b"".join(lines)
 
 
-def changed(before: bytes, after: bytes) -> list[Region]:
+def changed(before: bytes, after: bytes) -> list[ReplacedLines]:
     matcher = difflib.SequenceMatcher(None, split_lines(before), split_lines(after), autojunk=False)
     found = []
     for kind, start, end, new_start, new_end in matcher.get_opcodes():
         if kind != "equal":
-            found.append(Region(start=start, end=end, new_start=new_start, new_end=new_end))
+            found.append(ReplacedLines(start=start, end=end, new_start=new_start, new_end=new_end))
     return found
 
 
@@ -47,7 +47,7 @@ def test_edits_change_their_patch_and_no_other(
     patches: list[list[tuple[int, int, int]]], edits: list[tuple[int, int, int]], words: list[bytes]
 ) -> None:
     contents = [b"".join(b"%d\n" % n for n in range(8))]
-    first = Version().patched([Region(start=0, end=0, new_start=0, new_end=8)], contents[0], 0)
+    first = Version().patched([ReplacedLines(start=0, end=0, new_start=0, new_end=8)], contents[0], 0)
     for line in first.lines:
         line.owner = None
     versions = [first]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from patchq.patterns import _matches
-from patchq.patterns.regenerate import Reason, RuleStop, TextTree, count, matches_glob, regenerate
+from patchq.patterns.regenerate import RuleFailure, RuleStop, TextTree, count, matches_glob, regenerate
 from patchq.patterns.rules import Rule, Substitution, decode, make_rule, parse_rule
 
 
@@ -13,7 +13,7 @@ def apply(rule: Rule, moved: dict[bytes, bytes] | None = None, **files: bytes) -
     return regenerate([rule], TextTree({name.replace("__", "/").encode(): text for name, text in files.items()}), moved)
 
 
-def reason(rule: Rule, **files: bytes) -> tuple[Reason, int]:
+def reason(rule: Rule, **files: bytes) -> tuple[RuleFailure, int]:
     with pytest.raises(RuleStop) as caught:
         apply(rule, **files)
     return caught.value.reason, caught.value.found
@@ -25,18 +25,18 @@ def test_a_rule_changes_each_match() -> None:
 
 @pytest.mark.parametrize(("text", "found"), [(b"x\nx\n", 2), (b"", 0), (b"x" * 4, 4)])
 def test_another_number_of_matches_stops(text: bytes, found: int) -> None:
-    assert reason(make_rule(["a"], "x", "y", times=3), a=text) == (Reason.TIMES, found)
+    assert reason(make_rule(["a"], "x", "y", times=3), a=text) == (RuleFailure.TIMES, found)
 
 
 def test_matches_that_overlap_stop() -> None:
-    assert reason(make_rule(["a"], "aa", "b", times=2), a=b"aaa") == (Reason.OVERLAP, 0)
+    assert reason(make_rule(["a"], "aa", "b", times=2), a=b"aaa") == (RuleFailure.OVERLAP, 0)
 
 
 def test_each_named_file_must_match() -> None:
     rule = make_rule(["a", "b"], "x", "y", times=2)
     assert apply(rule, a=b"x", b=b"x") == {b"a": b"y", b"b": b"y"}
-    assert reason(rule, a=b"xx", b=b"") == (Reason.CHANGED, 1)
-    assert reason(rule, a=b"xx")[0] == Reason.NO_FILE
+    assert reason(rule, a=b"xx", b=b"") == (RuleFailure.CHANGED, 1)
+    assert reason(rule, a=b"xx")[0] == RuleFailure.NO_FILE
 
 
 def test_a_glob_has_the_number_of_its_files() -> None:
@@ -44,20 +44,20 @@ def test_a_glob_has_the_number_of_its_files() -> None:
     rule = parse_rule(text, "it")
     files = {"src__a.c": b"x", "src__d__b.c": b"xx", "src__d__c.c": b"z", "a.c": b"x"}
     assert apply(rule, **files) == {b"src/a.c": b"y", b"src/d/b.c": b"yy"}
-    assert reason(rule, **{**files, "src__d__b.c": b"x", "src__d__c.c": b"x"}) == (Reason.CHANGED, 3)
+    assert reason(rule, **{**files, "src__d__b.c": b"x", "src__d__c.c": b"x"}) == (RuleFailure.CHANGED, 3)
     assert count(rule, TextTree({b"src/a.c": b"xx"})).times == 2
 
 
 def test_a_text_that_ends_with_a_newline_is_whole_lines() -> None:
     rule = make_rule(["a"], "foo()\n", "bar()\n")
     assert apply(rule, a=b"xfoo()\nfoo()\n") == {b"a": b"xfoo()\nbar()\n"}
-    assert reason(rule, a=b"foo()") == (Reason.TIMES, 0)
+    assert reason(rule, a=b"foo()") == (RuleFailure.TIMES, 0)
 
 
 def test_lines_match_files_with_crlf() -> None:
     rule = make_rule(["a"], "one\ntwo\n", "one\nmore\ntwo\n")
     assert apply(rule, a=b"one\r\ntwo\r\n") == {b"a": b"one\r\nmore\r\ntwo\r\n"}
-    assert reason(rule, a=b"one\r\ntwo\n") == (Reason.TIMES, 0)
+    assert reason(rule, a=b"one\r\ntwo\n") == (RuleFailure.TIMES, 0)
     assert apply(make_rule(["a"], "one\r\n", "two\r\n"), a=b"one\r\n") == {b"a": b"two\r\n"}
 
 
@@ -79,21 +79,21 @@ def test_alternatives_that_match_must_agree() -> None:
     rule = Rule(files=("f",), alternatives=ways, times=1, changed=1)
     assert apply(rule, f=b"a\nb\n") == {b"f": b"a\nnew\nb\n"}
     assert apply(rule, f=b"a\nc\n") == {b"f": b"a\nnew\nc\n"}
-    assert reason(rule, f=b"a\nc\nb\n")[0] == Reason.DIFFERENT
+    assert reason(rule, f=b"a\nc\nb\n")[0] == RuleFailure.DIFFERENT
     assert apply(rule, f=b"a\nb\nb\n") == {b"f": b"a\nnew\nb\nb\n"}
-    assert reason(rule, f=b"b\nb\n") == (Reason.TIMES, 2)
-    assert reason(rule, f=b"c\n") == (Reason.TIMES, 0)
+    assert reason(rule, f=b"b\nb\n") == (RuleFailure.TIMES, 2)
+    assert reason(rule, f=b"c\n") == (RuleFailure.TIMES, 0)
 
 
 def test_an_expression_has_groups_and_lines() -> None:
     rule = make_rule(["a"], r"^(\w+)\((\d+)\)$", r"\2\g<1>", times=2, regex=True)
     assert apply(rule, a=b"f(1)\n f(2)\ng(3)\n") == {b"a": b"1f\n f(2)\n3g\n"}
-    assert reason(rule, a=b"f(1)\n") == (Reason.TIMES, 1)
+    assert reason(rule, a=b"f(1)\n") == (RuleFailure.TIMES, 1)
 
 
 @pytest.mark.parametrize(("find", "new"), [("(", "x"), ("x*", "y"), ("x", r"\1"), ("(?=x)", "y")])
 def test_an_expression_that_is_wrong_stops(find: str, new: str) -> None:
-    assert reason(make_rule(["a"], find, new, regex=True), a=b"xx")[0] == Reason.REGEX
+    assert reason(make_rule(["a"], find, new, regex=True), a=b"xx")[0] == RuleFailure.REGEX
 
 
 def test_an_expression_that_takes_too_long_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:

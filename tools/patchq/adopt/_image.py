@@ -10,7 +10,7 @@ from pathlib import Path
 
 from patchq.adopt._replayed import convert
 from patchq.adopt._wheels import package_of, release_wheel
-from patchq.adopt.found import Found, ReplayOptions
+from patchq.adopt.found import FoundPatch, ReplayOptions
 from patchq.build.contents import WheelInfo
 from patchq.build.reference import wheels_in
 from patchq.environment.image import Image, read_image
@@ -21,7 +21,7 @@ from patchq.git.objects import blob_id
 from patchq.git.repository import Git
 from patchq.names import TreeId, sh, show_path
 from patchq.project.project import Project
-from patchq.replay.outcomes import Account, HunkStatus, Reason
+from patchq.replay.outcomes import Account, Reason, StepStatus
 from patchq.replay.package import Package, SitePackages, index_line, with_lines
 from patchq.stacks.edit import Loaded
 from patchq.stacks.export import slug
@@ -29,7 +29,7 @@ from patchq.stacks.export import slug
 
 def from_image(
     project: Project, loaded: Loaded, path: Path, options: ReplayOptions, *, platform: str = ""
-) -> list[Found]:
+) -> list[FoundPatch]:
     """Return the edits of a package in an image as one patch.
 
     Changed files that the source tree doesn't have are refused.
@@ -73,7 +73,7 @@ def from_image(
             f"{len(compared.changed)} changed, {len(compared.added)} added and {len(compared.missing)} removed files"
         )
         found.append(
-            Found(
+            FoundPatch(
                 name=f"{slug(distribution)}-as-in-image",
                 where=where,
                 author=None,
@@ -85,7 +85,7 @@ def from_image(
         )
     if left:
         account = Account(
-            where=where, text=path.name, status=HunkStatus.REFUSED, reason=Reason.NOT_OF_SOURCE, paths=tuple(left)
+            where=where, text=path.name, status=StepStatus.REFUSED, reason=Reason.NOT_OF_SOURCE, paths=tuple(left)
         )
         found += convert(project, [account])
     if not found:

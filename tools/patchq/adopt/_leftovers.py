@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from patchq.adopt.found import Found
+from patchq.adopt.found import FoundPatch
 from patchq.errors import FormatError
 from patchq.formats.leftovers import leftovers
 from patchq.names import show_path
@@ -19,7 +19,7 @@ _DAMAGED = re.compile(
 _MOST_SHOWN = 3
 
 
-def name_leftovers(found: Found) -> Found:
+def name_leftovers(found: FoundPatch) -> FoundPatch:
     """Return a patch with a note that lists the lines outside its diff.
 
     If one of these lines is a damaged part of the diff, set the patch's problem.

@@ -11,7 +11,7 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 from patchq.adopt._headers import fields_of, first_address, read_text, settle
-from patchq.adopt.found import Found
+from patchq.adopt.found import FoundPatch
 from patchq.errors import FormatError, UserError
 from patchq.formats.header import (
     BLANKS,
@@ -66,7 +66,7 @@ def _is_cover(subject: str) -> bool:
     return any(_OF_COVER.search(inside) for inside in _BRACKETS.findall(subject))
 
 
-def read_data(data: bytes, where: str, name: str, strip: int) -> list[Found]:
+def read_data(data: bytes, where: str, name: str, strip: int) -> list[FoundPatch]:
     """Return the patches of a file's contents.
 
     :param name: name of the patch, if the file holds only one and doesn't name it.
@@ -98,9 +98,9 @@ def read_data(data: bytes, where: str, name: str, strip: int) -> list[Found]:
     return [_of_text(decode(text), diff, where, name, strip)]
 
 
-def _read_hg(where: str, data: bytes, name: str, strip: int) -> list[Found]:
+def _read_hg(where: str, data: bytes, name: str, strip: int) -> list[FoundPatch]:
     """Return the changesets of ``hg export``, with author and date as ``git am`` reads them."""
-    found: list[Found] = []
+    found: list[FoundPatch] = []
     parts = [part for part in _HG_LATER.split(data) if part]
     for number, part in enumerate(parts, 1):
         place = where if len(parts) == 1 else f"{where} (changeset {number})"
@@ -114,7 +114,7 @@ def _read_hg(where: str, data: bytes, name: str, strip: int) -> list[Found]:
             fields.setdefault(key, value.strip())
         if not diff_at:
             notes = (f"{place} holds no diff: left out",)
-            found.append(Found(name=name, where=place, author=None, message="", notes=notes, left_out=True))
+            found.append(FoundPatch(name=name, where=place, author=None, message="", notes=notes, left_out=True))
             continue
         message = settle(clean_message("\n".join(lines)), author="kept").message
         own = name if len(parts) == 1 else slug(message.partition("\n")[0])
@@ -123,7 +123,7 @@ def _read_hg(where: str, data: bytes, name: str, strip: int) -> list[Found]:
         author = _ident(Outside(Path("/")), who, address, date) if address else None
         user = fields.get("User", "")
         remarks = (f"{place} has an author without an address, {user!r}",) if user and not address else ()
-        taken = Found(name=own, where=place, author=author, message=message, diff=part[len(head) :], strip=strip)
+        taken = FoundPatch(name=own, where=place, author=author, message=message, diff=part[len(head) :], strip=strip)
         found.append(replace(taken, notes=remarks, date="" if author else date))
     return found
 
@@ -161,7 +161,7 @@ def _check_message(message: bytes, where: str) -> None:
         raise too_large(where, f"{len(message)} bytes before its diff, or without one", MOST_MESSAGE)
 
 
-def _of_text(text: str, diff: bytes, where: str, name: str, strip: int) -> Found:
+def _of_text(text: str, diff: bytes, where: str, name: str, strip: int) -> FoundPatch:
     """Return a patch that is not a mail, with its header: DEP-3 fields or free text."""
     notes = read_text(text)
     who, address = first_address(notes.author)
@@ -181,7 +181,7 @@ def _of_text(text: str, diff: bytes, where: str, name: str, strip: int) -> Found
     when = "" if address or not date else _seconds(date)
     message = notes.message if notes.message.strip() else ""
     own = slug(notes.name) if notes.name else name
-    return Found(
+    return FoundPatch(
         name=own,
         where=where,
         author=author,
@@ -210,7 +210,7 @@ def _ident(git: Command, name: str, email: str, date: str) -> Ident:
     return author_ident(git, name, email, date)
 
 
-def _with_preamble(found: Found, text: str) -> Found:
+def _with_preamble(found: FoundPatch, text: str) -> FoundPatch:
     notes = read_text(text)
     subject, _, body = split_trailers(found.message)[0].partition("\n")
     first, _, rest = notes.message.partition("\n")
@@ -227,7 +227,7 @@ def _with_preamble(found: Found, text: str) -> Found:
     return replace(found, message=settled.message, author=author, notes=remarks)
 
 
-def _read_plain(where: str, data: bytes, name: str, strip: int) -> Found | None:
+def _read_plain(where: str, data: bytes, name: str, strip: int) -> FoundPatch | None:
     """Read a mail of format-patch without starting git. Return None for any other mail."""
     head = data.partition(b"\n\n")[0]
     if not _PLAIN.match(data) or _ENCODED_ELSE.search(head) or b"\nFrom " in data:
@@ -243,12 +243,12 @@ def _read_plain(where: str, data: bytes, name: str, strip: int) -> Found | None:
         return None
     notes = settle(f"{_without_tags(subject)}\n{body}", author="kept")
     own = slug(notes.name) if notes.name else name
-    return Found(
+    return FoundPatch(
         name=own, where=where, author=header.author, message=notes.message, diff=diff, strip=strip, topic=notes.topic
     )
 
 
-def _read_mails(place: str, data: bytes, name: str, strip: int) -> Iterator[Found]:
+def _read_mails(place: str, data: bytes, name: str, strip: int) -> Iterator[FoundPatch]:
     """Yield the patches of an mbox, read with git's own parsers.
 
     The parsers handle charsets, transfer encodings, attachments and flowed text.
@@ -301,13 +301,13 @@ def _read_mails(place: str, data: bytes, name: str, strip: int) -> Iterator[Foun
             )
 
 
-def _of_mail(mail: bytes, info: bytes, body: bytes, diff: bytes) -> Found:
+def _of_mail(mail: bytes, info: bytes, body: bytes, diff: bytes) -> FoundPatch:
     """Return a patch from the output of mailinfo, without author, name and location."""
     raw = "\n".join(_values(info, "Subject"))
     message = clean_message(f"{_without_tags(raw)}\n\n{decode(body)}")
     if _CR_DIFF.search(diff):
         diff = diff.replace(b"\r\n", b"\n")
-    found = Found(name="", where="", author=None, message=message)
+    found = FoundPatch(name="", where="", author=None, message=message)
     if _DIFF.search(diff) or re.search(rb"^GIT binary patch", diff, re.MULTILINE):
         return replace(found, diff=diff)
     subject = clean_subject(raw)

@@ -13,7 +13,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from patchq.adopt._overlay import tree_with
-from patchq.adopt.found import Found
+from patchq.adopt.found import FoundPatch
 from patchq.errors import UserError
 from patchq.git.repository import Git
 from patchq.names import TreeId
@@ -83,7 +83,7 @@ def _module_of(target: str, files: Collection[bytes]) -> tuple[str, str] | None:
     return None
 
 
-def from_monkey_patches(store: Git, base: TreeId, text: str, where: str, origin: str) -> list[Found]:
+def from_monkey_patches(store: Git, base: TreeId, text: str, where: str, origin: str) -> list[FoundPatch]:
     """Return each replacement as a patch of its target, or as a problem with the reason."""
     files = store.list_tree(base)
     module = ast.parse(text)
@@ -98,12 +98,12 @@ def from_monkey_patches(store: Git, base: TreeId, text: str, where: str, origin:
         try:
             after = _replaced(content, name, own.get(item.by), text, f"{path}: {name}", item.by)
         except UserError as error:
-            found.append(Found(name=slug(name), where=named, author=None, message="", problem=error))
+            found.append(FoundPatch(name=slug(name), where=named, author=None, message="", problem=error))
             continue
         tree = tree_with(store, base, {path.encode(): (files[path.encode()].mode, after.encode())})
         message = f"Replace {name.rsplit('.', 1)[-1]} of {path}\n\nWas put in its place when Python started.\n"
         found.append(
-            Found(
+            FoundPatch(
                 name=f"replace-{slug(name)}",
                 where=named,
                 author=None,

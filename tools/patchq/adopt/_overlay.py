@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
-from patchq.adopt.found import Found
+from patchq.adopt.found import FoundPatch
 from patchq.errors import UserError
 from patchq.formats.treepath import is_tree_path
 from patchq.git.repository import Git
@@ -24,7 +24,7 @@ from patchq.system import fsio
 _NOT = {".git", "__pycache__", ".DS_Store"}
 
 
-def from_overlay(store: Git, base: TreeId, folder: Path, under: str = "") -> Found:
+def from_overlay(store: Git, base: TreeId, folder: Path, under: str = "") -> FoundPatch:
     """Return the change that the files of a folder make to the pinned tree.
 
     Files of the tree that the folder lacks stay.
@@ -48,7 +48,7 @@ def from_overlay(store: Git, base: TreeId, folder: Path, under: str = "") -> Fou
     if after == base:
         raise UserError(f"{folder} changes nothing: its files are the pinned ones", hint="is it of another release?")
     name = slug(folder.resolve().name)
-    return Found(
+    return FoundPatch(
         name=name,
         where=str(folder),
         author=None,
@@ -129,7 +129,7 @@ def tree_with(store: Git, base: TreeId, files: Mapping[bytes, tuple[bytes, bytes
         return TreeId(store.run("write-tree", env=env).decode().strip())
 
 
-def from_site_packages(store: Git, base: TreeId, folder: Path, package: str) -> Found:
+def from_site_packages(store: Git, base: TreeId, folder: Path, package: str) -> FoundPatch:
     """Return the edits of an installed package: files that differ from RECORD, and added modules.
 
     :param folder: ``site-packages`` or ``dist-packages`` folder of the package.
@@ -171,7 +171,7 @@ def from_site_packages(store: Git, base: TreeId, folder: Path, package: str) -> 
     if after == base:
         raise UserError(f"the edits of {package} in {folder} are in the pinned tree already", hint="nothing to adopt")
     origin = f"{package} {found.version}, as installed and edited"
-    return Found(
+    return FoundPatch(
         name=f"{slug(package)}-as-edited",
         where=str(folder),
         author=None,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from patchq.adopt._diffs import OddDiff, Placing, find_placing, sections
 from patchq.adopt.fit import TAKEN, Fitter
-from patchq.adopt.found import Downloaded, Elsewhere, Found, ReadOptions
+from patchq.adopt.found import Downloaded, Elsewhere, FoundPatch, ReadOptions
 from patchq.errors import PatchqError
 from patchq.formats.lock import Pin
 from patchq.git.repository import Git, scratch
@@ -121,8 +121,8 @@ class TrialRelease:
 def search_releases(
     project: Project,
     pin: Pin,
-    found: Sequence[Found],
-    left: Sequence[Found],
+    found: Sequence[FoundPatch],
+    left: Sequence[FoundPatch],
     reading: ReadOptions,
     *,
     offline: bool = False,
@@ -218,7 +218,7 @@ def _version(pin: Pin) -> Version | None:
     return next(iter(tag_versions([pin.ref], pin.ref)), None)
 
 
-def _made(patch: Found, releases: Sequence[TrialRelease]) -> int | None:
+def _made(patch: FoundPatch, releases: Sequence[TrialRelease]) -> int | None:
     """Return the last release before a patch's date, if both are known."""
     when = patch.author.when if patch.author else int(patch.date.removeprefix("@").partition(" ")[0] or 0)
     before = [at for at, release in enumerate(releases) if 0 < release.uploaded <= when]
@@ -233,7 +233,7 @@ class _Trial:
         project: Project,
         pin: Pin,
         git: Git,
-        found: Sequence[Found],
+        found: Sequence[FoundPatch],
         reading: ReadOptions,
         *,
         allowance: Allowance,
@@ -272,7 +272,7 @@ class _Trial:
     def _is_named(self, path: bytes) -> bool:
         return _base_name(path) in self.names
 
-    def _likeness(self, commit: CommitId, patch: Found) -> float:
+    def _likeness(self, commit: CommitId, patch: FoundPatch) -> float:
         """Return the share of a patch's context and removed lines that its files have, in any order."""
         files = self.git.list_tree(commit)
         try:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from patchq.adopt._folders import origin_of
 from patchq.adopt._wheels import package_of, release_wheel
-from patchq.adopt.found import Found, ReplayOptions
+from patchq.adopt.found import FoundPatch, ReplayOptions
 from patchq.formats.header import with_trailer
 from patchq.git.repository import Git
 from patchq.names import CommitId, show_path
@@ -18,7 +18,7 @@ from patchq.patterns.trees import StoredTree, is_made_by
 from patchq.project.project import Project
 from patchq.replay.dockerfile import Build, replay_dockerfile
 from patchq.replay.limits import MOST_SCRIPT
-from patchq.replay.outcomes import Account, HunkStatus, NotTaken, Reason
+from patchq.replay.outcomes import Account, NotTaken, Reason, StepStatus
 from patchq.replay.scripts import CODEMOD, is_dockerfile, replay_commands, replay_script
 from patchq.stacks.edit import Loaded, user_ident
 from patchq.stacks.export import slug
@@ -31,13 +31,13 @@ def from_replay(
     paths: Sequence[Path],
     commands: Sequence[str],
     request: ReplayOptions,
-) -> list[Found]:
+) -> list[FoundPatch]:
     """Replay scripts and commands on top of the stack, and return a patch for each edit.
 
     Each script sees the changes of earlier ones.
     """
     tip = loaded.state.tip
-    found: list[Found] = []
+    found: list[FoundPatch] = []
     for path in paths:
         data = fsio.read_limited(path, MOST_SCRIPT) or b""
         if is_dockerfile(path):
@@ -68,7 +68,7 @@ def _replay_dockerfile(
     wheels = loaded.stack.pin.wheels
     if wheels and wheel is None:
         unseen = Account(
-            where=str(path), text=sorted(wheels)[0], status=HunkStatus.NOT_UNDERSTOOD, reason=Reason.NO_WHEEL
+            where=str(path), text=sorted(wheels)[0], status=StepStatus.NOT_UNDERSTOOD, reason=Reason.NO_WHEEL
         )
         accounts = [unseen, *accounts]
     return accounts
@@ -82,13 +82,13 @@ def _after(project: Project, accounts: Sequence[Account], tip: CommitId) -> Comm
     return project.store.commit_tree(taken[-1][1], (), user_ident(project), "tree")
 
 
-def convert(project: Project, accounts: Sequence[Account]) -> list[Found]:
+def convert(project: Project, accounts: Sequence[Account]) -> list[FoundPatch]:
     """Return a patch for each step that is taken, and a problem for each that is refused."""
     # The user who runs a command is the author of its changes.
     author = user_ident(project)
     found = []
     for account in accounts:
-        patch = Found(
+        patch = FoundPatch(
             name=slug(account.comment or account.where),
             where=account.where,
             author=author,
@@ -96,7 +96,7 @@ def convert(project: Project, accounts: Sequence[Account]) -> list[Found]:
             origin=_origin(account.where),
             account=account,
         )
-        if account.status is HunkStatus.REFUSED:
+        if account.status is StepStatus.REFUSED:
             patch = replace(patch, problem=NotTaken([account]))
         elif account.trees:
             patch = _described(project, patch, account)
@@ -106,7 +106,7 @@ def convert(project: Project, accounts: Sequence[Account]) -> list[Found]:
     return found
 
 
-def _described(project: Project, patch: Found, account: Account) -> Found:
+def _described(project: Project, patch: FoundPatch, account: Account) -> FoundPatch:
     """Return a patch with the name and message of the step that it comes from."""
     assert account.trees
     names = [show_path(change.path) for change in project.store.changes(*account.trees)]

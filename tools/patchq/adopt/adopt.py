@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from patchq.adopt._releases import MOST_DOWNLOADED, search_releases
 from patchq.adopt.fit import TAKEN, Fitter, Item
-from patchq.adopt.found import Found, ReadOptions
+from patchq.adopt.found import FoundPatch, ReadOptions
 from patchq.adopt.gather import AdoptRequest, gather
 from patchq.errors import ConflictError, PatchqError, SourceError, UserError
 from patchq.formats.header import Header, Ident, clean_message, parse_trailers, with_trailer
@@ -19,7 +19,7 @@ from patchq.project.project import Project
 from patchq.replay.outcomes import NotTaken
 from patchq.stacks.check import broken_rules
 from patchq.stacks.edit import Loaded, load, user_ident, with_trailers
-from patchq.stacks.export import Exported, Names, slug, write_stack
+from patchq.stacks.export import Exported, PatchNames, slug, write_stack
 from patchq.stacks.reconcile import ReconciledEntry
 from patchq.system import project_files
 from patchq.system.paths import LOCK_NAME
@@ -95,7 +95,7 @@ def import_patches(
             raise NotTaken([f.account for f in found if f.account])
         _refuse_left(upstream, items, fitter.errors, wish.partial and bool(taken))
         _ask_for_authors([f for f, _ in taken], wish.author)
-        entries, names = list(loaded.entries), Names(e.name for e in loaded.entries)
+        entries, names = list(loaded.entries), PatchNames(e.name for e in loaded.entries)
         for patch, tree in taken:
             entries.append(ReconciledEntry(names.take(patch.name), _commit_of(project, patch, tree, wish)))
         change = Change(verb="import", summary=f"import {len(taken)} into {upstream}")
@@ -142,7 +142,7 @@ def _rules_for(
 def _with_releases(
     project: Project,
     loaded: Loaded,
-    found: Sequence[Found],
+    found: Sequence[FoundPatch],
     items: Sequence[Item],
     reading: ReadOptions,
     wish: ImportRequest,
@@ -175,7 +175,7 @@ def _with_releases(
 
 def _named(items: Sequence[Item], taken: Sequence[str]) -> tuple[Item, ...]:
     """Return the items with the names that their patches get in the stack."""
-    names = Names(taken)
+    names = PatchNames(taken)
     return tuple(replace(item, name=names.take(item.name)) if item.outcome in TAKEN else item for item in items)
 
 
@@ -206,7 +206,7 @@ def _verdict(item: Item, upstream: str) -> str:
     )
 
 
-def _ask_for_authors(taken: Sequence[Found], author: str) -> None:
+def _ask_for_authors(taken: Sequence[FoundPatch], author: str) -> None:
     """Check that each patch has an author.
 
     :raises UserError: if a patch has no author and ``author`` is empty.
@@ -223,7 +223,7 @@ def _ask_for_authors(taken: Sequence[Found], author: str) -> None:
     )
 
 
-def _commit_of(project: Project, patch: Found, tree: TreeId, wish: ImportRequest) -> CommitInfo:
+def _commit_of(project: Project, patch: FoundPatch, tree: TreeId, wish: ImportRequest) -> CommitInfo:
     author = patch.author or _author(project, patch, wish.author)
     signer = user_ident(project, "" if wish.author == ME else wish.author) if wish.signoff else None
     text = _describe(patch)
@@ -234,7 +234,7 @@ def _commit_of(project: Project, patch: Found, tree: TreeId, wish: ImportRequest
     return CommitInfo(commit=CommitId(""), tree=tree, parents=(), author=author, message=text)
 
 
-def _author(project: Project, patch: Found, author: str) -> Ident:
+def _author(project: Project, patch: FoundPatch, author: str) -> Ident:
     found = user_ident(project, "" if author == ME else author)
     if patch.date:
         when, _, zone = patch.date.removeprefix("@").partition(" ")
@@ -242,5 +242,5 @@ def _author(project: Project, patch: Found, author: str) -> Ident:
     return found
 
 
-def _describe(patch: Found) -> str:
+def _describe(patch: FoundPatch) -> str:
     return clean_message(patch.message) or patch.name.replace("-", " ").capitalize()

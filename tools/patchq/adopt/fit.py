@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from patchq.adopt._diffs import OddDiff, Placing, as_git, find_placing, sections, without_returns
-from patchq.adopt.found import Elsewhere, Found, ReadOptions
+from patchq.adopt.found import Elsewhere, FoundPatch, ReadOptions
 from patchq.errors import Conflict, ConflictError, PatchqError, UserError
 from patchq.formats.header import Header, Ident
 from patchq.git.diffs import PathChange
@@ -68,7 +68,7 @@ class Fitter:
         self._changes: dict[tuple[TreeId, TreeId], list[PathChange]] = {}
 
     def fit_all(
-        self, found: Sequence[Found], tell: Callable[[int], None] = lambda _: None
+        self, found: Sequence[FoundPatch], tell: Callable[[int], None] = lambda _: None
     ) -> list[tuple[Item, TreeId]]:
         """Return the outcome of each patch and the tree after it.
 
@@ -93,11 +93,11 @@ class Fitter:
             tried.append(self.fit(patch))
         return tried
 
-    def _as_given(self, patch: Found) -> bool:
+    def _as_given(self, patch: FoundPatch) -> bool:
         usual = patch.strip == 1 and not patch.folder and not patch.reverse and not patch.remove_empty
         return usual and not _RETURNED.search(patch.diff)
 
-    def _at_once(self, found: Sequence[Found]) -> list[tuple[Item, TreeId]]:
+    def _at_once(self, found: Sequence[FoundPatch]) -> list[tuple[Item, TreeId]]:
         taken = [f for f in found if not f.left_out]
         done = self.engine.apply(self.tip, [self._incoming(f, f.diff) for f in taken])
         trees = self.store.tree_of([d.commit for d in done])
@@ -119,12 +119,12 @@ class Fitter:
             result.append(items.get(id(patch)) or (self._left_out(patch), before))
         return result
 
-    def fit(self, patch: Found) -> tuple[Item, TreeId]:
+    def fit(self, patch: FoundPatch) -> tuple[Item, TreeId]:
         """Apply a patch to the tree, if possible. Return its outcome and the tree."""
         item, tree = self._fit(patch)
         return replace(item, account=patch.account), tree
 
-    def _fit(self, patch: Found) -> tuple[Item, TreeId]:
+    def _fit(self, patch: FoundPatch) -> tuple[Item, TreeId]:
         if patch.left_out:
             return self._left_out(patch), self.tree
         if patch.problem:
@@ -170,17 +170,17 @@ class Fitter:
             self._tip = self.store.commit_tree(self.tree, (), _NOBODY, "tree")
         return self._tip
 
-    def _left_out(self, patch: Found) -> Item:
+    def _left_out(self, patch: FoundPatch) -> Item:
         return Item(
             name=patch.name, where=patch.where, outcome="left out", detail="; ".join(patch.notes), notes=patch.notes
         )
 
-    def _incoming(self, patch: Found, diff: bytes) -> Incoming:
+    def _incoming(self, patch: FoundPatch, diff: bytes) -> Incoming:
         return Incoming(
             name=patch.name, header=Header(_NOBODY, patch.message or patch.name), diff=diff, where=patch.where
         )
 
-    def _check_changes(self, patch: Found, changed: Sequence[PathChange], before: TreeId, after: TreeId) -> None:
+    def _check_changes(self, patch: FoundPatch, changed: Sequence[PathChange], before: TreeId, after: TreeId) -> None:
         if any(c.new and c.new.mode == b"160000" for c in changed):
             refuse_repositories(self.store, patch.where, before, after, "where it was made")
         for path in (show_path(change.path) for change in changed):
@@ -192,7 +192,7 @@ class Fitter:
 
     # Diffs
 
-    def _fit_diff(self, patch: Found) -> tuple[Item, TreeId | None, CommitId | None]:
+    def _fit_diff(self, patch: FoundPatch) -> tuple[Item, TreeId | None, CommitId | None]:
         text, notes, odd = self._readable(patch)
         notes = (*patch.notes, *notes)
         if not text.strip():
@@ -226,7 +226,7 @@ class Fitter:
         )
         return item, self.store.tree_of([done.commit])[0], done.commit
 
-    def _readable(self, patch: Found) -> tuple[bytes, tuple[str, ...], bool]:
+    def _readable(self, patch: FoundPatch) -> tuple[bytes, tuple[str, ...], bool]:
         """Return the diff in git's form, notes for the user, and True if only git can read it."""
         diff, notes = patch.diff, []
         if _RETURNED.search(diff):
@@ -245,7 +245,7 @@ class Fitter:
         except OddDiff:
             return diff, tuple(notes), True
 
-    def _by_git(self, patch: Found, diff: bytes) -> TreeId:
+    def _by_git(self, patch: FoundPatch, diff: bytes) -> TreeId:
         where = [f"--directory={patch.folder}"] if patch.folder else []
         tree, notes = self._applied(diff, f"-p{patch.strip}", *where)
         if tree is None:
@@ -253,7 +253,7 @@ class Fitter:
             raise ConflictError(f"{patch.where} doesn't apply", [conflict], hint="another -p N, or --directory DIR")
         return tree
 
-    def _with_options(self, patch: Found, diff: bytes, odd: bool) -> TreeId:
+    def _with_options(self, patch: FoundPatch, diff: bytes, odd: bool) -> TreeId:
         """Return the tree after a patch that is applied in reverse, or removes files that it empties."""
         where = [f"-p{patch.strip}", *([f"--directory={patch.folder}"] if patch.folder else [])] if odd else []
         tree, notes = self._applied(diff, *where, *(["--reverse"] if patch.reverse else []))
@@ -289,7 +289,7 @@ class Fitter:
 
     # Trees
 
-    def _fit_trees(self, patch: Found) -> tuple[Item, TreeId | None, None]:
+    def _fit_trees(self, patch: FoundPatch) -> tuple[Item, TreeId | None, None]:
         assert patch.trees
         before, after = patch.trees
         tree = pick(self.store, self.upstream, patch.name, before, after, self.tree)
@@ -317,7 +317,7 @@ class Fitter:
 
     # Reasons for conflicts
 
-    def _why(self, patch: Found, error: ConflictError) -> tuple[str, str]:
+    def _why(self, patch: FoundPatch, error: ConflictError) -> tuple[str, str]:
         """Return ``there`` or ``conflict``, and the reason as text."""
         first = error.conflicts[0] if error.conflicts else None
         notes = f"{first.path}: {first.reason}".removeprefix(": ") if first else error.message

@@ -13,7 +13,7 @@ from patchq.replay.outcomes import Account
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class FoundPatch:
     """Patch found outside the project. Its author and message may be missing.
 
     :ivar where: location for error messages: the file, and the mail's number if there are several.

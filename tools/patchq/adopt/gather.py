@@ -16,7 +16,7 @@ from patchq.adopt._monkey import from_monkey_patches, replacements
 from patchq.adopt._overlay import from_overlay, from_site_packages
 from patchq.adopt._replayed import from_replay
 from patchq.adopt._stgit import has_stgit, stgit_patches
-from patchq.adopt.found import Found, ReadOptions, ReplayOptions
+from patchq.adopt.found import FoundPatch, ReadOptions, ReplayOptions
 from patchq.errors import PatchqError, SourceError, UserError
 from patchq.formats.diff import GITLINK
 from patchq.formats.header import Ident, clean_message, clean_subject, split_trailers
@@ -69,7 +69,7 @@ class AdoptRequest:
     first_parent: bool = False
 
 
-def gather(project: Project, loaded: Loaded, request: AdoptRequest) -> list[Found]:
+def gather(project: Project, loaded: Loaded, request: AdoptRequest) -> list[FoundPatch]:
     """Return the patches that a request names, in order.
 
     :raises UserError: if a source holds no patch.
@@ -118,7 +118,7 @@ def _is_script(path: Path) -> bool:
         return is_script(path, file.read(2))
 
 
-def from_stgit(project: Project, folder: Path) -> list[Found]:
+def from_stgit(project: Project, folder: Path) -> list[FoundPatch]:
     """Return the applied patches of a repository's StGit stack, with their names."""
     first, last, names = stgit_patches(folder)
     found = of_commits(
@@ -127,7 +127,7 @@ def from_stgit(project: Project, folder: Path) -> list[Found]:
     return [replace(f, name=slug(name)) for f, name in zip(found, names, strict=True)]
 
 
-def from_host(project: Project, address: Address) -> list[Found]:
+def from_host(project: Project, address: Address) -> list[FoundPatch]:
     """Return the commits of a pull request, or one commit, from a git host.
 
     :raises SourceError: if the host doesn't provide them.
@@ -146,14 +146,14 @@ def from_host(project: Project, address: Address) -> list[Found]:
     return [replace(f, notes=(*f.notes, f"{f.where}: {notes}")) for f in found] if notes else found
 
 
-def from_files(paths: Sequence[Path], stdin: bytes = b"", reading: ReadOptions | None = None) -> list[Found]:
+def from_files(paths: Sequence[Path], stdin: bytes = b"", reading: ReadOptions | None = None) -> list[FoundPatch]:
     """Return the patches of files and folders in order, including entries that are left out.
 
     :raises UserError: if there is no patch at all, or a path doesn't exist.
     :raises FormatError: if git can't read a piped mail, or a folder's list is invalid.
     """
     reading = reading or ReadOptions()
-    found: list[Found] = []
+    found: list[FoundPatch] = []
     left = MOST_ALL
     for path in paths:
         if path == STDIN:
@@ -175,7 +175,7 @@ def from_files(paths: Sequence[Path], stdin: bytes = b"", reading: ReadOptions |
                     raise too_large(f"{place.where} with those before it", f"more than {MOST_ALL} bytes", MOST_ALL)
                 read = read_data(data, place.where, place.name, place.strip)
             except PatchqError as error:
-                read = [Found(name=place.name, where=place.where, author=None, message="", problem=error)]
+                read = [FoundPatch(name=place.name, where=place.where, author=None, message="", problem=error)]
             found += [_as_recipe(f, place) for f in _of(read, place.folder, reading, place.origin)]
     if all(f.left_out for f in found):
         remarks = [*dict.fromkeys(notes for f in found for notes in f.notes)] or [f"{paths[0]} holds no diff"]
@@ -183,7 +183,7 @@ def from_files(paths: Sequence[Path], stdin: bytes = b"", reading: ReadOptions |
     return found
 
 
-def _skipped(place: FolderPlace) -> Found | None:
+def _skipped(place: FolderPlace) -> FoundPatch | None:
     """Return the result for a file or entry that isn't read: left out, or an error. None for others."""
     entry = place.entry
     problem = entry.error() if entry else None
@@ -194,10 +194,12 @@ def _skipped(place: FolderPlace) -> Found | None:
         return None
     notes = (note,) if note else ()
     name, where = place.name, entry.where if entry else place.where
-    return Found(name=name, where=where, author=None, message="", notes=notes, left_out=bool(notes), problem=problem)
+    return FoundPatch(
+        name=name, where=where, author=None, message="", notes=notes, left_out=bool(notes), problem=problem
+    )
 
 
-def _as_recipe(found: Found, place: FolderPlace) -> Found:
+def _as_recipe(found: FoundPatch, place: FolderPlace) -> FoundPatch:
     """Return a patch with the options of the recipe that applies it."""
     entry = place.entry
     if entry is None:
@@ -219,7 +221,7 @@ def _is_piped(path: Path) -> bool:
     return str(path).startswith(("/dev/fd/", "/dev/stdin", "/proc/self/fd/")) and path.is_fifo()
 
 
-def _of(found: Sequence[Found], folder: str, reading: ReadOptions, origin: str) -> list[Found]:
+def _of(found: Sequence[FoundPatch], folder: str, reading: ReadOptions, origin: str) -> list[FoundPatch]:
     folder = "/".join(part for part in (reading.folder.strip("/"), folder.strip("/")) if part)
     return [
         replace(
@@ -229,7 +231,7 @@ def _of(found: Sequence[Found], folder: str, reading: ReadOptions, origin: str) 
     ]
 
 
-def from_range(project: Project, paths: Sequence[Path], spec: str, *, first_parent: bool = False) -> list[Found]:
+def from_range(project: Project, paths: Sequence[Path], spec: str, *, first_parent: bool = False) -> list[FoundPatch]:
     """Return the commits ``A..B`` of a repository.
 
     :param first_parent: convert each merge into one patch with all its changes.
@@ -277,7 +279,7 @@ def _linear(borrowed: Borrowed) -> Borrowed:
     return replace(borrowed, info=replace(info, parents=info.parents[:1], message=message))
 
 
-def of_commits(project: Project, commits: Sequence[Borrowed], where: str, origin: str) -> list[Found]:
+def of_commits(project: Project, commits: Sequence[Borrowed], where: str, origin: str) -> list[FoundPatch]:
     """Return commits as patches. The trees of the commits must be in the store.
 
     :raises UserError: if a commit doesn't have exactly one parent.
@@ -304,7 +306,7 @@ def of_commits(project: Project, commits: Sequence[Borrowed], where: str, origin
         name = slug(notes.name or subject)
         place = f"{origin}@{commit.commit}"
         found.append(
-            Found(
+            FoundPatch(
                 name=name,
                 where=named,
                 author=author,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from patchq.project.project import Project
     from patchq.rebase.resolve import Resolution
     from patchq.rebase.state import Result
-    from patchq.resolutions.propose import Proposals, ProposedResolution, Tried
+    from patchq.resolutions.propose import Proposals, ProposedResolution, StrategyAttempt
 
     Show = Callable[[Result, int], None]
 
@@ -123,7 +123,7 @@ def _show_proposal(found: Proposals, proposal: ProposedResolution) -> None:
         echo(f"  … {len(lines) - _MOST_LINES} more lines (`--json` has all)")
 
 
-def _why_not(attempt: Tried) -> str:
+def _why_not(attempt: StrategyAttempt) -> str:
     where = attempt.where
     return {
         "conflict": "a conflict is left",

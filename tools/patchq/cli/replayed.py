@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from patchq.names import sh
-from patchq.replay.outcomes import Account, HunkStatus, Reason, short
+from patchq.replay.outcomes import Account, Reason, StepStatus, short
 
 _SENTENCES = {
     Reason.FAILED: "it ended with {code}: {said}",
@@ -67,7 +67,7 @@ def hint(account: Account, upstream: str) -> str:
     return text.format(upstream=upstream, words=", ".join(map(sh, account.words)))
 
 
-def lines(accounts: Sequence[Account], upstream: str, *statuses: HunkStatus) -> Iterator[str]:
+def lines(accounts: Sequence[Account], upstream: str, *statuses: StepStatus) -> Iterator[str]:
     """Yield a line for each outcome with one of these fates, and for what to type."""
     for account in accounts:
         if account.status not in statuses or account.reason is None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from patchq.contribute.duplicates import Duplicates, Searched
 from patchq.contribute.gates import NOT_RUN, Gate
-from patchq.forecast.overlap import Touch
+from patchq.forecast.overlap import HunkOverlap
 from patchq.formats.header import without_trailers
 from patchq.git.repository import Git
 from patchq.merge.patches import STOPS
@@ -136,7 +136,7 @@ class Proposal:
     checks: tuple[Check, ...]
     affected: tuple[Affected, ...]
     origin: str
-    touches: tuple[Touch, ...]
+    touches: tuple[HunkOverlap, ...]
     commits_known: bool
     range_diff: str
     rules: Rules

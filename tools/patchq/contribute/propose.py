@@ -16,7 +16,7 @@ from patchq.contribute.gates import Gate, run_gates
 from patchq.contribute.proposal import Affected, BranchPatch, Check, Owner, Proposal, branch_ref, repository_of
 from patchq.errors import Conflict, ConflictError, SourceError, UserError
 from patchq.extras import need
-from patchq.forecast.overlap import Touch, by_commits, by_releases
+from patchq.forecast.overlap import HunkOverlap, by_commits, by_releases
 from patchq.formats import ledger as ledgers
 from patchq.formats.diff import REGULAR
 from patchq.formats.header import Header, Ident, mail_safe, with_trailer, without_ours
@@ -307,7 +307,7 @@ def _since(project: Project, plan: BranchPlan, branch: Branch, set_name: str) ->
 class _Since:
     affected: tuple[Affected, ...]
     origin: str
-    touches: tuple[Touch, ...]
+    touches: tuple[HunkOverlap, ...]
     by_commit: bool
 
 

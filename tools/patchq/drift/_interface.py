@@ -336,7 +336,7 @@ def _calls(node: ast.AST, scope: str = "") -> Iterator[tuple[str, ast.Call]]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Use:
+class NameUse:
     """Use of a name.
 
     :ivar last: last part of the name.
@@ -367,7 +367,7 @@ class Override:
     added: Collection[int]
 
 
-def uses_of(interface: Interface, added: Collection[int]) -> Iterator[Use | Override]:
+def uses_of(interface: Interface, added: Collection[int]) -> Iterator[NameUse | Override]:
     """Yield the uses in added lines, calls before plain names."""
     assert interface.tree
     visitor = _Uses(interface, added)
@@ -385,7 +385,7 @@ class _Uses(ast.NodeVisitor):
         #: with the paths of their classes.
         self.locals: list[dict[str, tuple[str, bool]]] = []
         self.attributes: dict[str, str] = {}
-        self.found: list[Use] = []
+        self.found: list[NameUse] = []
         self.overrides: list[Override] = []
         assert interface.tree
         self._read_attributes(interface.tree)
@@ -402,7 +402,7 @@ class _Uses(ast.NodeVisitor):
         return any(line in self.added for line in range(node.lineno, (node.end_lineno or node.lineno) + 1))
 
     def _use(self, line: int, path: str, call: ast.Call | None = None) -> None:
-        self.found.append(Use(line=line, last=path.rpartition(".")[2], paths=(path,), call=call))
+        self.found.append(NameUse(line=line, last=path.rpartition(".")[2], paths=(path,), call=call))
 
     # Scopes
 
@@ -459,7 +459,7 @@ class _Uses(ast.NodeVisitor):
                     package = module.rpartition(".")[0]
                     conftest = f"{package}.conftest" if package else "conftest"
                     paths = (f"{module}.{argument.arg}", f"{conftest}.{argument.arg}")
-                    self.found.append(Use(line=argument.lineno, last=argument.arg, paths=paths))
+                    self.found.append(NameUse(line=argument.lineno, last=argument.arg, paths=paths))
 
     # Uses
 
@@ -480,7 +480,7 @@ class _Uses(ast.NodeVisitor):
             paths, last = self._paths(node.func)
             unknown = isinstance(node.func, ast.Attribute) and not paths
             if paths or unknown:
-                self.found.append(Use(line=node.lineno, last=last, paths=paths, call=node, unknown=unknown))
+                self.found.append(NameUse(line=node.lineno, last=last, paths=paths, call=node, unknown=unknown))
             for path in paths:
                 for keyword in node.keywords:
                     if keyword.arg:
@@ -492,7 +492,7 @@ class _Uses(ast.NodeVisitor):
         if isinstance(node.ctx, ast.Load) and end in self.added:
             paths, last = self._paths(node)
             if paths:
-                self.found.append(Use(line=end, last=last, paths=paths))
+                self.found.append(NameUse(line=end, last=last, paths=paths))
         self.generic_visit(node)
 
     def visit_Name(self, node: ast.Name) -> None:

@@ -14,7 +14,7 @@ from enum import Enum
 
 from patchq.drift import bodies
 from patchq.drift._calls import judge_call
-from patchq.drift._interface import ApiItem, Interface, ItemKind, Override, Use, module_of, uses_of
+from patchq.drift._interface import ApiItem, Interface, ItemKind, NameUse, Override, module_of, uses_of
 from patchq.drift._signatures import SignatureChange
 from patchq.names import show_path
 
@@ -49,7 +49,7 @@ MILD = (UseChange.DEFAULT, UseChange.BODY, UseChange.VALUE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drift:
+class MergeDrift:
     """Use of a definition that differs in the merged tree.
 
     :ivar place, line: the use, in the branch that adds it.
@@ -102,7 +102,9 @@ class _Changed:
     place: Place
 
 
-def find_drift(old: Trees, new: Trees, added: Mapping[Place, Collection[int]], changed: Sequence[Place]) -> list[Drift]:
+def find_drift(
+    old: Trees, new: Trees, added: Mapping[Place, Collection[int]], changed: Sequence[Place]
+) -> list[MergeDrift]:
     """Return the uses in added lines whose definitions differ between two trees.
 
     :param old: tree that the lines were written for.
@@ -110,7 +112,7 @@ def find_drift(old: Trees, new: Trees, added: Mapping[Place, Collection[int]], c
     :param changed: files that differ between the trees.
     """
     finder = _DriftFinder(old, new, changed)
-    found: dict[tuple[Place, int, str], Drift] = {}
+    found: dict[tuple[Place, int, str], MergeDrift] = {}
     for place in added:
         for drift in finder.of_file(place, set(added[place])):
             found.setdefault((place, drift.line, drift.name), drift)
@@ -154,7 +156,7 @@ class _DriftFinder:
             if name not in was.items and item and item.abstract:
                 self.changes[f"{was.module}.{name}"] = _Changed(None, item, place)
 
-    def of_file(self, place: Place, lines: set[int]) -> Iterator[Drift]:
+    def of_file(self, place: Place, lines: set[int]) -> Iterator[MergeDrift]:
         source = self.old.read(place)
         if source is None:
             return
@@ -172,7 +174,7 @@ class _DriftFinder:
                 else:
                     yield from self._of_use(place, use)
 
-    def _paths_in(self, place: Place, source: bytes, lines: set[int]) -> Iterator[Drift]:
+    def _paths_in(self, place: Place, source: bytes, lines: set[int]) -> Iterator[MergeDrift]:
         """Yield the added lines that name a file that is gone."""
         for gone in self.gone:
             name = gone[1].rpartition(b"/")[2]
@@ -180,7 +182,9 @@ class _DriftFinder:
                 continue
             for line, text in _texts(source, lines):
                 if re.search(rb"(?<![\w.-])" + re.escape(name) + rb"(?![\w.-])", text):
-                    yield Drift(change=UseChange.FILE, place=place, line=line, name=show_path(gone[1]), defined=gone)
+                    yield MergeDrift(
+                        change=UseChange.FILE, place=place, line=line, name=show_path(gone[1]), defined=gone
+                    )
 
     # Python
 
@@ -189,7 +193,7 @@ class _DriftFinder:
             self._known[place] = Interface(show_path(place[1]), source)
         return self._known[place]
 
-    def _of_use(self, place: Place, use: Use) -> Iterator[Drift]:
+    def _of_use(self, place: Place, use: NameUse) -> Iterator[MergeDrift]:
         path = self._resolved(use)
         if not path:
             return
@@ -197,16 +201,16 @@ class _DriftFinder:
         if change.old is None:
             return
         for kind, detail in _judge(change, use):
-            yield Drift(change=kind, place=place, line=use.line, name=path, defined=change.place, detail=detail)
+            yield MergeDrift(change=kind, place=place, line=use.line, name=path, defined=change.place, detail=detail)
 
-    def _resolved(self, use: Use) -> str:
+    def _resolved(self, use: NameUse) -> str:
         """Return the path of the changed definition that is used; empty if there is none."""
         for path in use.paths:
             if found := self.find(path):
                 return found
         return self._of_unknown(use) if use.unknown and use.last in self.last_names else ""
 
-    def _of_unknown(self, use: Use) -> str:
+    def _of_unknown(self, use: NameUse) -> str:
         """Return the only changed method that a call on an unknown receiver can mean."""
         candidates = [p for p, c in self.changes.items() if p.endswith("." + use.last) and _is_method(c.old)]
         if len(candidates) != 1 or len(use.last) < _SHORTEST or use.call is None:
@@ -262,21 +266,25 @@ class _DriftFinder:
                     found[module_of(show_path(path))[0]] = (upstream, path)
         return found
 
-    def _of_override(self, place: Place, use: Override) -> Iterator[Drift]:
+    def _of_override(self, place: Place, use: Override) -> Iterator[MergeDrift]:
         """Yield the changes of base classes that a new subclass or method doesn't follow."""
         for base in use.bases:
             for name, item in use.methods.items():
                 path = self.find(f"{base}.{name}")
                 change = self.changes.get(path)
                 if change and item.line in use.added and _breaks_override(change, item):
-                    yield Drift(change=UseChange.OVERRIDE, place=place, line=item.line, name=path, defined=change.place)
+                    yield MergeDrift(
+                        change=UseChange.OVERRIDE, place=place, line=item.line, name=path, defined=change.place
+                    )
             if use.line not in use.added:
                 continue
             for path, change in self.changes.items():
                 owner, _, name = path.rpartition(".")
                 is_new = change.old is None and change.new and change.new.abstract
                 if is_new and name not in use.methods and self._is_class(base, owner):
-                    yield Drift(change=UseChange.ABSTRACT, place=place, line=use.line, name=path, defined=change.place)
+                    yield MergeDrift(
+                        change=UseChange.ABSTRACT, place=place, line=use.line, name=path, defined=change.place
+                    )
 
     def _is_class(self, path: str, other: str) -> bool:
         """Return whether a path means the class ``other``, through imports."""
@@ -291,7 +299,7 @@ class _DriftFinder:
 
     # C++ and CUDA
 
-    def _cpp_in(self, place: Place, source: bytes, lines: set[int]) -> Iterator[Drift]:
+    def _cpp_in(self, place: Place, source: bytes, lines: set[int]) -> Iterator[MergeDrift]:
         text = source.decode("utf-8", "replace").split("\n")
         for defined, mine, theirs in self.cpp:
             left = {_short(name) for name in theirs}
@@ -310,7 +318,7 @@ class _DriftFinder:
                         if _fits("\n".join(text[line - 1 : line + 19]), short, _parameters(now)):
                             continue
                         change = UseChange.CALL
-                    yield Drift(change=change, place=place, line=line, name=short, defined=defined)
+                    yield MergeDrift(change=change, place=place, line=line, name=short, defined=defined)
 
 
 def _texts(source: bytes, lines: Collection[int]) -> Iterator[tuple[int, bytes]]:
@@ -331,7 +339,7 @@ def _is_method(item: ApiItem | None) -> bool:
     return item is not None and item.kind is ItemKind.FUNCTION and "." in item.name
 
 
-def _judge(change: _Changed, use: Use) -> Iterator[tuple[UseChange, str]]:
+def _judge(change: _Changed, use: NameUse) -> Iterator[tuple[UseChange, str]]:
     """Yield the problems that a changed definition causes for a use."""
     old, new = change.old, change.new
     assert old

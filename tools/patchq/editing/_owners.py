@@ -20,7 +20,7 @@ _DIFF = ("--unified=0", "--inter-hunk-context=0", "--no-ext-diff", "--no-textcon
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Region:
+class ReplacedLines:
     """Lines of one version that others replace in the next. Both ranges count from 0 and are half-open."""
 
     start: int
@@ -29,7 +29,7 @@ class Region:
     new_end: int
 
 
-def regions(store: Git, before: BlobId, after: BlobId) -> list[Region] | None:
+def regions(store: Git, before: BlobId, after: BlobId) -> list[ReplacedLines] | None:
     """Return the differences of two blobs; None if one is binary."""
     if before == after:
         return []
@@ -38,7 +38,7 @@ def regions(store: Git, before: BlobId, after: BlobId) -> list[Region] | None:
     for match in _HUNK.finditer(text):
         start, end = _range(match[1], match[2])
         new_start, new_end = _range(match[3], match[4])
-        found.append(Region(start=start, end=end, new_start=new_start, new_end=new_end))
+        found.append(ReplacedLines(start=start, end=end, new_start=new_start, new_end=new_end))
     return found or None
 
 
@@ -71,7 +71,7 @@ class Version:
     lines: list[Line] = field(default_factory=list)
     gaps: list[frozenset[int]] = field(default_factory=lambda: [frozenset()])
 
-    def patched(self, changed: Sequence[Region], content: bytes, patch: int) -> Version:
+    def patched(self, changed: Sequence[ReplacedLines], content: bytes, patch: int) -> Version:
         """Return the version after a patch with this content."""
         new = split_lines(content)
         lines: list[Line] = []
@@ -102,7 +102,7 @@ class Version:
         gaps += self.gaps[at : len(self.lines)]
         return Version(lines, [*gaps, end])
 
-    def owners(self, region: Region) -> set[int]:
+    def owners(self, region: ReplacedLines) -> set[int]:
         """Return the patches that own the lines of an edit, or lines next to an insertion."""
         start, end = region.start, region.end
         if start == end:
@@ -128,7 +128,7 @@ class LineEdits:
     after: dict[int, list[Line]] = field(default_factory=dict)
     at_start: list[Line] = field(default_factory=list)
 
-    def add(self, last: Version, region: Region, new: Sequence[bytes], owner: int) -> None:
+    def add(self, last: Version, region: ReplacedLines, new: Sequence[bytes], owner: int) -> None:
         """Add an edit of the last version."""
         written = [Line(text, owner) for text in new[region.new_start : region.new_end]]
         old = last.lines[region.start : region.end]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
-from patchq.editing._owners import LineEdits, Region, Version, regions
+from patchq.editing._owners import LineEdits, ReplacedLines, Version, regions
 from patchq.editing._trees import NewFile, write_trees
 from patchq.errors import Conflict, ConflictError, EditedTreeError, UserError
 from patchq.formats.diff import split_lines
@@ -25,7 +25,7 @@ from patchq.project.journal import Change
 from patchq.project.project import Project
 from patchq.project.stack import Stack, State
 from patchq.stacks.apply import current
-from patchq.stacks.export import Exported, Names, slug, write_stack
+from patchq.stacks.export import Exported, PatchNames, slug, write_stack
 from patchq.stacks.reconcile import ReconciledEntry, entries_of, reconcile
 
 _TEXT = (b"100644", b"100755")
@@ -92,7 +92,7 @@ def _owned_by(edit: OwnedEdit) -> str:
 def _next(stack: Stack, edits: Sequence[OwnedEdit]) -> str:
     """Return the commands that take edits without a single owner."""
     upstream = stack.pin.upstream
-    name = Names(stack.names).take(slug(PurePosixPath(edits[0].path).stem))
+    name = PatchNames(stack.names).take(slug(PurePosixPath(edits[0].path).stem))
     found = [f"`patchq new {upstream} {sh(name)}` makes a patch of them"]
     owners = list(dict.fromkeys(owner for edit in edits for owner in edit.owners))
     if owners:
@@ -123,7 +123,7 @@ class _Placed:
 
     owner: int
     file: _Edited
-    regions: list[Region] = field(default_factory=list)
+    regions: list[ReplacedLines] = field(default_factory=list)
 
 
 def fold(project: Project, upstream: str, *, partial: bool = False) -> Folded:
@@ -253,7 +253,7 @@ def _read_versions(store: Git, files: Sequence[_Edited]) -> None:
             if number == 0:
                 version = Version()
                 if entry:
-                    whole = Region(start=0, end=0, new_start=0, new_end=len(split_lines(contents[entry.blob])))
+                    whole = ReplacedLines(start=0, end=0, new_start=0, new_end=len(split_lines(contents[entry.blob])))
                     version = version.patched([whole], contents[entry.blob], 0)
                     for line in version.lines:
                         line.owner = None
@@ -261,7 +261,9 @@ def _read_versions(store: Git, files: Sequence[_Edited]) -> None:
                 version = versions[-1]
             elif entry is None or before is None:
                 content = contents[entry.blob] if entry else b""
-                whole = Region(start=0, end=len(versions[-1].lines), new_start=0, new_end=len(split_lines(content)))
+                whole = ReplacedLines(
+                    start=0, end=len(versions[-1].lines), new_start=0, new_end=len(split_lines(content))
+                )
                 version = versions[-1].patched([whole], content, number)
             else:
                 changed = regions(store, before.blob, entry.blob)

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from patchq.environment._files import Files, Kind
+from patchq.environment._files import FileKind, FileTree
 from patchq.environment._imports import Interpreter, cache_paths
 from patchq.environment.differences import Code, Findings, Level
 from patchq.system import runner
@@ -94,10 +94,10 @@ def _existing(interpreter: Interpreter, sources: Iterable[str]) -> Iterator[_Byt
                 yield _BytecodeCache(source, path, level)
 
 
-def _unreadable(files: Files, cache: _BytecodeCache) -> str:
+def _unreadable(files: FileTree, cache: _BytecodeCache) -> str:
     """Return why a cache can't be compared, or empty."""
     paths = (cache.path, cache.source)
-    if any(files.kind(path) is not Kind.FILE for path in paths):
+    if any(files.kind(path) is not FileKind.FILE for path in paths):
         return "is no plain file"
     if any(files.size(path) > _MAX_SOURCE for path in paths):
         return "is too large"
@@ -124,7 +124,7 @@ def _same_version(interpreter: Interpreter) -> str:
     return shutil.which(f"python{_version(interpreter)}") or ""
 
 
-def _compare(python: str, files: Files, caches: Sequence[_BytecodeCache]) -> list[tuple[str, str]]:
+def _compare(python: str, files: FileTree, caches: Sequence[_BytecodeCache]) -> list[tuple[str, str]]:
     """Run ``compiled.py`` and return the fault of each cache, empty for none, and its detail."""
     if not caches:
         return []

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from patchq.environment._files import MAX_TEXT, Files, Kind
+from patchq.environment._files import MAX_TEXT, FileKind, FileTree
 from patchq.environment._imports import ImportPlace
 from patchq.formats.distinfo import (
     EntryPoint,
@@ -31,7 +31,7 @@ class Distribution:
     :ivar info: Path of the metadata folder or file.
     """
 
-    files: Files
+    files: FileTree
     place: ImportPlace
     root: str
     info: str
@@ -103,7 +103,7 @@ class Distribution:
     @cached_property
     def is_link(self) -> bool:
         folder = self.files.resolve(self.place.path)
-        return self.files.kind(f"{folder}/{posixpath.basename(self.info)}") is Kind.LINK
+        return self.files.kind(f"{folder}/{posixpath.basename(self.info)}") is FileKind.LINK
 
     @cached_property
     def _record(self) -> tuple[list[RecordRow], str]:
@@ -165,7 +165,7 @@ def installed(places: Iterable[ImportPlace]) -> list[Distribution]:
     return list(found.values())
 
 
-def intact(files: Files, distributions: Iterable[Distribution], path: str, owner: str) -> bool:
+def intact(files: FileTree, distributions: Iterable[Distribution], path: str, owner: str) -> bool:
     """Return whether the file ``path`` has the hash that ``owner``'s RECORD gives for it."""
     real = files.resolve(path)
     for distribution in distributions:

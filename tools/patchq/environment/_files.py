@@ -21,7 +21,7 @@ MAX_LINKS = 40
 MAX_TEXT, MAX_FILES = 64 << 20, 500_000
 
 
-class Kind(Enum):
+class FileKind(Enum):
     """Kind of a file. Links are not followed."""
 
     FILE = "file"
@@ -39,14 +39,14 @@ class Span(NamedTuple):
     size: int
 
 
-class Files(ABC):
+class FileTree(ABC):
     """Read access to a tree."""
 
     def __init__(self) -> None:
         self._real: dict[str, str] = {}
 
     @abstractmethod
-    def kind(self, path: str) -> Kind | None:
+    def kind(self, path: str) -> FileKind | None:
         """Return the kind of ``path``, whose parents are not links; None if it doesn't exist."""
 
     @abstractmethod
@@ -91,7 +91,7 @@ class Files(ABC):
             return self._real.get(path, "/")
         folder, name = posixpath.split(path)
         real = posixpath.join(self._resolve(folder, links_left), name)
-        if self.kind(real) is Kind.LINK:
+        if self.kind(real) is FileKind.LINK:
             if not links_left:
                 raise RecursionError
             # A link's target is relative to the link's resolved folder.
@@ -108,16 +108,16 @@ class Files(ABC):
                 real = self._resolve(posixpath.join(real, part), links_left)
         return real
 
-    def real_kind(self, path: str) -> Kind | None:
+    def real_kind(self, path: str) -> FileKind | None:
         """Return the kind of ``path``, links followed; None if it doesn't exist."""
         real = self.resolve(path)
         return self.kind(real) if real else None
 
     def is_file(self, path: str) -> bool:
-        return self.real_kind(path) is Kind.FILE
+        return self.real_kind(path) is FileKind.FILE
 
     def is_folder(self, path: str) -> bool:
-        return self.real_kind(path) is Kind.FOLDER
+        return self.real_kind(path) is FileKind.FOLDER
 
     def listed(self, folder: str) -> list[str]:
         """Return the sorted names in ``folder``, links followed."""
@@ -132,7 +132,7 @@ class Files(ABC):
         kind = self.real_kind(path)
         if kind is None:
             raise FileNotFoundError(2, "No such file or directory")
-        if kind is not Kind.FILE:
+        if kind is not FileKind.FILE:
             raise OSError(0, "is no plain file")
         size = self.size(real)
         if size > most:
@@ -152,7 +152,7 @@ class Files(ABC):
         except OSError:
             return ""
 
-    def walk(self, top: str) -> Iterator[tuple[str, Kind]]:
+    def walk(self, top: str) -> Iterator[tuple[str, FileKind]]:
         """Yield the path and kind of each file below ``top``, except folders. Links are not
         followed.
 
@@ -167,35 +167,35 @@ class Files(ABC):
                 kind = self.kind(path)
                 count += 1
                 if count > MAX_FILES:
-                    yield top, Kind.UNREADABLE
+                    yield top, FileKind.UNREADABLE
                     return
-                if kind is Kind.FOLDER:
+                if kind is FileKind.FOLDER:
                     todo.append(path)
                 elif kind is not None:
                     yield path, kind
 
 
-class Folder(Files):
+class Folder(FileTree):
     """File system of this machine, or the tree below one of its folders."""
 
     def __init__(self, root: Path | str = "/") -> None:
         super().__init__()
         self.root = str(root).rstrip("/")
 
-    def kind(self, path: str) -> Kind | None:
+    def kind(self, path: str) -> FileKind | None:
         try:
             mode = os.lstat(self.root + path).st_mode
         except (FileNotFoundError, NotADirectoryError, ValueError):
             return None
         except OSError:
-            return Kind.UNREADABLE
+            return FileKind.UNREADABLE
         if stat.S_ISREG(mode):
-            return Kind.FILE
+            return FileKind.FILE
         if stat.S_ISLNK(mode):
-            return Kind.LINK
+            return FileKind.LINK
         if not stat.S_ISDIR(mode):
-            return Kind.SPECIAL
-        return Kind.FOLDER if os.access(self.root + path, os.R_OK | os.X_OK) else Kind.UNREADABLE
+            return FileKind.SPECIAL
+        return FileKind.FOLDER if os.access(self.root + path, os.R_OK | os.X_OK) else FileKind.UNREADABLE
 
     def target(self, path: str) -> str:
         return os.readlink(self.root + path)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
-from patchq.environment._files import Files
+from patchq.environment._files import FileTree
 
 _CODE = re.compile(r"\.py|\.pyc|(?:\.(?P<tag>[\w-]+))?\.so")
 _METADATA = re.compile(r"[^/]+\.(?:dist|egg)-info/[^/]+")
@@ -35,7 +35,7 @@ class ImportedModule(NamedTuple):
 class ImportPlace:
     """An entry of ``sys.path``: a folder or a zip file. Anything else counts as empty."""
 
-    files: Files
+    files: FileTree
     path: str
     version: tuple[int, int] = (0, 0)
     _by_name: dict[str, list[str]] | None = field(default=None, repr=False)
@@ -141,7 +141,7 @@ class Interpreter:
     :ivar caches: Folder that ``PYTHONPYCACHEPREFIX`` names, or empty.
     """
 
-    files: Files
+    files: FileTree
     version: tuple[int, int]
     prefix: str
     base: str
@@ -215,7 +215,7 @@ class PathFile:
     error: str = ""
 
 
-def path_files(files: Files, site: str) -> Iterator[PathFile]:
+def path_files(files: FileTree, site: str) -> Iterator[PathFile]:
     """Yield the ``.pth`` files of a site folder.
 
     Python before 3.13 reads lines in the encoding of the locale, also from hidden files. Later

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from patchq.environment._files import Files
+from patchq.environment._files import FileTree
 from patchq.environment._imports import Interpreter, path_files
 from patchq.environment._known import known_line
 
@@ -48,7 +48,7 @@ class Process:
         return [posixpath.normpath(posixpath.join(self.working or "/", one)) for one in entries]
 
 
-def environments(files: Files, folders: set[str], process: Process) -> list[Interpreter]:
+def environments(files: FileTree, folders: set[str], process: Process) -> list[Interpreter]:
     """Return an interpreter for each environment of a tree.
 
     An environment is a folder that has ``lib/pythonX.Y`` with a standard library or a site folder.
@@ -75,7 +75,7 @@ def environments(files: Files, folders: set[str], process: Process) -> list[Inte
     return [_with_base(one, found.values()) for one in found.values()]
 
 
-def _is_shared(files: Files, lib: re.Match[str]) -> bool:
+def _is_shared(files: FileTree, lib: re.Match[str]) -> bool:
     """Return whether a library folder belongs to an interpreter with another prefix."""
     if lib["prefix"] == "/usr":
         return len(lib["version"]) == 1  # Debian's /usr/lib/python3, shared by its interpreters
@@ -86,7 +86,7 @@ def _is_shared(files: Files, lib: re.Match[str]) -> bool:
     return not _stdlib(files, "/usr/local", version) and bool(_stdlib(files, "/usr", version))
 
 
-def _lone_site(files: Files, site: str, process: Process) -> Interpreter:
+def _lone_site(files: FileTree, site: str, process: Process) -> Interpreter:
     prefix = posixpath.dirname(site)
     return Interpreter(
         files=files,
@@ -124,11 +124,11 @@ def _version(text: str) -> tuple[int, int]:
     return (int(major), int(minor)) if minor else _NO_VERSION
 
 
-def _has_site(files: Files, lib: str) -> bool:
+def _has_site(files: FileTree, lib: str) -> bool:
     return any(files.is_folder(f"{lib}/{name}") for name in _SITE_NAMES)
 
 
-def _interpreter(files: Files, prefix: str, version: tuple[int, int], process: Process) -> Interpreter:
+def _interpreter(files: FileTree, prefix: str, version: tuple[int, int], process: Process) -> Interpreter:
     settings = _venv_settings(files, prefix)
     base = prefix
     isolated = False
@@ -162,7 +162,7 @@ def _interpreter(files: Files, prefix: str, version: tuple[int, int], process: P
     )
 
 
-def _venv_settings(files: Files, prefix: str) -> dict[str, str]:
+def _venv_settings(files: FileTree, prefix: str) -> dict[str, str]:
     """Return the settings in ``pyvenv.cfg``; empty if the file doesn't exist."""
     settings = {}
     for line in files.text(f"{prefix.rstrip('/')}/pyvenv.cfg", 1 << 20).splitlines():
@@ -172,7 +172,7 @@ def _venv_settings(files: Files, prefix: str) -> dict[str, str]:
     return settings
 
 
-def _stdlib(files: Files, base: str, version: tuple[int, int]) -> tuple[str, ...]:
+def _stdlib(files: FileTree, base: str, version: tuple[int, int]) -> tuple[str, ...]:
     """Return the path entries of a base's standard library; empty if it has none."""
     major, minor = version
     for name in _LIB_NAMES:
@@ -183,7 +183,7 @@ def _stdlib(files: Files, base: str, version: tuple[int, int]) -> tuple[str, ...
     return ()
 
 
-def _sites(files: Files, prefix: str, version: tuple[int, int]) -> list[str]:
+def _sites(files: FileTree, prefix: str, version: tuple[int, int]) -> list[str]:
     """Return the site folders of a prefix, as ``site.getsitepackages`` does, also on Debian and
     Fedora.
     """
@@ -207,7 +207,7 @@ def _sites(files: Files, prefix: str, version: tuple[int, int]) -> list[str]:
     return list(unique.values())
 
 
-def _with_added(files: Files, sites: list[str]) -> Iterator[str]:
+def _with_added(files: FileTree, sites: list[str]) -> Iterator[str]:
     """Yield site folders, each followed by the paths that its ``.pth`` files add."""
     front: list[str] = []
     rest: list[str] = []

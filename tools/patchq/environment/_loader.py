@@ -10,7 +10,7 @@ import posixpath
 import re
 from collections.abc import Iterable, Mapping
 
-from patchq.environment._files import Files
+from patchq.environment._files import FileTree
 from patchq.environment._imports import Interpreter
 from patchq.environment.differences import Code, Findings
 from patchq.environment.installed import InstalledEnvironment
@@ -43,7 +43,7 @@ _DEFAULT = re.compile(r"(?:/usr)?/lib(?:64|32)?(?:/[\w-]+-linux-(?:gnu|musl)\w*)
 def judge_variables(
     env: Mapping[str, str],
     environments: list[InstalledEnvironment],
-    files: Files,
+    files: FileTree,
     findings: Findings,
     *,
     working: str = "",
@@ -67,7 +67,7 @@ def judge_variables(
         _judge_site_libraries(environment, folders, findings)
 
 
-def _judge_run(env: Mapping[str, str], files: Files, findings: Findings) -> None:
+def _judge_run(env: Mapping[str, str], files: FileTree, findings: Findings) -> None:
     """Report files that a process loads or runs at its start."""
     for name in _PRELOADS:
         for entry in re.split(r"[ :]+", env.get(name, "")):
@@ -80,7 +80,7 @@ def _judge_run(env: Mapping[str, str], files: Files, findings: Findings) -> None
 
 
 def _judge_python(
-    env: Mapping[str, str], environments: list[InstalledEnvironment], files: Files, findings: Findings
+    env: Mapping[str, str], environments: list[InstalledEnvironment], files: FileTree, findings: Findings
 ) -> None:
     """Report variables that make Python import other modules."""
     for name in _NAMED:
@@ -122,7 +122,7 @@ def _judge_site_libraries(environment: InstalledEnvironment, folders: Iterable[s
 
 
 def _judge_libraries(
-    files: Files,
+    files: FileTree,
     folder: str,
     interpreters: Iterable[Interpreter],
     findings: Findings,
@@ -144,7 +144,7 @@ def _judge_libraries(
             findings.judge(name, Code.LIBRARY, [f"{folder}/{name}"], source)
 
 
-def _configured(files: Files, path: str, depth: int) -> list[str]:
+def _configured(files: FileTree, path: str, depth: int) -> list[str]:
     """Return the folders that ``ld.so.conf`` and the files that it includes name."""
     found: list[str] = []
     for line in files.text(path, 1 << 20).splitlines():
@@ -158,14 +158,14 @@ def _configured(files: Files, path: str, depth: int) -> list[str]:
     return found
 
 
-def _matching(files: Files, pattern: str) -> list[str]:
+def _matching(files: FileTree, pattern: str) -> list[str]:
     """Return the files that match a pattern with wildcards in its last part."""
     folder, _, name = pattern.rpartition("/")
     shape = re.compile(re.escape(name).replace(r"\*", ".*").replace(r"\?", "."))
     return [f"{folder}/{inner}" for inner in files.listed(folder) if shape.fullmatch(inner)]
 
 
-def _may_exist(files: Files, entry: str) -> bool:
+def _may_exist(files: FileTree, entry: str) -> bool:
     """Return whether the loader may find a library."""
     if "/" not in entry or "$" in entry:
         return True  # searched in several folders, which also $LIB and $ORIGIN stand for

@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Iterable
 
 from patchq.environment._distributions import Distribution
-from patchq.environment._files import Files, Kind
+from patchq.environment._files import FileKind, FileTree
 from patchq.environment._imports import Interpreter
 from patchq.environment.differences import Code, Findings, Level
 from patchq.formats.distinfo import EntryPoint
@@ -156,7 +156,7 @@ def _is_interpreter(interpreter: Interpreter, program: str, folders: Collection[
     return files.resolve(folder) in folders and not is_script(files, program)
 
 
-def _are_same(files: Files, one: str, other: str) -> bool:
+def _are_same(files: FileTree, one: str, other: str) -> bool:
     """Return whether two paths name the same program or copies of it."""
     first, second = files.resolve(one), files.resolve(other)
     if first == second:
@@ -167,10 +167,10 @@ def _are_same(files: Files, one: str, other: str) -> bool:
         return False
 
 
-def is_script(files: Files, program: str) -> bool:
+def is_script(files: FileTree, program: str) -> bool:
     """Return whether a program is a script with a ``#!`` line."""
     real = files.resolve(program)
-    if files.kind(real) is not Kind.FILE or files.size(real) > _MAX_SCRIPT:
+    if files.kind(real) is not FileKind.FILE or files.size(real) > _MAX_SCRIPT:
         return False
     try:
         return files.read(real).startswith(b"#!")

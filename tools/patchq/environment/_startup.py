@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from patchq.environment._distributions import Distribution, closure, intact
-from patchq.environment._files import Kind
+from patchq.environment._files import FileKind
 from patchq.environment._imports import ImportPlace, find_all, path_files
 from patchq.environment._known import KnownLine, known_line, known_module
 from patchq.environment.differences import Code, Findings
@@ -204,7 +204,7 @@ def _packages(place: ImportPlace) -> Iterator[ImportPlace]:
         name = todo.pop()
         folder = f"{place.path}/{name}"
         is_name = posixpath.basename(name).isidentifier()
-        if is_name and files.kind(files.resolve(folder)) is Kind.FOLDER:
+        if is_name and files.kind(files.resolve(folder)) is FileKind.FOLDER:
             below = ImportPlace(files=files, path=folder, version=place.version)
             yield below
             todo += [f"{name}/{inner}" for inner in below.names if inner != "__pycache__"]
@@ -316,7 +316,7 @@ def _quoted_by_loaders(environment: InstalledEnvironment, packages: Mapping[str,
     for package in packages.values():
         for folder in environment.locate(package).places:
             for path, kind in files.walk(folder):
-                if kind is not Kind.FILE or not path.endswith(".py"):
+                if kind is not FileKind.FILE or not path.endswith(".py"):
                     continue
                 text = files.text(path, 4 << 20)
                 if "entry_points" in text:

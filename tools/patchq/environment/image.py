@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from patchq.environment._files import MAX_TEXT, Files, Folder, Kind, Span
+from patchq.environment._files import MAX_TEXT, FileKind, FileTree, Folder, Span
 from patchq.errors import FormatError, UserError
 from patchq.formats import tar
 from patchq.names import show_path
@@ -69,7 +69,7 @@ class ImageEntry:
     :ivar offset: Position of a plain file's content in the temporary file; -1 if it isn't kept.
     """
 
-    kind: Kind
+    kind: FileKind
     sha256: str = ""
     target: str = ""
     size: int = 0
@@ -77,7 +77,7 @@ class ImageEntry:
     offset: int = -1
 
 
-class Layers(Files):
+class Layers(FileTree):
     """Files of an image's layers. Content that may be read later is kept in a temporary file."""
 
     def __init__(self, wanted: Collection[str] = ()) -> None:
@@ -90,11 +90,11 @@ class Layers(Files):
         self._below: dict[str, list[str]] | None = None
         self._kept = tempfile.NamedTemporaryFile(prefix="patchq-image-")  # noqa: SIM115
 
-    def kind(self, path: str) -> Kind | None:
+    def kind(self, path: str) -> FileKind | None:
         entry = self.entries.get(path)
         if entry:
             return entry.kind
-        return Kind.FOLDER if path in self.folders else None
+        return FileKind.FOLDER if path in self.folders else None
 
     def target(self, path: str) -> str:
         return self.entries[path].target
@@ -140,13 +140,13 @@ class Layers(Files):
     def drop(self, path: str) -> None:
         """Remove a file."""
         gone = self.entries.pop(path, None)
-        if gone and gone.kind is Kind.LINK:
+        if gone and gone.kind is FileKind.LINK:
             self._real.clear()
 
     def put(self, path: str, entry: ImageEntry) -> None:
         """Add or replace a file."""
         self.drop(path)
-        if entry.kind is Kind.LINK:
+        if entry.kind is FileKind.LINK:
             self._real.clear()
         self.entries[path] = entry
         self._add_parents(path)
@@ -173,7 +173,7 @@ class Layers(Files):
             if keep:
                 self._kept.write(chunk)
         return ImageEntry(
-            kind=Kind.FILE,
+            kind=FileKind.FILE,
             sha256=digest.hexdigest(),
             size=member.size,
             mtime=int(member.mtime),
@@ -194,7 +194,7 @@ class Image:
     """
 
     name: str
-    files: Files
+    files: FileTree
     folders: frozenset[str]
     labels: Mapping[str, str] | None = None
     env: Mapping[str, str] = field(default_factory=dict)
@@ -420,11 +420,11 @@ def _layer(file: _Checked, image: Layers) -> None:
 def _entry(layer: tarfile.TarFile, member: tarfile.TarInfo, path: str, image: Layers) -> ImageEntry:
     if member.islnk():
         other = image.entries.get(image.place_of(member.linkname))
-        return other or ImageEntry(kind=Kind.LINK, target=member.linkname)
+        return other or ImageEntry(kind=FileKind.LINK, target=member.linkname)
     if member.issym():
-        return ImageEntry(kind=Kind.LINK, target=member.linkname)
+        return ImageEntry(kind=FileKind.LINK, target=member.linkname)
     if not member.isreg():
-        return ImageEntry(kind=Kind.SPECIAL)
+        return ImageEntry(kind=FileKind.SPECIAL)
     data = layer.extractfile(member)
     assert data is not None
     return image.keep(data, member, path)

@@ -14,7 +14,7 @@ from string import Template
 
 from patchq.environment import signatures
 from patchq.environment._caches import judge_caches
-from patchq.environment._files import Files
+from patchq.environment._files import FileTree
 from patchq.environment._layout import Process, environments
 from patchq.environment._loader import judge_variables
 from patchq.environment._scripts import is_script
@@ -176,7 +176,7 @@ def _judge_labels(image: Image, expected: Expected, findings: Findings) -> None:
             findings.add(Code.LABEL, (), name, value or "missing", right)
 
 
-def _judge_attestation(files: Files, expected: Expected, findings: Findings) -> None:
+def _judge_attestation(files: FileTree, expected: Expected, findings: Findings) -> None:
     """Check the image's attestation: its signature, stack, lock and wheels."""
     path = f"{FOLDER}/provenance.json"
     try:
@@ -214,7 +214,7 @@ def _is_of(statement: bytes, expected: Expected) -> bool:
     return bool(locks == [expected.lock_sha256])
 
 
-def _judge_materials(files: Files, expected: Expected, findings: Findings) -> None:
+def _judge_materials(files: FileTree, expected: Expected, findings: Findings) -> None:
     path = f"{FOLDER}/patchq.cdx.json"
     try:
         materials = files.read(path)
@@ -225,7 +225,7 @@ def _judge_materials(files: Files, expected: Expected, findings: Findings) -> No
         findings.add(Code.MATERIALS_DIFFER, [path])
 
 
-def _home(files: Files, user: str) -> str:
+def _home(files: FileTree, user: str) -> str:
     """Return the home folder of a container's user."""
     for line in files.text("/etc/passwd", 1 << 20).splitlines():
         fields = line.split(":")

@@ -15,7 +15,7 @@ from typing import Any
 
 from patchq.environment._caches import judge_caches
 from patchq.environment._distributions import Distribution, installed
-from patchq.environment._files import MAX_TEXT, Files, Kind
+from patchq.environment._files import MAX_TEXT, FileKind, FileTree
 from patchq.environment._imports import ImportPlace, Interpreter, find_all, path_files
 from patchq.environment._scripts import judge_scripts
 from patchq.environment.differences import Code, Difference, Findings, Level, printable
@@ -121,7 +121,7 @@ class InstalledEnvironment:
     interpreter: Interpreter
 
     @property
-    def files(self) -> Files:
+    def files(self) -> FileTree:
         return self.interpreter.files
 
     @cached_property
@@ -221,11 +221,11 @@ class _Judge:
     root: str = ""
     digests: dict[str, dict[str, str]] = field(default_factory=dict)
     python: str = ""
-    odd: dict[str, tuple[Kind, str]] = field(default_factory=dict)
+    odd: dict[str, tuple[FileKind, str]] = field(default_factory=dict)
     outside: set[str] = field(default_factory=set)
 
     @property
-    def files(self) -> Files:
+    def files(self) -> FileTree:
         return self.environment.files
 
     def result(self, state: PackageState, version: str, **more: Any) -> InstalledPackage:
@@ -352,7 +352,7 @@ def compare_with_wheel(
     judge = _Judge(environment=environment, distribution=distribution, package=package)
     judge.location = environment.locate(package)
     origin = judge.location.origin
-    if environment.files.kind(origin) is Kind.FILE:
+    if environment.files.kind(origin) is FileKind.FILE:
         judge.root = posixpath.dirname(origin)  # a module, not a folder
     else:
         judge.root = posixpath.normpath(posixpath.join(origin, *[".."] * (package.count(".") + 1)))
@@ -360,7 +360,7 @@ def compare_with_wheel(
     record, _ = _judge_record(judge, here, "")
     own = set(record) | {path for path in judge.digests if path not in _owners(judge, set(judge.digests), here)}
     present = {path for path in own & set(judge.digests) if not _CACHE.fullmatch(path)}
-    links = {path: target for path, (kind, target) in judge.odd.items() if kind is Kind.LINK}
+    links = {path: target for path, (kind, target) in judge.odd.items() if kind is FileKind.LINK}
     differing = {path for path in _unlike_wheel(judge, wheel, {}) if not _is_metadata(path)}
     added = {path for path in present - set(wheel.files) if _is_below(judge.root, path) and not _is_metadata(path)}
     unreadable = {path for path in present if "error" in judge.digests[path]}
@@ -436,7 +436,7 @@ def _is_started(environment: InstalledEnvironment, package: str) -> bool:
     return False
 
 
-def _manifest_text(files: Files, path: str) -> tuple[str, str]:
+def _manifest_text(files: FileTree, path: str) -> tuple[str, str]:
     """Return the text of a manifest and the reason why it can't be read; one of them is empty."""
     try:
         return files.read(path).decode("utf-8", "surrogateescape"), ""
@@ -524,26 +524,26 @@ def _read_files(judge: _Judge, infos: Sequence[Distribution]) -> None:
     for path in wanted:
         if _is_below(root, path):
             tops.add(path.split("/")[0])
-    kinds: dict[str, Kind] = {}
+    kinds: dict[str, FileKind] = {}
     for name in [*wanted, *sorted(tops - {"__pycache__", ""})]:
         reached, kind = _look_up(files, root, name)
-        if kind is Kind.FOLDER and name in tops:
+        if kind is FileKind.FOLDER and name in tops:
             for path, inner in files.walk(f"{root}/{name}"):
                 kinds[posixpath.relpath(path, root)] = inner
-        elif kind is Kind.LINK:
+        elif kind is FileKind.LINK:
             kinds[posixpath.relpath(reached, root)] = kind
         elif kind is not None:
             kinds[name] = kind
     for name, kind in kinds.items():
-        if kind is Kind.LINK:
+        if kind is FileKind.LINK:
             judge.odd[name] = kind, files.target(posixpath.normpath(posixpath.join(root, name)))
-        elif kind is not Kind.FILE:
+        elif kind is not FileKind.FILE:
             judge.odd[name] = kind, kind.value
     for place in judge.environment.places:
         top = f"{files.resolve(place.path)}/{judge.package.split('.')[0]}"
-        if files.kind(top) is Kind.LINK:
-            judge.odd[posixpath.basename(top)] = Kind.LINK, judge.location.origin
-    plain = [name for name, kind in kinds.items() if kind is Kind.FILE]
+        if files.kind(top) is FileKind.LINK:
+            judge.odd[posixpath.basename(top)] = FileKind.LINK, judge.location.origin
+    plain = [name for name, kind in kinds.items() if kind is FileKind.FILE]
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         digests = pool.map(lambda name: _digests(files, root, name, wanted.get(name)), plain)
         judge.digests = dict(zip(plain, digests, strict=True))
@@ -577,7 +577,7 @@ def _is_below(root: str, path: str) -> bool:
     return posixpath.normpath(posixpath.join(root, path)).startswith(root + "/")
 
 
-def _digests(files: Files, root: str, name: str, row: RecordRow | None) -> dict[str, str]:
+def _digests(files: FileTree, root: str, name: str, row: RecordRow | None) -> dict[str, str]:
     """Return the digests of a file, or its error; none if its size differs from that in RECORD."""
     path = posixpath.normpath(posixpath.join(root, name))
     kinds = {"sha256"}
@@ -591,7 +591,7 @@ def _digests(files: Files, root: str, name: str, row: RecordRow | None) -> dict[
         return {"error": error.strerror or "can't be read"}
 
 
-def _look_up(files: Files, root: str, name: str) -> tuple[str, Kind | None]:
+def _look_up(files: FileTree, root: str, name: str) -> tuple[str, FileKind | None]:
     """Return the path and kind of ``name``, or of the first link or missing file on its path."""
     path = "/" if name.startswith("/") else root
     for part in name.lstrip("/").split("/"):
@@ -600,7 +600,7 @@ def _look_up(files: Files, root: str, name: str) -> tuple[str, Kind | None]:
             continue
         path = posixpath.join(path, part)
         kind = files.kind(path)
-        if kind in (Kind.LINK, None):
+        if kind in (FileKind.LINK, None):
             return path, kind
     return path, files.kind(path)
 
@@ -656,9 +656,9 @@ def _judge_odd(judge: _Judge, record: _Record, damaged: Mapping[str, str]) -> se
         if path not in record and path not in holders and not _is_in(path, judge.package):
             continue
         paths.add(path)
-        if kind is Kind.LINK:
+        if kind is FileKind.LINK:
             links.append(f"{path} -> {detail}")
-        elif kind is Kind.UNREADABLE:
+        elif kind is FileKind.UNREADABLE:
             unreadable.append(path)
         else:
             special.append(f"{path} ({kind.value})")

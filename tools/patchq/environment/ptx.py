@@ -26,7 +26,7 @@ _ARCH = re.compile(r"(sm_\d+)([af]?)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Instruction:
+class PtxInstruction:
     """An instruction and its use in the kernels. SM12x has it if it is ``needed``, else it does
     not.
     """
@@ -59,28 +59,28 @@ _TMA = (
 )
 
 INSTRUCTIONS = (
-    Instruction(name="ldmatrix m8n8.x4.b16", use="FP8 and BF16 operands", ptx=_matrix("m8n8", 4, "b16")),
-    Instruction(
+    PtxInstruction(name="ldmatrix m8n8.x4.b16", use="FP8 and BF16 operands", ptx=_matrix("m8n8", 4, "b16")),
+    PtxInstruction(
         name="ldmatrix m8n16.x4.b8x16.b4x16_p64",
         use="FP4 operands of the MoE",
         ptx=_matrix("m8n16", 4, "b8x16.b4x16_p64"),
     ),
-    Instruction(
+    PtxInstruction(
         name="ldmatrix m8n16.x2.b8x16.b4x16_p64",
         use="FP4, tiles with N = 32",
         ptx=_matrix("m8n16", 2, "b8x16.b4x16_p64"),
     ),
-    Instruction(
+    PtxInstruction(
         name="ldmatrix m8n16.x4.b8x16.b6x16_p32", use="FP6 operands", ptx=_matrix("m8n16", 4, "b8x16.b6x16_p32")
     ),
-    Instruction(
+    PtxInstruction(
         name="stmatrix m8n8.x2.b16",
         use="epilogues",
         ptx="stmatrix.sync.aligned.m8n8.x2.shared.b16 [%r0], {%r1, %r2};",
     ),
-    Instruction(name="mma bf16 m16n8k16", use="attention", ptx=_mma("m16n8k16.row.col.f32.bf16.bf16.f32", 4, 2)),
-    Instruction(name="mma e4m3 m16n8k32", use="FP8 GEMM", ptx=_mma("m16n8k32.row.col.f32.e4m3.e4m3.f32", 4, 2)),
-    Instruction(
+    PtxInstruction(name="mma bf16 m16n8k16", use="attention", ptx=_mma("m16n8k16.row.col.f32.bf16.bf16.f32", 4, 2)),
+    PtxInstruction(name="mma e4m3 m16n8k32", use="FP8 GEMM", ptx=_mma("m16n8k32.row.col.f32.e4m3.e4m3.f32", 4, 2)),
+    PtxInstruction(
         name="mma mxf8f6f4 e4m3 x e2m1, 1X ue8m0",
         use="the MoE: MXFP8 x MXFP4",
         ptx=_mma(
@@ -90,7 +90,7 @@ INSTRUCTIONS = (
             scaled=True,
         ),
     ),
-    Instruction(
+    PtxInstruction(
         name="mma mxf8f6f4 e2m1 x e4m3, 1X ue8m0",
         use="the MoE, A and B swapped",
         ptx=_mma(
@@ -100,17 +100,17 @@ INSTRUCTIONS = (
             scaled=True,
         ),
     ),
-    Instruction(
+    PtxInstruction(
         name="mma f8f6f4 e4m3 x e2m1",
         use="unscaled mixed inputs",
         ptx=_mma("kind::f8f6f4.m16n8k32.row.col.f32.e4m3.e2m1.f32", 4, 2),
     ),
-    Instruction(
+    PtxInstruction(
         name="mma mxf4 e2m1 x e2m1, 2X ue8m0",
         use="FP4 x FP4 research",
         ptx=_mma(f"kind::mxf4.{_SCALED}2X.m16n8k64.row.col.f32.e2m1.e2m1.f32.ue8m0", 4, 2, scaled=True),
     ),
-    Instruction(
+    PtxInstruction(
         name="mma mxf4nvf4 e2m1 x e2m1, 4X ue4m3",
         use="NVFP4",
         ptx=_mma(
@@ -120,35 +120,35 @@ INSTRUCTIONS = (
             scaled=True,
         ),
     ),
-    Instruction(
+    PtxInstruction(
         name="cvt.e2m1x2.f32",
         use="quantising to FP4",
         ptx="{ .reg .b8 t; cvt.rn.satfinite.e2m1x2.f32 t, %f0, %f1; mov.b16 %h0, {t, t}; }",
     ),
-    Instruction(name="cvt.ue8m0x2.f32", use="scales of MXFP8", ptx="cvt.rp.satfinite.ue8m0x2.f32 %h0, %f0, %f1;"),
-    Instruction(name="cvt.e4m3x2.f32", use="quantising to FP8", ptx="cvt.rn.satfinite.e4m3x2.f32 %h0, %f0, %f1;"),
-    Instruction(name="cp.async.bulk.tensor", use="TMA loads", ptx=_TMA.format("")),
-    Instruction(
+    PtxInstruction(name="cvt.ue8m0x2.f32", use="scales of MXFP8", ptx="cvt.rp.satfinite.ue8m0x2.f32 %h0, %f0, %f1;"),
+    PtxInstruction(name="cvt.e4m3x2.f32", use="quantising to FP8", ptx="cvt.rn.satfinite.e4m3x2.f32 %h0, %f0, %f1;"),
+    PtxInstruction(name="cp.async.bulk.tensor", use="TMA loads", ptx=_TMA.format("")),
+    PtxInstruction(
         name="tensormap.replace",
         use="TMA descriptors of each expert",
         ptx="tensormap.replace.tile.global_address.shared::cta.b1024.b64 [%r0], %rd0;",
     ),
-    Instruction(name="setmaxnreg", use="warp specialisation", ptx="setmaxnreg.inc.sync.aligned.u32 232;"),
-    Instruction(name="griddepcontrol.wait", use="programmatic dependent launch", ptx="griddepcontrol.wait;"),
-    Instruction(
+    PtxInstruction(name="setmaxnreg", use="warp specialisation", ptx="setmaxnreg.inc.sync.aligned.u32 232;"),
+    PtxInstruction(name="griddepcontrol.wait", use="programmatic dependent launch", ptx="griddepcontrol.wait;"),
+    PtxInstruction(
         name="red.global.add.bf16x2",
         use="the fused finalize step",
         ptx="red.global.add.noftz.bf16x2 [%rd0], %r0;",
     ),
-    Instruction(name="dp4a", use="GEMV research", ptx="dp4a.s32.s32 %r0, %r1, %r2, %r3;"),
-    Instruction(
+    PtxInstruction(name="dp4a", use="GEMV research", ptx="dp4a.s32.s32 %r0, %r1, %r2, %r3;"),
+    PtxInstruction(
         name="tcgen05.alloc",
         use="SM100 kernels",
         ptx="tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r0], 32;",
         needed=False,
     ),
-    Instruction(name="wgmma.fence", use="SM90 kernels", ptx="wgmma.fence.sync.aligned;", needed=False),
-    Instruction(
+    PtxInstruction(name="wgmma.fence", use="SM90 kernels", ptx="wgmma.fence.sync.aligned;", needed=False),
+    PtxInstruction(
         name="cp.async.bulk.tensor.cta_group::2",
         use="SM100 kernels",
         ptx=_TMA.format("cta_group::2."),
@@ -189,7 +189,7 @@ def probe(archs: Sequence[str], found: Sequence[Toolkit]) -> list[Assembled]:
         return [job.result() for job in jobs]
 
 
-def _assemble(path: Path, toolkit: Toolkit, target: str, instruction: Instruction) -> Assembled:
+def _assemble(path: Path, toolkit: Toolkit, target: str, instruction: PtxInstruction) -> Assembled:
     path.write_text(
         f".version {toolkit.ptx}\n.target {target}\n.address_size 64\n.visible .entry k() {{\n"
         ".reg .b16 %h<4>; .reg .b32 %r<12>; .reg .f32 %f<4>; .reg .b64 %rd<4>;\n"

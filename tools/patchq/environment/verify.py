@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from patchq.environment._caches import judge_caches
-from patchq.environment._files import Folder, Kind
+from patchq.environment._files import FileKind, Folder
 from patchq.environment._imports import Interpreter, path_files
 from patchq.environment._loader import judge_variables
 from patchq.environment._startup import judge_environment, judge_startup
@@ -176,7 +176,7 @@ def _refuse_waiting_start(python: str) -> None:
 
 def _refuse_waiting(path: str) -> None:
     """Raise UserError for a pipe or a device: Python would open it at its start, and wait."""
-    if Folder().real_kind(path) is Kind.SPECIAL:
+    if Folder().real_kind(path) is FileKind.SPECIAL:
         shown = printable(path)
         raise UserError(f"{shown} is no plain file, and Python would wait for it", hint="remove it")
 

@@ -20,7 +20,7 @@ MOST = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Touch:
+class HunkOverlap:
     """Upstream's changes to one hunk's lines.
 
     :ivar first, last: line numbers in the ref that the patch was written for, from 1.
@@ -35,7 +35,7 @@ class Touch:
     gone: str = ""
 
 
-def by_releases(store: Git, patch: Patch, base: Column, versions: Sequence[tuple[str, Column]]) -> list[Touch]:
+def by_releases(store: Git, patch: Patch, base: Column, versions: Sequence[tuple[str, Column]]) -> list[HunkOverlap]:
     """Return upstream's changes by release.
 
     :param versions: labels of upstream's later trees, oldest first.
@@ -57,7 +57,7 @@ def by_releases(store: Git, patch: Patch, base: Column, versions: Sequence[tuple
                     if touched:
                         changed.append(label)
                 before = now
-            found.append(Touch(path=show_path(path), first=first, last=last, by=tuple(changed), gone=gone))
+            found.append(HunkOverlap(path=show_path(path), first=first, last=last, by=tuple(changed), gone=gone))
     return found
 
 
@@ -88,7 +88,7 @@ def _follow(store: Git, old: str, new: str, at: tuple[int, int]) -> tuple[tuple[
     return (first, max(first, last + grown_before + grown_inside)), touched
 
 
-def by_commits(history: Git, patch: Patch, old: CommitId, new: CommitId) -> list[Touch]:
+def by_commits(history: Git, patch: Patch, old: CommitId, new: CommitId) -> list[HunkOverlap]:
     """Return upstream's changes by commit, newest first.
 
     :param patch: the patch as applied to ``new``.
@@ -103,5 +103,5 @@ def by_commits(history: Git, patch: Patch, old: CommitId, new: CommitId) -> list
             out = history.run(*argv) if old != new else b""  # git log -L fails on an empty range
             lines = out.decode("utf-8", "replace").splitlines()
             commits = tuple(filter(str.strip, lines))
-            found.append(Touch(path=show_path(path), first=first, last=last, by=commits))
+            found.append(HunkOverlap(path=show_path(path), first=first, last=last, by=commits))
     return found

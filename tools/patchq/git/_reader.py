@@ -27,7 +27,7 @@ AT_ONCE = 64
 _MOST = 3
 
 
-class Reader:
+class ObjectReader:
     """Persistent ``git cat-file`` process, for one thread at a time."""
 
     def __init__(self, git: Command) -> None:
@@ -124,12 +124,12 @@ class Reader:
 
 
 _Key = tuple[Path, tuple[tuple[str, str], ...]]
-_staying: OrderedDict[_Key, Reader] = OrderedDict()
+_staying: OrderedDict[_Key, ObjectReader] = OrderedDict()
 #: Reentrant: garbage collection may close a scratch repository, which calls `forget`, at any time.
 _changing = threading.RLock()
 
 
-def reader(git: Command) -> Reader | None:
+def reader(git: Command) -> ObjectReader | None:
     """Return the reader for a repository and the current environment; None if git can't start."""
     environment = runner.clean_environment({**pinned(), **git.place()})
     key = (git.folder, tuple(sorted(environment.items())))
@@ -137,7 +137,7 @@ def reader(git: Command) -> Reader | None:
         found = _staying.get(key)
         if found is None or found.ended:
             try:
-                found = Reader(git)
+                found = ObjectReader(git)
             except OSError:
                 return None
             _staying[key] = found

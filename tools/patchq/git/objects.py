@@ -17,7 +17,7 @@ from patchq.names import BlobId, CommitId, TreeId
 from patchq.system import runner
 
 if TYPE_CHECKING:
-    from patchq.git._reader import Reader
+    from patchq.git._reader import ObjectReader
 
 _ID = re.compile(r"[0-9a-f]{40}")
 #: Number of packs above which :meth:`Objects.join_packs` repacks.
@@ -109,7 +109,7 @@ class Objects(Refs):
                 raise SourceError(f"the store has lost the object {blob}", hint=MEND)
         return found
 
-    def _staying(self, count: int, ask: Callable[[Reader], dict[K, V] | None]) -> dict[K, V]:
+    def _staying(self, count: int, ask: Callable[[ObjectReader], dict[K, V] | None]) -> dict[K, V]:
         """Query the persistent reader. Return nothing if it can't be used or ``count`` is large."""
         from patchq.git._reader import AT_ONCE, reader  # not needed by most commands
 

@@ -133,7 +133,7 @@ def files_at(folder: Path, revision: str, *paths: str) -> dict[PurePosixPath, by
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Borrowed:
+class BorrowedRepository:
     """Temporary repository with the objects of the user's.
 
     :ivar prefix: path of the project's folder in the repository.
@@ -150,7 +150,7 @@ class Borrowed:
 
 
 @contextmanager
-def borrowed(folder: Path, revisions: Sequence[str], attributes: Sequence[str] = ()) -> Iterator[Borrowed]:
+def borrowed(folder: Path, revisions: Sequence[str], attributes: Sequence[str] = ()) -> Iterator[BorrowedRepository]:
     """Yield a temporary repository with the objects of the user's, and the commits of revisions.
 
     New objects go into the temporary repository. Neither the configuration nor the attributes of
@@ -178,7 +178,7 @@ def borrowed(folder: Path, revisions: Sequence[str], attributes: Sequence[str] =
         text = "".join(f"**/{line}\n" for line in attributes)
         (temporary.folder / "info" / "attributes").write_text(text)
         shown = "" if code else name.decode("utf-8", "replace").strip()
-        yield Borrowed(git=temporary, prefix=prefix, branch=shown, head=commits[0], commits=commits[1:])
+        yield BorrowedRepository(git=temporary, prefix=prefix, branch=shown, head=commits[0], commits=commits[1:])
 
 
 def base_of_conflict(folder: Path, path: str) -> bytes | None:

@@ -26,7 +26,7 @@ _MOST_LINES, _LEAST_WORDS, _LONG_WORD = 12, 2, 6
 
 
 @dataclass(frozen=True, slots=True)
-class _Change:
+class _LineChange:
     """Lines of the old text, from ``start`` to ``end``, that the patch replaces by ``new``."""
 
     start: int
@@ -44,7 +44,7 @@ def infer(path: bytes, old: bytes, new: bytes) -> list[Rule]:
     lines = split_lines(old)
     shift = 0
     for change in _changes(lines, split_lines(new)):
-        at = _Change(change.start + shift, change.end + shift, change.new)
+        at = _LineChange(change.start + shift, change.end + shift, change.new)
         ways = [way for way in _ways(lines, at) if way]
         if not ways:
             return []
@@ -66,13 +66,13 @@ def _same_ends(old: bytes, new: bytes) -> tuple[bytes, bytes]:
     return old, new
 
 
-def _changes(old: Sequence[bytes], new: Sequence[bytes]) -> Iterator[_Change]:
+def _changes(old: Sequence[bytes], new: Sequence[bytes]) -> Iterator[_LineChange]:
     for tag, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if tag != "equal":
-            yield _Change(a, b, tuple(new[c:d]))
+            yield _LineChange(a, b, tuple(new[c:d]))
 
 
-def _ways(lines: Sequence[bytes], change: _Change) -> list[tuple[bytes, bytes] | None]:
+def _ways(lines: Sequence[bytes], change: _LineChange) -> list[tuple[bytes, bytes] | None]:
     """Return the ways to find a change, as text to find and its replacement."""
     sides = [(True, False), (False, True), (True, True)]
     if change.start < change.end:
@@ -81,7 +81,7 @@ def _ways(lines: Sequence[bytes], change: _Change) -> list[tuple[bytes, bytes] |
     return [_between(lines, change, before=before, after=after) for before, after in sides]
 
 
-def _lines(lines: Sequence[bytes], change: _Change, *, before: bool, after: bool) -> tuple[bytes, bytes] | None:
+def _lines(lines: Sequence[bytes], change: _LineChange, *, before: bool, after: bool) -> tuple[bytes, bytes] | None:
     """Return changed lines with the fewest lines of context on these sides that identify them."""
     text = b"".join(lines)
     for count in range(_MOST_LINES + 1):
@@ -93,7 +93,7 @@ def _lines(lines: Sequence[bytes], change: _Change, *, before: bool, after: bool
     return None
 
 
-def _between(lines: Sequence[bytes], change: _Change, *, before: bool, after: bool) -> tuple[bytes, bytes] | None:
+def _between(lines: Sequence[bytes], change: _LineChange, *, before: bool, after: bool) -> tuple[bytes, bytes] | None:
     """Return an addition with the fewest lines on these sides that identify it.
 
     On a side without lines, it has the near end of the text there. Before the addition, that may be
@@ -133,7 +133,7 @@ def _words_of(text: bytes) -> list[bytes]:
     return [token for token in _TOKEN.findall(text) if _WORD.match(token)]
 
 
-def _words(lines: Sequence[bytes], change: _Change, *, left: bool) -> tuple[bytes, bytes] | None:
+def _words(lines: Sequence[bytes], change: _LineChange, *, left: bool) -> tuple[bytes, bytes] | None:
     """Return the changed words of lines, with the fewest words next to them that identify them.
 
     :param left: take words on the left first, otherwise on the right.

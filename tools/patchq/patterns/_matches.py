@@ -46,7 +46,7 @@ json.dump({"found": found}, sys.stdout)
 
 
 @dataclass(frozen=True, slots=True)
-class Edit:
+class ByteEdit:
     """Replacement of the bytes from ``start`` to ``end``."""
 
     start: int
@@ -58,7 +58,7 @@ class RegexError(Exception):
     """Expression that is invalid, matches empty text, or takes too long."""
 
 
-def find_literal(find: bytes, new: bytes, text: bytes) -> list[Edit]:
+def find_literal(find: bytes, new: bytes, text: bytes) -> list[ByteEdit]:
     """Return the places of a text, overlapping ones too.
 
     A text that begins or ends with a newline matches at the beginning of a line only.
@@ -68,12 +68,12 @@ def find_literal(find: bytes, new: bytes, text: bytes) -> list[Edit]:
     at = text.find(find)
     while at >= 0:
         if not lines or at == 0 or text[at - 1 : at] == b"\n":
-            found.append(Edit(at, at + len(find), new))
+            found.append(ByteEdit(at, at + len(find), new))
         at = text.find(find, at + 1)
     return found
 
 
-def find_regex(find: bytes, new: bytes, texts: Sequence[bytes], most: int) -> list[list[Edit]]:
+def find_regex(find: bytes, new: bytes, texts: Sequence[bytes], most: int) -> list[list[ByteEdit]]:
     """Return the matches of an expression in each text, at most one more than ``most`` of them.
 
     ``^`` and ``$`` match at each line.
@@ -97,10 +97,10 @@ def find_regex(find: bytes, new: bytes, texts: Sequence[bytes], most: int) -> li
     answer = json.loads(done.stdout)
     if "error" in answer:
         raise RegexError(f"its expression: {answer['error']}")
-    return [[Edit(start, end, text.encode("latin-1")) for start, end, text in edits] for edits in answer["found"]]
+    return [[ByteEdit(start, end, text.encode("latin-1")) for start, end, text in edits] for edits in answer["found"]]
 
 
-def patched(text: bytes, edits: Sequence[Edit], crlf: bool) -> bytes:
+def patched(text: bytes, edits: Sequence[ByteEdit], crlf: bool) -> bytes:
     """Return a text with its edits.
 
     :param crlf: the edits were found with the file's CRLF read as LF.

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Protocol
 
 from patchq.names import show_path
-from patchq.patterns._matches import Edit, RegexError, find_literal, find_regex, patched
+from patchq.patterns._matches import ByteEdit, RegexError, find_literal, find_regex, patched
 from patchq.patterns.rules import MOST_TIMES, Rule, encode, is_glob
 
 
@@ -39,7 +39,7 @@ class TextTree:
         return {path: self.contents[path] for path in paths if path in self.contents}
 
 
-class Reason(Enum):
+class RuleFailure(Enum):
     """Reason for which a rule gives no result."""
 
     NO_FILE = "no such file"
@@ -58,25 +58,25 @@ class RuleStop(Exception):
     :ivar about: the file, or the message of the failure.
     """
 
-    def __init__(self, *, number: int, reason: Reason, found: int = 0, wanted: int = 0, about: str = "") -> None:
+    def __init__(self, *, number: int, reason: RuleFailure, found: int = 0, wanted: int = 0, about: str = "") -> None:
         super().__init__(reason)
         self.number, self.reason, self.found, self.wanted, self.about = number, reason, found, wanted, about
 
     def __str__(self) -> str:
         rule = f"rule {self.number}"
         match self.reason:
-            case Reason.NO_FILE:
+            case RuleFailure.NO_FILE:
                 return f"{rule}: {self.about} is not there"
-            case Reason.TIMES:
+            case RuleFailure.TIMES:
                 more = " or more" if self.found > MOST_TIMES else ""
                 return f"{rule} matches {self.found}{more} times, not {self.wanted}"
-            case Reason.CHANGED if self.about:
+            case RuleFailure.CHANGED if self.about:
                 return f"{rule} matches nothing in {self.about}"
-            case Reason.CHANGED:
+            case RuleFailure.CHANGED:
                 return f"{rule} matches in {self.found} files, not {self.wanted}"
-            case Reason.OVERLAP:
+            case RuleFailure.OVERLAP:
                 return f"{rule}: matches overlap in {self.about}"
-            case Reason.DIFFERENT:
+            case RuleFailure.DIFFERENT:
                 return f"{rule}: its alternatives find different places in {self.about}"
         return f"{rule}: {self.about}"
 
@@ -104,7 +104,7 @@ def count(rule: Rule, tree: RuleTree) -> Rule:
     edits = _edits(rule, 0, 1, texts, MOST_TIMES)
     times = sum(map(len, edits.values()))
     if not times:
-        raise RuleStop(number=1, reason=Reason.TIMES, found=0, wanted=1)
+        raise RuleStop(number=1, reason=RuleFailure.TIMES, found=0, wanted=1)
     changed = sum(map(bool, edits.values()))
     return replace(rule, times=times, changed=changed if rule.has_glob else rule.changed)
 
@@ -119,7 +119,7 @@ def _select(rule: Rule, number: int, tree: RuleTree, moved: Mapping[bytes, bytes
     texts = dict(tree.read_files(wanted))
     for path in wanted[: len(names)]:
         if path not in texts:
-            raise RuleStop(number=number, reason=Reason.NO_FILE, about=show_path(path))
+            raise RuleStop(number=number, reason=RuleFailure.NO_FILE, about=show_path(path))
     return texts
 
 
@@ -166,22 +166,22 @@ def _apply(rule: Rule, number: int, texts: Mapping[bytes, bytes]) -> dict[bytes,
     for result in results[1:]:
         if result != results[0]:
             path = next(path for path in sorted({*result, *results[0]}) if result.get(path) != results[0].get(path))
-            raise RuleStop(number=number, reason=Reason.DIFFERENT, about=show_path(path))
+            raise RuleStop(number=number, reason=RuleFailure.DIFFERENT, about=show_path(path))
     return results[0]
 
 
-def _check_counts(rule: Rule, number: int, edits: Mapping[bytes, Sequence[Edit]]) -> None:
+def _check_counts(rule: Rule, number: int, edits: Mapping[bytes, Sequence[ByteEdit]]) -> None:
     times = sum(map(len, edits.values()))
     if times != rule.times:
-        raise RuleStop(number=number, reason=Reason.TIMES, found=times, wanted=rule.times)
+        raise RuleStop(number=number, reason=RuleFailure.TIMES, found=times, wanted=rule.times)
     changed = sum(map(bool, edits.values()))
     if changed != rule.changed:
         lacking = [show_path(path) for path, found in edits.items() if not found]
         about = "" if rule.has_glob else lacking[0]
-        raise RuleStop(number=number, reason=Reason.CHANGED, found=changed, wanted=rule.changed, about=about)
+        raise RuleStop(number=number, reason=RuleFailure.CHANGED, found=changed, wanted=rule.changed, about=about)
 
 
-def _edits(rule: Rule, which: int, number: int, texts: Mapping[bytes, bytes], most: int) -> dict[bytes, list[Edit]]:
+def _edits(rule: Rule, which: int, number: int, texts: Mapping[bytes, bytes], most: int) -> dict[bytes, list[ByteEdit]]:
     """Return the matches of one alternative in each file."""
     find, new = rule.alternatives[which].encoded()
     read = {path: _unix(text) if _is_crlf(rule, text) else text for path, text in texts.items()}
@@ -189,14 +189,14 @@ def _edits(rule: Rule, which: int, number: int, texts: Mapping[bytes, bytes], mo
         try:
             found = find_regex(find, new, list(read.values()), most)
         except RegexError as error:
-            raise RuleStop(number=number, reason=Reason.REGEX, about=str(error)) from None
+            raise RuleStop(number=number, reason=RuleFailure.REGEX, about=str(error)) from None
         return dict(zip(read, found, strict=True))
     edits = {}
     for path, text in read.items():
         edits[path] = find_literal(find, new, text)
         ends = [edit.end for edit in edits[path]]
         if any(edit.start < end for edit, end in zip(edits[path][1:], ends, strict=False)):
-            raise RuleStop(number=number, reason=Reason.OVERLAP, about=show_path(path))
+            raise RuleStop(number=number, reason=RuleFailure.OVERLAP, about=show_path(path))
     return edits
 
 

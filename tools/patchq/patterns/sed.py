@@ -27,7 +27,7 @@ class _NotPlain(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Substitution:
+class _SedCommand:
     """Parts of ``s/FIND/REPLACE/``. ``extended`` is true for ``sed -E``."""
 
     find: str
@@ -69,7 +69,7 @@ def _counted(rule: Rule, tree: TextTree) -> Rule | None:
         return None
 
 
-def _substitutions(command: str) -> Iterator[_Substitution]:
+def _substitutions(command: str) -> Iterator[_SedCommand]:
     """Yield the substitutions of a command."""
     try:
         lexer = shlex.shlex(command.strip(), posix=True, punctuation_chars=True)
@@ -96,7 +96,7 @@ def _substitutions(command: str) -> Iterator[_Substitution]:
             operands.append(word)
     for script in scripts or operands[:1]:
         for find, new in _split(script):
-            yield _Substitution(find, new, extended)
+            yield _SedCommand(find, new, extended)
 
 
 def _split(script: str) -> Iterator[tuple[str, str]]:
@@ -127,7 +127,7 @@ def _split(script: str) -> Iterator[tuple[str, str]]:
         yield parts[0], parts[1]
 
 
-def _convert(one: _Substitution) -> tuple[str, str, bool]:
+def _convert(one: _SedCommand) -> tuple[str, str, bool]:
     """Return the text to find, its replacement, and whether the text is an expression."""
     parts = list(_parts(one.find, one.extended))
     new = list(_replacement(one.new))

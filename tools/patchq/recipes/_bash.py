@@ -29,7 +29,7 @@ _CONDITIONAL = {"if_statement", "elif_clause", "else_clause", "case_item"}
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ShellCommand:
     """Command that the shell code runs.
 
     :ivar words: the command and its arguments, expanded.
@@ -72,11 +72,11 @@ class Shell:
     folders: list[str] = field(default_factory=list)
     steps: int = 0
 
-    def run_top(self) -> Iterator[Call]:
+    def run_top(self) -> Iterator[ShellCommand]:
         """Yield the commands outside functions, and record variables and functions."""
         yield from self._run(parse("bash", self.text), "", 0)
 
-    def run_function(self, name: str) -> Iterator[Call]:
+    def run_function(self, name: str) -> Iterator[ShellCommand]:
         """Yield the commands of a function, and of the functions that it calls."""
         if name in self.functions:
             yield from self._run(self.functions[name], "", 0)
@@ -85,7 +85,7 @@ class Shell:
         """Return the words of a variable; none if it is unknown."""
         return [word.text for word in self.words.get(name, [])]
 
-    def _run(self, node: Any, condition: str, deep: int) -> Iterator[Call]:
+    def _run(self, node: Any, condition: str, deep: int) -> Iterator[ShellCommand]:
         self.steps += 1
         if self.steps > _MOST_STEPS or deep > 64:
             return
@@ -108,7 +108,7 @@ class Shell:
             for child in node.children:
                 yield from self._run(child, condition, deep + 1)
 
-    def _branch(self, node: Any, condition: str, deep: int) -> Iterator[Call]:
+    def _branch(self, node: Any, condition: str, deep: int) -> Iterator[ShellCommand]:
         children = list(node.children)
         if node.type == "case_item":
             own = text_of(node.child_by_field_name("value") or node)
@@ -122,7 +122,7 @@ class Shell:
             outer = child.type in ("elif_clause", "else_clause")
             yield from self._run(child, f"not {own}" if outer else inner, deep + 1)
 
-    def _list(self, node: Any, condition: str, deep: int) -> Iterator[Call]:
+    def _list(self, node: Any, condition: str, deep: int) -> Iterator[ShellCommand]:
         """Follow ``a && b`` and ``a || b``. A test makes the second command conditional."""
         first, second = node.named_children[0], node.named_children[-1]
         yield from self._run(first, condition, deep + 1)
@@ -134,7 +134,7 @@ class Shell:
         inner = " and ".join(filter(None, [condition, f"not {own}" if own and operator == "||" else own]))
         yield from self._run(second, inner, deep + 1)
 
-    def _loop(self, node: Any, condition: str, deep: int) -> Iterator[Call]:
+    def _loop(self, node: Any, condition: str, deep: int) -> Iterator[ShellCommand]:
         name = text_of(node.child_by_field_name("variable"))
         body = node.child_by_field_name("body")
         values = [word for value in node.children_by_field_name("value") for word in self.expand(text_of(value))]
@@ -161,7 +161,7 @@ class Shell:
         else:
             self.words[name] = found
 
-    def _command(self, node: Any, condition: str, deep: int) -> Iterator[Call]:
+    def _command(self, node: Any, condition: str, deep: int) -> Iterator[ShellCommand]:
         stdin = ""
         command = node
         if node.type == "redirected_statement":
@@ -186,7 +186,7 @@ class Shell:
             return
         if words[0] in ("cd", "pushd", "popd"):
             self._change(words)
-        yield Call(tuple(words), text_of(node), line_of(node), condition, stdin, tuple(self.folders))
+        yield ShellCommand(tuple(words), text_of(node), line_of(node), condition, stdin, tuple(self.folders))
 
     def _change(self, words: Sequence[str]) -> None:
         if words[0] == "popd" and self.folders:
@@ -264,6 +264,6 @@ def _is_test(text: str) -> bool:
     return bool(re.match(r"(?:\[|test\b|use\b|has\b|in_iuse\b|ver_test\b|tc-is|is_)", text.removeprefix("! ")))
 
 
-def with_condition(call: Call, word: Word) -> str:
+def with_condition(call: ShellCommand, word: Word) -> str:
     """Return the conditions of a call and of a word that it uses."""
     return " and ".join(dict.fromkeys(filter(None, [call.condition, word.condition])))

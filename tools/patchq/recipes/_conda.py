@@ -9,7 +9,7 @@ from typing import Any
 
 from patchq.errors import FormatError
 from patchq.extras import need
-from patchq.recipes.entries import Entry, RecipeFile, State
+from patchq.recipes.entries import Entry, EntryState, RecipeFile
 
 _SET = re.compile(r"\{%-?\s*set\s+(\w+)\s*=\s*[\"']?([\w.+-]+)[\"']?\s*-?%\}")
 _STATEMENT = re.compile(r"\{%.*?%\}", re.DOTALL)
@@ -92,7 +92,7 @@ def conda_entries(recipe: RecipeFile) -> Iterator[Entry]:
             todo += reversed(node.value)
     for number, line in enumerate(reader.lines, 1):
         if match := _COMMENTED.match(line):
-            yield Entry(where=recipe.at(number), text=match[1], state=State.COMMENTED)
+            yield Entry(where=recipe.at(number), text=match[1], state=EntryState.COMMENTED)
 
 
 def _without_jinja(text: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from patchq.recipes._trees import line_of, parse, text_of, walk
-from patchq.recipes.entries import Entry, RecipeFile, State
+from patchq.recipes.entries import Entry, EntryState, RecipeFile
 
 #: Blocks of a formula that don't make their patches conditional.
 _ALWAYS = {"stable"}
@@ -20,12 +20,12 @@ def homebrew_entries(recipe: RecipeFile) -> Iterator[Entry]:
     data = next((text_of(node) for node in walk(root) if node.type == "uninterpreted"), "").lstrip("\n")
     for node in walk(root):
         if node.type == "comment" and re.match(r"#\s*patch (?:do\b|:)", text_of(node)):
-            yield Entry(where=recipe.at(line_of(node)), text=text_of(node).lstrip("# "), state=State.COMMENTED)
+            yield Entry(where=recipe.at(line_of(node)), text=text_of(node).lstrip("# "), state=EntryState.COMMENTED)
         if node.type != "call" or node.child_by_field_name("receiver"):
             continue
         name = text_of(node.child_by_field_name("method"))
         if name == "inreplace" and not _inside(node, name):
-            yield Entry(where=recipe.at(line_of(node)), text=text_of(node), state=State.EDIT)
+            yield Entry(where=recipe.at(line_of(node)), text=text_of(node), state=EntryState.EDIT)
         elif name == "patch":
             yield from _patch(recipe, node, data)
 
@@ -50,18 +50,18 @@ def _patch(recipe: RecipeFile, node: Any, data: str) -> Iterator[Entry]:
     elif "url" in inner:
         found = [_remote(recipe, node, inner)]
     else:
-        found = [Entry(where=recipe.at(line_of(node)), text=text_of(node)[:60], state=State.UNREADABLE)]
+        found = [Entry(where=recipe.at(line_of(node)), text=text_of(node)[:60], state=EntryState.UNREADABLE)]
     folder = _string(inner["directory"][0]) if "directory" in inner else ""
     for entry in found:
         entry = replace(entry, folder=folder)
         if resource:
-            entry = replace(entry, state=State.OTHER_SOURCE, detail=f"resource {resource}")
+            entry = replace(entry, state=EntryState.OTHER_SOURCE, detail=f"resource {resource}")
         yield entry.only_if(condition)
 
 
 def _remote(recipe: RecipeFile, node: Any, inner: dict[str, list[Any]]) -> Entry:
     url = _string(inner["url"][0]) if "url" in inner else text_of(node)[:60]
-    return Entry(where=recipe.at(line_of(node)), text=url, state=State.REMOTE)
+    return Entry(where=recipe.at(line_of(node)), text=url, state=EntryState.REMOTE)
 
 
 def _string(call: Any) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from patchq.errors import UserError
 from patchq.recipes._trees import line_of, parse, text_of, walk
-from patchq.recipes.entries import Entry, RecipeFile, State
+from patchq.recipes.entries import Entry, EntryState, RecipeFile
 
 _FETCH = re.compile(r"fetch\w+|requireFile")
 _SUBSTITUTE = re.compile(r"substituteAll\w*|replaceVars\w*|substitute")
@@ -82,12 +82,14 @@ class _Expression:
         elif _FETCH.fullmatch(name):
             url = self._attribute(arguments[0], "url")
             text = url or text_of(node)
-            yield Entry(where=self.recipe.at(line_of(node)), text=text, state=State.REMOTE).only_if(condition)
+            yield Entry(where=self.recipe.at(line_of(node)), text=text, state=EntryState.REMOTE).only_if(condition)
         elif _SUBSTITUTE.fullmatch(name):
             source = arguments[0] if arguments[0].type == "path_expression" else None
             file = self.string(source) if source is not None else self._attribute(arguments[0], "src")
             found = self.recipe.entry(file or "$…", line_of(node))
-            yield replace(found, state=State.OPTION, detail=f"{name}, which replaces words of it").only_if(condition)
+            yield replace(found, state=EntryState.OPTION, detail=f"{name}, which replaces words of it").only_if(
+                condition
+            )
         else:
             yield self._unknown(node, condition)
 
@@ -99,7 +101,7 @@ class _Expression:
 
     def _unknown(self, node: Any, condition: str) -> Entry:
         text = " ".join(text_of(node).split())[:80]
-        return Entry(where=self.recipe.at(line_of(node)), text=text, state=State.UNREADABLE).only_if(condition)
+        return Entry(where=self.recipe.at(line_of(node)), text=text, state=EntryState.UNREADABLE).only_if(condition)
 
 
 def nix_entries(recipe: RecipeFile) -> Iterator[Entry]:
@@ -126,12 +128,12 @@ def nix_entries(recipe: RecipeFile) -> Iterator[Entry]:
             yield replace(entry, strip=level, reverse="-R" in flags)
     for node in walk(lists[0]) if lists else ():
         if node.type == "comment" and (match := _COMMENTED.match(text_of(node))):
-            yield Entry(where=recipe.at(line_of(node)), text=match[1], state=State.COMMENTED)
+            yield Entry(where=recipe.at(line_of(node)), text=match[1], state=EntryState.COMMENTED)
     for phase in sorted(_PHASES & found.bindings.keys()):
         node = found.bindings[phase][0]
         edits = [line.strip() for line in text_of(node).splitlines() if _EDIT.search(line)]
         if edits:
-            yield Entry(where=recipe.at(line_of(node)), text="\n".join(edits), state=State.EDIT)
+            yield Entry(where=recipe.at(line_of(node)), text="\n".join(edits), state=EntryState.EDIT)
 
 
 def _strings(found: _Expression, node: Any) -> list[str]:

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from patchq.recipes._bash import UNKNOWN, Call, Shell, Word
-from patchq.recipes.entries import Entry, RecipeFile, State
+from patchq.recipes._bash import UNKNOWN, Shell, ShellCommand, Word
+from patchq.recipes.entries import Entry, EntryState, RecipeFile
 
 _COMMENTED = re.compile(r"#\s*(?:.*\bpatch\b.*?|.*\beapply\b.*?|[\"']?\S*?)([\w.+-]+\.(?:patch|diff))\b")
 _EDITS = {"sed", "perl", "cp", "mv", "ln", "rm", "autoreconf", "eautoreconf", "install", "tee", "dos2unix"}
@@ -36,11 +36,11 @@ def arch_entries(recipe: RecipeFile) -> Iterator[Entry]:
     found = [entry for call in shell.run_function("prepare") for entry in _of_call(recipe, shell, call)]
     shell.folders.clear()
     built = [entry for call in shell.run_function("build") for entry in _of_call(recipe, shell, call)]
-    found += [entry for entry in built if entry.state is not State.EDIT]
+    found += [entry for entry in built if entry.state is not EntryState.EDIT]
     for number, entry in enumerate(found):
         url = urls.get(entry.text.rsplit("/", 1)[-1], "")
-        if entry.state is State.MISSING and "://" in url:
-            found[number] = replace(entry, state=State.REMOTE, text=url)
+        if entry.state is EntryState.MISSING and "://" in url:
+            found[number] = replace(entry, state=EntryState.REMOTE, text=url)
     yield from found
     yield from _rest(recipe, shell, found, shell.words.get("source", []))
 
@@ -69,7 +69,7 @@ def gentoo_entries(recipe: RecipeFile) -> Iterator[Entry]:
         found = _declared(recipe, shell, "")
         applied = True
     elif not applied and not any("PATCHES" in call.text for call in calls):
-        found += [replace(entry, state=State.UNUSED) for entry in _declared(recipe, shell, "")]
+        found += [replace(entry, state=EntryState.UNUSED) for entry in _declared(recipe, shell, "")]
     yield from found
     yield from _rest(recipe, shell, found, [])
 
@@ -102,7 +102,7 @@ def _files(recipe: RecipeFile, name: str, line: int, strip: int | None = 1) -> l
     return [recipe.entry(name, line, strip=strip)]
 
 
-def _of_call(recipe: RecipeFile, shell: Shell, call: Call) -> list[Entry]:
+def _of_call(recipe: RecipeFile, shell: Shell, call: ShellCommand) -> list[Entry]:
     """Return the entries of one command: the patches that it applies, or its edit."""
     words = list(call.words)
     if words[0] in ("eapply", "epatch"):
@@ -110,7 +110,7 @@ def _of_call(recipe: RecipeFile, shell: Shell, call: Call) -> list[Entry]:
     is_git = words[0] == "git" and any(word in ("apply", "am") for word in words[1:])
     if words[0] != "patch" and not is_git:
         if words[0] in _EDITS and not (words[0] == "sed" and not re.search(r"\s-\w*i|--in-place", call.text)):
-            return [Entry(where=recipe.at(call.line), text=call.text, state=State.EDIT)]
+            return [Entry(where=recipe.at(call.line), text=call.text, state=EntryState.EDIT)]
         return []
     options = _options(words[1:], 1 if is_git else None)
     options.keep_returns |= is_git
@@ -118,19 +118,19 @@ def _of_call(recipe: RecipeFile, shell: Shell, call: Call) -> list[Entry]:
     found: list[Entry] = []
     for name in files:
         for entry in _files(recipe, name, call.line, options.strip):
-            if options.unsupported and entry.state is State.TAKEN:
-                entry = replace(entry, state=State.OPTION, detail=options.unsupported)
+            if options.unsupported and entry.state is EntryState.TAKEN:
+                entry = replace(entry, state=EntryState.OPTION, detail=options.unsupported)
             if options.keep_returns:
                 entry = entry.keeping_returns()
             folder = "/".join(filter(None, [_folder(call.folders), options.folder]))
             entry = replace(entry, folder=folder, reverse=options.reverse, remove_empty=options.remove_empty)
             found.append(entry.only_if(call.condition))
     if not files:
-        found = [Entry(where=recipe.at(call.line), text=call.text, state=State.UNREADABLE).only_if(call.condition)]
+        found = [Entry(where=recipe.at(call.line), text=call.text, state=EntryState.UNREADABLE).only_if(call.condition)]
     return found
 
 
-def _eapply(recipe: RecipeFile, call: Call, words: Sequence[str]) -> list[Entry]:
+def _eapply(recipe: RecipeFile, call: ShellCommand, words: Sequence[str]) -> list[Entry]:
     options = _options([word for word in words if word != "--"], 1)
     found = [entry for name in options.files for entry in _files(recipe, name, call.line, options.strip)]
     folder = "/".join(filter(None, [_folder(call.folders), options.folder]))
@@ -187,8 +187,8 @@ def _rest(recipe: RecipeFile, shell: Shell, found: Sequence[Entry], sources: Seq
         match = _COMMENTED.match(text)
         if match and match[1] not in named:
             named.add(match[1])
-            yield Entry(where=recipe.at(line), text=match[1], state=State.COMMENTED)
+            yield Entry(where=recipe.at(line), text=match[1], state=EntryState.COMMENTED)
     for word in sources:
         name = _source_name(word.text)
         if re.search(r"\.(?:patch|diff)$", name) and name not in named:
-            yield Entry(where=recipe.at(word.line), text=name, state=State.UNUSED)
+            yield Entry(where=recipe.at(word.line), text=name, state=EntryState.UNUSED)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from patchq.recipes.entries import Entry, RecipeFile, State
+from patchq.recipes.entries import Entry, EntryState, RecipeFile
 
 _BACKUP = re.compile(r".*(?:\.orig|\.rej|~|,v|\.core)")
 _ASSIGN = re.compile(r"^(?P<comment>#?)\s*(?P<name>PATCHFILES|EXTRA_PATCHES|PATCH_STRIP)\s*[+?]?=\s*(?P<value>.*)")
@@ -46,7 +46,7 @@ def port_entries(folder: Path) -> Iterator[Entry]:
                 elif match["name"] in ("PATCHFILES", "EXTRA_PATCHES"):
                     named += _listed(recipe, match, number, " and ".join(conditions))
     # bsd.port.mk applies downloads first, then EXTRA_PATCHES, then the folder.
-    yield from sorted(named, key=lambda entry: entry.state is not State.REMOTE)
+    yield from sorted(named, key=lambda entry: entry.state is not EntryState.REMOTE)
     for path in _patches(folder):
         yield Entry(where=str(path), text=path.name, data=path, strip=level)
 
@@ -65,9 +65,9 @@ def _listed(recipe: RecipeFile, match: re.Match[str], line: int, condition: str)
     found = []
     for word in match["value"].split():
         if match["comment"]:
-            found.append(Entry(where=recipe.at(line), text=word, state=State.COMMENTED))
+            found.append(Entry(where=recipe.at(line), text=word, state=EntryState.COMMENTED))
         elif match["name"] == "PATCHFILES":
-            found.append(Entry(where=recipe.at(line), text=word, state=State.REMOTE).only_if(condition))
+            found.append(Entry(where=recipe.at(line), text=word, state=EntryState.REMOTE).only_if(condition))
         elif match["name"] == "EXTRA_PATCHES":
             name = re.sub(r"^\$\{(?:FILESDIR|PATCHDIR)\}/|^\$\{\.CURDIR\}/", "", word).partition(":")[0]
             strip = re.search(r":-p(\d+)$", word)

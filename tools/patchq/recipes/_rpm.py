@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from patchq.recipes.entries import Entry, RecipeFile, State
+from patchq.recipes.entries import Entry, EntryState, RecipeFile
 
 _TAG = re.compile(r"(\w+)\s*:\s*(.*)")
 _PATCH_TAG = re.compile(r"patch(\d*)", re.IGNORECASE)
@@ -122,7 +122,7 @@ def rpm_entries(recipe: RecipeFile) -> Iterator[Entry]:
             _tag(spec, line, text)
     for number, entry in spec.patches.items():
         if number not in spec.applied:
-            state = State.CONDITIONAL if entry.state is State.CONDITIONAL else State.UNUSED
+            state = EntryState.CONDITIONAL if entry.state is EntryState.CONDITIONAL else EntryState.UNUSED
             spec.found.append(replace(entry, state=state))
     yield from spec.found
 
@@ -177,7 +177,7 @@ def _tag(spec: _Spec, line: int, text: str) -> None:
         return
     if text.startswith("#"):
         if patch and re.search(r"\.(?:patch|diff)\b", match[2]):
-            spec.found.append(Entry(where=spec.recipe.at(line), text=match[2].strip(), state=State.COMMENTED))
+            spec.found.append(Entry(where=spec.recipe.at(line), text=match[2].strip(), state=EntryState.COMMENTED))
     elif patch:
         _declare(spec, line, patch[1], match[2])
     elif match[1].lower() in ("name", "version", "release"):
@@ -187,8 +187,8 @@ def _tag(spec: _Spec, line: int, text: str) -> None:
 def _declare(spec: _Spec, line: int, number: str, value: str) -> None:
     name = spec.expand(value.strip().split(" #")[0].strip())
     entry = spec.recipe.entry(_base(name), line)
-    if entry.state is State.MISSING and "://" in name:
-        entry = replace(entry, state=State.REMOTE, text=name)
+    if entry.state is EntryState.MISSING and "://" in name:
+        entry = replace(entry, state=EntryState.REMOTE, text=name)
     key = int(number) if number else max(spec.patches, default=-1) + 1
     spec.patches[key] = entry.only_if(spec.condition)
 
@@ -205,7 +205,7 @@ def _prepare(spec: _Spec, line: int, text: str) -> None:
             if number in spec.patches:
                 spec.applied.add(number)
                 name = spec.patches[number].text
-                spec.found.append(Entry(where=spec.recipe.at(line), text=name, state=State.COMMENTED))
+                spec.found.append(Entry(where=spec.recipe.at(line), text=name, state=EntryState.COMMENTED))
         return
     word = text.split()[0] if text else ""
     if word in ("%setup", "cd", "pushd", "popd") and spec.skipped:
@@ -229,10 +229,10 @@ def _prepare(spec: _Spec, line: int, text: str) -> None:
     elif word in ("cd", "pushd", "popd"):
         _change(spec, text)
     elif re.match(r"patch\s", text):
-        state = State.UNREADABLE if not spec.condition else State.CONDITIONAL
+        state = EntryState.UNREADABLE if not spec.condition else EntryState.CONDITIONAL
         spec.found.append(Entry(where=spec.recipe.at(line), text=text, state=state, detail=spec.condition))
     elif _EDIT.match(text):
-        spec.found.append(Entry(where=spec.recipe.at(line), text=spec.expand(text), state=State.EDIT))
+        spec.found.append(Entry(where=spec.recipe.at(line), text=spec.expand(text), state=EntryState.EDIT))
 
 
 def _options(spec: _Spec, text: str) -> list[str]:
@@ -330,7 +330,7 @@ def _with_options(entry: Entry, options: Sequence[str]) -> Entry:
             inner = word[2:] if word[1] == "d" else word.partition("=")[2]
             entry = replace(entry, folder="/".join(part for part in (entry.folder, inner.strip("/")) if part))
         elif word in ("-l", "--ignore-whitespace"):
-            entry = replace(entry, state=State.OPTION, detail=word)
+            entry = replace(entry, state=EntryState.OPTION, detail=word)
     return entry
 
 
@@ -339,9 +339,9 @@ def _apply(spec: _Spec, number: int, how: Entry, condition: str = "") -> None:
     declared = spec.patches.get(number)
     spec.applied.add(number)
     if declared is None:
-        found = replace(how, text=f"patch {number}", state=State.UNREADABLE)
+        found = replace(how, text=f"patch {number}", state=EntryState.UNREADABLE)
     else:
-        state = declared.state if declared.state is not State.TAKEN else how.state
+        state = declared.state if declared.state is not EntryState.TAKEN else how.state
         detail = declared.detail or how.detail
         found = replace(how, text=declared.text, data=declared.data, state=state, detail=detail)
     spec.found.append(found.only_if(condition))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from patchq.errors import FormatError
 from patchq.extras import need
-from patchq.recipes.entries import Entry, RecipeFile, State
+from patchq.recipes.entries import Entry, EntryState, RecipeFile
 
 if TYPE_CHECKING:
     from cmake_parser import Token
@@ -48,7 +48,7 @@ class _Port:
             if token.kind == "COMMENT":
                 if match := re.match(r"\s*(\S+\.(?:patch|diff))\b", token.value):
                     where = self.recipe.at(token.line)
-                    found.append(Entry(where=where, text=match[1], state=State.COMMENTED))
+                    found.append(Entry(where=where, text=match[1], state=EntryState.COMMENTED))
                 continue
             text = token.value.removeprefix(_HERE)
             whole = _VARIABLE.fullmatch(text)
@@ -96,9 +96,9 @@ def _command(port: _Port, name: str, arguments: Sequence[Token], line: int) -> I
     elif name == "vcpkg_download_distfile" and plain:
         url = next((text for text in plain if "://" in text), plain[0])
         url = _VARIABLE.sub(lambda match: port.words.get(match[1], match[0]), url)
-        port.variables[plain[0]] = [Entry(where=port.recipe.at(line), text=url, state=State.REMOTE)]
+        port.variables[plain[0]] = [Entry(where=port.recipe.at(line), text=url, state=EntryState.REMOTE)]
     elif _edits(name, plain):
-        yield Entry(where=port.recipe.at(line), text=f"{name}({' '.join(plain)})", state=State.EDIT)
+        yield Entry(where=port.recipe.at(line), text=f"{name}({' '.join(plain)})", state=EntryState.EDIT)
     else:
         yield from _source(port, name, arguments)
 
@@ -133,8 +133,8 @@ def _source(port: _Port, name: str, arguments: Sequence[Token]) -> Iterator[Entr
     if at is None:
         return
     for entry in port.entries(_until_keyword(arguments[at + 1 :])):
-        if target and port.main and target != port.main and entry.state is not State.COMMENTED:
-            yield replace(entry, state=State.OTHER_SOURCE, detail=target)
+        if target and port.main and target != port.main and entry.state is not EntryState.COMMENTED:
+            yield replace(entry, state=EntryState.OTHER_SOURCE, detail=target)
             continue
         yield entry.keeping_returns()  # vcpkg runs `git apply`
 

@@ -18,7 +18,7 @@ _MOST_NAME = 250
 _REQUEST = re.compile(r"(https?://\S+?/(?:-/)?(?:commit|pull|merge_requests)/[0-9a-f]+)(?:\.(?:patch|diff))?(?:\?.*)?")
 
 
-class State(Enum):
+class EntryState(Enum):
     """Use of an entry: applied, left out, or refused because the native tool would apply it."""
 
     TAKEN = "taken"
@@ -34,7 +34,7 @@ class State(Enum):
 
 
 #: States of entries that are named and left out.
-LEFT = {State.COMMENTED, State.CONDITIONAL, State.UNUSED, State.OTHER_SOURCE, State.EDIT}
+LEFT = {EntryState.COMMENTED, EntryState.CONDITIONAL, EntryState.UNUSED, EntryState.OTHER_SOURCE, EntryState.EDIT}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,32 +58,32 @@ class Entry:
     folder: str = ""
     reverse: bool = False
     remove_empty: bool = False
-    state: State = State.TAKEN
+    state: EntryState = EntryState.TAKEN
     detail: str = ""
 
     def only_if(self, condition: str) -> Entry:
         """Return the entry of a patch that is applied under a condition; unchanged if it is empty."""
         if not condition or self.state in LEFT:
             return self
-        return replace(self, state=State.CONDITIONAL, detail=condition)
+        return replace(self, state=EntryState.CONDITIONAL, detail=condition)
 
     def keeping_returns(self) -> Entry:
         """Return the entry for a tool that keeps CR LF; not supported if the patch has CR LF throughout.
 
         patchq takes such a patch with LF, as ``patch`` does without ``--binary``.
         """
-        if self.state is not State.TAKEN or not isinstance(self.data, Path):
+        if self.state is not EntryState.TAKEN or not isinstance(self.data, Path):
             return self
         if not _RETURNED.search(fsio.read_limited(self.data, MOST_TEXT) or b""):
             return self
-        return replace(self, state=State.OPTION, detail="its CR LF line ends kept")
+        return replace(self, state=EntryState.OPTION, detail="its CR LF line ends kept")
 
     def words(self) -> str:
         """Return the reason for leaving the entry out."""
         name = f" {self.text}" if self.text else ""
-        if self.state is State.CONDITIONAL:
+        if self.state is EntryState.CONDITIONAL:
             return f"{self.where}:{name} is applied only if {self.detail}: left out{self._command()}"
-        if self.state is State.EDIT:
+        if self.state is EntryState.EDIT:
             sed = re.match(r"(?:sed|perl)\s", self.text)
             how = f"`patchq import NAME --run {sh(self.text)}`" if sed else "edit the worktree, and `patchq new`"
             return f"{self.where}: an edit, not a patch, was left out: {_short(self.text)}; to make it: {how}"
@@ -100,20 +100,20 @@ class Entry:
 
     def error(self) -> PatchqError | None:
         """Return the error for a patch that the native tool applies and patchq can't read."""
-        if self.state in (State.TAKEN, *LEFT):
+        if self.state in (EntryState.TAKEN, *LEFT):
             return None
-        if self.state is State.REMOTE:
+        if self.state is EntryState.REMOTE:
             found = _REQUEST.fullmatch(self.text)
             request = f"`patchq import NAME {sh(found[1])}`" if found else "download it, and name the file"
             return UserError(
                 f"{self.where}: {self.text} is downloaded by the packager's tool",
                 hint=f"{request}; --partial leaves it out",
             )
-        if self.state is State.MISSING:
+        if self.state is EntryState.MISSING:
             return UserError(
                 f"{self.where}: {self.text} is not next to the recipe", hint="restore it; --partial leaves it out"
             )
-        if self.state is State.OPTION:
+        if self.state is EntryState.OPTION:
             return UserError(
                 f"{self.where}: {self.text} is applied with {self.detail}, which patchq never does",
                 hint="apply it in the worktree, and `patchq new`; --partial leaves it out",
@@ -156,16 +156,16 @@ class RecipeFile:
         """
         found = Entry(where=self.at(line), text=name, strip=strip)
         if re.match(r"(?:https?|ftp)://", name):
-            return replace(found, state=State.REMOTE)
+            return replace(found, state=EntryState.REMOTE)
         if "$" in name or "\0" in name or "%{" in name or not name.strip():
-            return replace(found, state=State.UNREADABLE, text=name.replace("\0", "…"))
+            return replace(found, state=EntryState.UNREADABLE, text=name.replace("\0", "…"))
         if len(name) > _MOST_NAME or "\n" in name:
-            return replace(found, state=State.UNREADABLE, text=name[:80])
+            return replace(found, state=EntryState.UNREADABLE, text=name[:80])
         for folder in folders or ("",):
             path = self.path.parent / folder / name
             if path.is_file() and self.root in path.resolve().parents:
                 return replace(found, data=path)
-        return replace(found, state=State.MISSING)
+        return replace(found, state=EntryState.MISSING)
 
 
 def read_list(path: Path) -> str:

@@ -11,7 +11,7 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from packaging.version import InvalidVersion, Version
 
 from patchq.replay._shims import CONNECTS, INSTALLERS, NETWORK, REQUIREMENT
-from patchq.replay.outcomes import HunkStatus, Reason
+from patchq.replay.outcomes import Reason, StepStatus
 from patchq.replay.package import Package
 
 #: Options of ``pip install`` with a value.
@@ -32,7 +32,7 @@ class Effect:
     :ivar words: requirements or programs.
     """
 
-    status: HunkStatus
+    status: StepStatus
     reason: Reason
     words: tuple[str, ...]
 
@@ -59,7 +59,7 @@ def effects(calls: Sequence[tuple[str, ...]], package: Package, *, installs_base
             yield from _pip(arguments, requirements[::-1], package, installs_base=installs_base)
             requirements = []
         elif program == CONNECTS or program in NETWORK or program == "git":
-            yield Effect(status=HunkStatus.NOT_UNDERSTOOD, reason=Reason.NETWORK, words=(" ".join(call[:3]),))
+            yield Effect(status=StepStatus.NOT_UNDERSTOOD, reason=Reason.NETWORK, words=(" ".join(call[:3]),))
         else:
             yield from _others(program, arguments, package)
 
@@ -69,10 +69,10 @@ def _others(program: str, arguments: Sequence[str], package: Package) -> Iterato
     names = {package.distribution, f"python3-{package.distribution}"}
     named = [word for word in arguments if canonicalize_name(re.split(r"[=<>!~\[]", word)[0]) in names]
     if named:
-        yield Effect(status=HunkStatus.REFUSED, reason=Reason.REINSTALLS, words=(f"{program} {named[0]}",))
+        yield Effect(status=StepStatus.REFUSED, reason=Reason.REINSTALLS, words=(f"{program} {named[0]}",))
     elif program in INSTALLERS or program in ("uv", "uvx"):
         words = " ".join([program, *arguments][:4])
-        yield Effect(status=HunkStatus.NOT_UNDERSTOOD, reason=Reason.DEPENDENCIES, words=(words,))
+        yield Effect(status=StepStatus.NOT_UNDERSTOOD, reason=Reason.DEPENDENCIES, words=(words,))
 
 
 def _pip(
@@ -84,7 +84,7 @@ def _pip(
     if command == "uninstall":
         for word in install.words:
             if canonicalize_name(word) == package.distribution:
-                yield Effect(status=HunkStatus.REFUSED, reason=Reason.UNINSTALLS, words=(word,))
+                yield Effect(status=StepStatus.REFUSED, reason=Reason.UNINSTALLS, words=(word,))
         return
     if command not in ("install", "sync") or "--dry-run" in rest:
         return
@@ -92,13 +92,13 @@ def _pip(
     for word in install.words:
         name = _name_of(word)
         if name is None:
-            yield Effect(status=HunkStatus.NOT_UNDERSTOOD, reason=Reason.UNKNOWN_INSTALL, words=(word,))
+            yield Effect(status=StepStatus.NOT_UNDERSTOOD, reason=Reason.UNKNOWN_INSTALL, words=(word,))
         elif name != package.distribution:
             others.append(word)
         elif reason := _own(word, install, package, installs_base=installs_base):
-            yield Effect(status=HunkStatus.REFUSED, reason=reason, words=(word,))
+            yield Effect(status=StepStatus.REFUSED, reason=reason, words=(word,))
     if others and install.with_dependencies and not installs_base:
-        yield Effect(status=HunkStatus.NOT_UNDERSTOOD, reason=Reason.DEPENDENCIES, words=tuple(others))
+        yield Effect(status=StepStatus.NOT_UNDERSTOOD, reason=Reason.DEPENDENCIES, words=tuple(others))
 
 
 def _parse(arguments: Sequence[str], requirements: Sequence[str]) -> _Install:

@@ -86,10 +86,10 @@ def parse(data: bytes, where: str) -> list[Instruction]:
         lines = data.decode("utf-8-sig").replace("\r\n", "\n").split("\n")
     except UnicodeDecodeError as error:
         raise FormatError(f"{where} can't be read: {error}", hint="name its commands with --run") from None
-    return list(_Reader(lines))
+    return list(_InstructionReader(lines))
 
 
-class _Reader:
+class _InstructionReader:
     """Iterator over the instructions in some lines."""
 
     def __init__(self, lines: list[str]) -> None:

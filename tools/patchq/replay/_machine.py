@@ -23,7 +23,7 @@ _PATH = f"{FOLDER}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class CommandResult:
     """Result of a command in a machine.
 
     :ivar calls: calls of programs that stand in for others.
@@ -33,7 +33,7 @@ class Outcome:
     calls: tuple[tuple[str, ...], ...]
 
 
-class Machine:
+class Container:
     """A file system of folders on this machine, and a way to run commands in it.
 
     ``image`` is the root. Below ``/usr``, commands see this machine's files, read-only, except for
@@ -94,11 +94,11 @@ class Machine:
         if prefix not in ("/usr", "/usr/local"):
             (programs / "activate").write_text(f'export VIRTUAL_ENV={prefix} PATH="{prefix}/bin:$PATH"\n')
 
-    def copy_to(self, folder: Path) -> Machine:
+    def copy_to(self, folder: Path) -> Container:
         """Return a copy, for a stage that starts from this one."""
         for name in ("image", "over", "tools", "site"):
             shutil.copytree(self.folder / name, folder / name, symlinks=True)
-        new = Machine(folder, self.site.copy_to(folder / "site"), self.place, self.context)
+        new = Container(folder, self.site.copy_to(folder / "site"), self.place, self.context)
         new._opened = set(self._opened)
         return new
 
@@ -169,8 +169,8 @@ class Machine:
         *,
         limits: Limits,
         mounts: Iterable[Mount] = (),
-        stage: Machine | None = None,
-    ) -> Outcome:
+        stage: Container | None = None,
+    ) -> CommandResult:
         """Run a script; its path is appended to ``argv``.
 
         :param mounts: more folders for this command.
@@ -202,7 +202,7 @@ class Machine:
         ran = run_isolated(
             [*argv, f"{FOLDER}/script"], self.folder, context=self.context, env=own, limits=limits, root=root
         )
-        return Outcome(ran=ran, calls=tuple(read_log((self.tools / "log").read_bytes())))
+        return CommandResult(ran=ran, calls=tuple(read_log((self.tools / "log").read_bytes())))
 
     def _mounts(self) -> list[Mount]:
         found = []

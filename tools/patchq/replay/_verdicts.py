@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 from patchq.names import TreeId
 from patchq.replay._installs import effects
-from patchq.replay._machine import Outcome
-from patchq.replay.outcomes import Account, HunkStatus, Reason
-from patchq.replay.package import Changed, Package
+from patchq.replay._machine import CommandResult
+from patchq.replay.outcomes import Account, Reason, StepStatus
+from patchq.replay.package import Package, PackageChanges
 
 #: Commands that edit files. A match for sed, perl or awk stops at the next such name, which keeps
 #: the search linear.
@@ -31,7 +31,7 @@ def is_edit(text: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Names:
+class PackageNames:
     """Names by which a step refers to the package.
 
     :ivar files: names of its files that have a dot.
@@ -62,35 +62,35 @@ class Replayed:
 
     account: Account
     text: str
-    outcome: Outcome
-    changed: Changed
+    outcome: CommandResult
+    changed: PackageChanges
     before: TreeId
     installs_base: bool = False
 
 
-def judge(step: Replayed, package: Package, names: Names) -> list[Account]:
+def judge(step: Replayed, package: Package, names: PackageNames) -> list[Account]:
     """Return the outcomes of a step; a step that is taken may be refused in part."""
     found = _of_changes(step)
     for effect in effects(step.outcome.calls, package, installs_base=step.installs_base):
         status = effect.status
         if effect.reason is Reason.NETWORK and names.are_in(step.text):
-            status = HunkStatus.REFUSED
+            status = StepStatus.REFUSED
         found.append(replace(step.account, status=status, reason=effect.reason, words=effect.words))
     ran = step.outcome.ran
     if ran.code:
         named = names.may_be_in(step.text) or step.changed.tree != step.before
         if not any(one.reason is Reason.NETWORK for one in found):
-            status = HunkStatus.REFUSED if named else HunkStatus.NOT_UNDERSTOOD
+            status = StepStatus.REFUSED if named else StepStatus.NOT_UNDERSTOOD
             found.append(replace(step.account, status=status, reason=Reason.FAILED, code=ran.code, message=ran.message))
         return found
     missing = tuple(dict.fromkeys(_NOT_FOUND.findall(ran.message)))
     if missing:
-        found.append(replace(step.account, status=HunkStatus.NOT_UNDERSTOOD, reason=Reason.NO_PROGRAM, words=missing))
+        found.append(replace(step.account, status=StepStatus.NOT_UNDERSTOOD, reason=Reason.NO_PROGRAM, words=missing))
     if not found and is_edit(step.text):
-        status = HunkStatus.REFUSED if names.are_in(step.text) else HunkStatus.NOT_UNDERSTOOD
+        status = StepStatus.REFUSED if names.are_in(step.text) else StepStatus.NOT_UNDERSTOOD
         if names.may_be_in(step.text):
             found.append(replace(step.account, status=status, reason=Reason.CHANGES_NOTHING, message=ran.message))
-    return found or [replace(step.account, status=HunkStatus.UNRELATED)]
+    return found or [replace(step.account, status=StepStatus.UNRELATED)]
 
 
 def _of_changes(step: Replayed) -> list[Account]:
@@ -98,9 +98,9 @@ def _of_changes(step: Replayed) -> list[Account]:
     found = []
     changed = step.changed
     if changed.tree != step.before and not step.outcome.ran.code:
-        found.append(replace(step.account, status=HunkStatus.TAKEN, trees=(step.before, changed.tree)))
+        found.append(replace(step.account, status=StepStatus.TAKEN, trees=(step.before, changed.tree)))
     for paths, reason in ((changed.generated, Reason.NOT_OF_SOURCE), (changed.others, Reason.NEXT_TO_IT)):
         if paths:
-            status = HunkStatus.REFUSED if reason is Reason.NOT_OF_SOURCE else HunkStatus.NOT_UNDERSTOOD
+            status = StepStatus.REFUSED if reason is Reason.NOT_OF_SOURCE else StepStatus.NOT_UNDERSTOOD
             found.append(replace(step.account, status=status, reason=reason, paths=paths))
     return found

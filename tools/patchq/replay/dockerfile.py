@@ -16,13 +16,13 @@ from pathlib import Path
 from patchq.git.repository import Git
 from patchq.names import CommitId, TreeId, sh
 from patchq.replay._instructions import Heredoc, Instruction, Unset, assignments, expand, parse, split
-from patchq.replay._machine import STAGE, Machine, Outcome
+from patchq.replay._machine import STAGE, CommandResult, Container
 from patchq.replay._shell import ShellStep, steps_of
 from patchq.replay._site import find_place
-from patchq.replay._verdicts import Names, Replayed, judge
+from patchq.replay._verdicts import PackageNames, Replayed, judge
 from patchq.replay.limits import MOST_COMMANDS, MOST_STAGES, MOST_STEPS, too_large
-from patchq.replay.outcomes import Account, HunkStatus, Reason, short
-from patchq.replay.package import Changed, Package, SitePackages
+from patchq.replay.outcomes import Account, Reason, StepStatus, short
+from patchq.replay.package import Package, PackageChanges, SitePackages
 from patchq.replay.scripts import check_limits
 from patchq.system import fsio
 from patchq.system.sandbox import BESIDE, Limits
@@ -54,7 +54,7 @@ class Build:
 
 
 @dataclass(kw_only=True)
-class _Stage:
+class _StageState:
     """State of a stage.
 
     :ivar tree: tree of the package after the instructions so far.
@@ -64,7 +64,7 @@ class _Stage:
     name: str
     folder: Path
     tree: TreeId
-    machine: Machine | None = None
+    machine: Container | None = None
     env: dict[str, str] = field(default_factory=lambda: dict(_ENV))
     arguments: dict[str, str] = field(default_factory=dict)
     working: str = "/"
@@ -132,7 +132,7 @@ class _Replay:
         self.store, self.tip, self.base, self.build, self.package = store, tip, base, build, package
         self.folder, self.limits, self.instructions = folder, limits, instructions
         self.start = store.tree_of([tip])[0]
-        self.stages: list[_Stage] = []
+        self.stages: list[_StageState] = []
         #: ARG before the first FROM.
         self.arguments: dict[str, str] = {}
         self.scripts = _scripts_of(build.context)
@@ -143,7 +143,7 @@ class _Replay:
             name = path.decode("utf-8", "surrogateescape").rsplit("/", 1)[-1]
             if "." in name.strip(".") and name not in ("__init__.py", "setup.py"):
                 files.add(name)
-        self.names = Names(files=files, tops=tops, place=self.place)
+        self.names = PackageNames(files=files, tops=tops, place=self.place)
         self.ignored = _ignore_rules(build)
 
     # What will run
@@ -212,10 +212,10 @@ class _Replay:
                 self._name(instruction, self._fate_by(instruction.value), Reason.UNSET_VARIABLE, error.args[0])
 
     @property
-    def stage(self) -> _Stage:
+    def stage(self) -> _StageState:
         return self.stages[-1]
 
-    def _name(self, instruction: Instruction, status: HunkStatus, reason: Reason, *words: str) -> None:
+    def _name(self, instruction: Instruction, status: StepStatus, reason: Reason, *words: str) -> None:
         self.stage.accounts.append(
             Account(
                 where=self._where(instruction),
@@ -227,17 +227,17 @@ class _Replay:
             )
         )
 
-    def _fate_by(self, text: str) -> HunkStatus:
+    def _fate_by(self, text: str) -> StepStatus:
         """Return the fate of an instruction that can't be replayed."""
-        return HunkStatus.REFUSED if self.names.may_be_in(text) else HunkStatus.NOT_UNDERSTOOD
+        return StepStatus.REFUSED if self.names.may_be_in(text) else StepStatus.NOT_UNDERSTOOD
 
     def _early(self, instruction: Instruction) -> None:
         """Begin a stage for an instruction before the first FROM, which Docker would refuse."""
         self._begin("", None)
-        self._name(instruction, HunkStatus.NOT_UNDERSTOOD, Reason.UNKNOWN, instruction.word)
+        self._name(instruction, StepStatus.NOT_UNDERSTOOD, Reason.UNKNOWN, instruction.word)
 
     def _unknown(self, instruction: Instruction) -> None:
-        self._name(instruction, HunkStatus.NOT_UNDERSTOOD, Reason.UNKNOWN, instruction.word)
+        self._name(instruction, StepStatus.NOT_UNDERSTOOD, Reason.UNKNOWN, instruction.word)
 
     def _from(self, instruction: Instruction) -> None:
         match = re.match(r"(\S+)(?:\s+as\s+(\S+))?", instruction.value, re.IGNORECASE)
@@ -246,12 +246,12 @@ class _Replay:
             image = expand(image, self.arguments)
         self._begin(name, self._stage_named(image))
 
-    def _begin(self, name: str, parent: _Stage | None) -> None:
+    def _begin(self, name: str, parent: _StageState | None) -> None:
         if len(self.stages) >= MOST_STAGES:
             raise too_large(self.build.where, "too many stages", MOST_STAGES)
         folder = self.folder / f"stage{len(self.stages)}"
         if parent is None:
-            self.stages.append(_Stage(name=name, folder=folder, tree=self.start))
+            self.stages.append(_StageState(name=name, folder=folder, tree=self.start))
             return
         machine = parent.machine
         if machine:
@@ -269,7 +269,7 @@ class _Replay:
             )
         )
 
-    def _stage_named(self, name: str) -> _Stage | None:
+    def _stage_named(self, name: str) -> _StageState | None:
         for stage in self.stages:
             if stage.name and stage.name.lower() == name.lower():
                 return stage
@@ -311,7 +311,7 @@ class _Replay:
     def _at_start(self, instruction: Instruction) -> None:
         text = self._with_scripts(instruction.value)
         if self.names.may_be_in(text) and re.search(r"\bsed\b|\bpatch\b|\bapply\b|\bcp\b|>|write|\bpip\b", text):
-            self._name(instruction, HunkStatus.NOT_UNDERSTOOD, Reason.AT_START)
+            self._name(instruction, StepStatus.NOT_UNDERSTOOD, Reason.AT_START)
 
     # RUN
 
@@ -326,7 +326,7 @@ class _Replay:
             account = Account(
                 where=step.where,
                 text=step.text,
-                status=HunkStatus.UNRELATED,
+                status=StepStatus.UNRELATED,
                 comment=step.comment or instruction.comment,
             )
             is_shell = posixpath.basename(step.program[0]) in _SHELLS
@@ -385,10 +385,10 @@ class _Replay:
         words = {word.rsplit("/", 1)[-1] for word in re.findall(r"[\w./+-]+", text)}
         return "\n".join([text, *(script for name, script in self.scripts.items() if name in words)])
 
-    def _prelude(self, instruction: Instruction) -> tuple[list[str], _Stage | None]:
+    def _prelude(self, instruction: Instruction) -> tuple[list[str], _StageState | None]:
         """Return the commands before those of a RUN, and the stage that it mounts."""
         lines = []
-        source: _Stage | None = None
+        source: _StageState | None = None
         for value in instruction.all_flags("mount"):
             options = dict(part.partition("=")[::2] for part in value.split(","))
             kind = options.get("type", "bind")
@@ -425,7 +425,7 @@ class _Replay:
         is_folder = target.endswith(("/", "/.")) or target in (".", "..")
         target = posixpath.normpath(posixpath.join(stage.working, target))
         touches = _overlaps(target, self.place)
-        status = HunkStatus.REFUSED if touches else HunkStatus.NOT_UNDERSTOOD
+        status = StepStatus.REFUSED if touches else StepStatus.NOT_UNDERSTOOD
         remote = [word for word in sources if re.match(r"(?:https?|ftp)://|git@|\S+\.git(?:#|$)", word)]
         if remote:
             self._name(instruction, status, Reason.NETWORK, *remote)
@@ -452,7 +452,7 @@ class _Replay:
         account = Account(
             where=self._where(instruction),
             text=instruction.text,
-            status=HunkStatus.UNRELATED,
+            status=StepStatus.UNRELATED,
             comment=instruction.comment,
         )
         machine = self._machine()
@@ -470,22 +470,22 @@ class _Replay:
             missing=status,
         )
 
-    def _copy_stage(self, account: Account, wish: Mapping[str, object], other: _Stage) -> None:
+    def _copy_stage(self, account: Account, wish: Mapping[str, object], other: _StageState) -> None:
         """Copy the package of another stage, whose patches become those of this one."""
         before = len(self.stage.accounts)
         self._replay(account, ("python3", "-I", "/.patchq/copy.py"), json.dumps(wish), text="", source=other)
         if self.stage.tree == other.tree:
-            kept = [one for one in self.stage.accounts[before:] if one.status is not HunkStatus.TAKEN]
+            kept = [one for one in self.stage.accounts[before:] if one.status is not StepStatus.TAKEN]
             self.stage.accounts[before:] = [*other.accounts, *kept]
 
     # Commands
 
-    def _machine(self) -> Machine:
+    def _machine(self) -> Container:
         stage = self.stage
         if stage.machine is None:
             stage.folder.mkdir()
             site = SitePackages(self.store, self.package, self.base, stage.folder / "site")
-            stage.machine = Machine(stage.folder, site, self.place, self.build.context)
+            stage.machine = Container(stage.folder, site, self.place, self.build.context)
             stage.machine.create(self.tip)
         return stage.machine
 
@@ -496,9 +496,9 @@ class _Replay:
         script: str,
         *,
         text: str,
-        source: _Stage | None = None,
+        source: _StageState | None = None,
         installs_base: bool = False,
-        missing: HunkStatus | None = None,
+        missing: StepStatus | None = None,
     ) -> None:
         """Run a command and add its outcomes.
 
@@ -533,7 +533,7 @@ class _Replay:
         else:
             stage.tree = changed.tree
 
-    def _restore(self, machine: Machine, changed: Changed, outcome: Outcome) -> None:
+    def _restore(self, machine: Container, changed: PackageChanges, outcome: CommandResult) -> None:
         """Take back the changes of a failed command, which must not become part of the next patch."""
         if changed.tree != self.stage.tree or changed.generated:
             fsio.remove_folder(machine.site.folder)
@@ -548,14 +548,14 @@ class _Replay:
         known = {id(one) for one in found}
         for stage in self.stages[:-1]:
             for one in stage.accounts:
-                if id(one) in known or one.status is not HunkStatus.TAKEN:
+                if id(one) in known or one.status is not StepStatus.TAKEN:
                     continue
                 known.add(id(one))
-                found.append(replace(one, status=HunkStatus.UNRELATED, reason=Reason.OTHER_STAGE, trees=None))
+                found.append(replace(one, status=StepStatus.UNRELATED, reason=Reason.OTHER_STAGE, trees=None))
         found += self._shadows(last)
         return found
 
-    def _shadows(self, stage: _Stage) -> list[Account]:
+    def _shadows(self, stage: _StageState) -> list[Account]:
         """Return an outcome if ``PYTHONPATH`` puts another copy of the package first."""
         folders = [one for one in stage.env.get("PYTHONPATH", "").split(":") if one.startswith("/")]
         if not folders or stage.machine is None:
@@ -567,7 +567,7 @@ class _Replay:
         lines = [one for one in self.instructions if one.word == "ENV" and "PYTHONPATH" in one.value]
         where = self._where(lines[-1]) if lines else self.build.where
         text = lines[-1].text if lines else "PYTHONPATH"
-        status, reason = HunkStatus.NOT_UNDERSTOOD, Reason.SHADOWS
+        status, reason = StepStatus.NOT_UNDERSTOOD, Reason.SHADOWS
         return [Account(where=where, text=text, status=status, reason=reason, paths=tuple(folders))]
 
 
@@ -583,7 +583,7 @@ def _roughly_expanded(text: str, values: Mapping[str, str]) -> str:
 
 def _before_base(account: Account) -> Account:
     """Return the outcome of a step before the package is installed."""
-    return replace(account, status=HunkStatus.UNRELATED) if account.status is HunkStatus.NOT_UNDERSTOOD else account
+    return replace(account, status=StepStatus.UNRELATED) if account.status is StepStatus.NOT_UNDERSTOOD else account
 
 
 def _overlaps(target: str, place: str) -> bool:

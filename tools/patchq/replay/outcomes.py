@@ -10,7 +10,7 @@ from patchq.errors import UserError
 from patchq.names import TreeId
 
 
-class HunkStatus(str, Enum):
+class StepStatus(str, Enum):
     """Treatment of a step."""
 
     #: Its changes become a patch.
@@ -64,7 +64,7 @@ class Account:
 
     where: str
     text: str
-    status: HunkStatus
+    status: StepStatus
     reason: Reason | None = None
     paths: tuple[str, ...] = ()
     words: tuple[str, ...] = ()

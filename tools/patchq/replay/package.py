@@ -112,7 +112,7 @@ def _tops_below(paths: Collection[str], prefix: str) -> set[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Changed:
+class PackageChanges:
     """Changes of a site-packages folder.
 
     :ivar tree: tree with the changes of the package's files that come from the tree.
@@ -200,7 +200,7 @@ class SitePackages:
                 found[name] = (mode, blob_id(data))
         return found
 
-    def read(self, before: TreeId, where: str) -> Changed:
+    def read(self, before: TreeId, where: str) -> PackageChanges:
         """Return the changes since the tree ``before``.
 
         :param where: step that made them.
@@ -229,7 +229,7 @@ class SitePackages:
         now = self._seen_others(where)
         names = sorted(name for name in now.keys() | self._others.keys() if now.get(name) != self._others.get(name))
         self._others = now
-        return Changed(
+        return PackageChanges(
             tree=tree,
             generated=tuple(_shown(name) for name in names if self.package.owns(name)),
             others=tuple(_shown(name) for name in names if not self.package.owns(name)),

@@ -16,7 +16,7 @@ from patchq.names import CommitId, TreeId
 from patchq.replay._shell import ShellStep, script_steps, steps_of
 from patchq.replay._verdicts import is_edit
 from patchq.replay.limits import walk_edited
-from patchq.replay.outcomes import Account, HunkStatus, NotTaken, Reason, short
+from patchq.replay.outcomes import Account, NotTaken, Reason, StepStatus, short
 from patchq.replay.package import read_file, with_lines
 from patchq.system import fsio
 from patchq.system.sandbox import SOURCE, Limits, Ran, run_isolated
@@ -106,7 +106,7 @@ def _replay(
             account = Account(
                 where=step.where,
                 text=step.text,
-                status=HunkStatus.UNRELATED,
+                status=StepStatus.UNRELATED,
                 comment=step.comment,
                 alone=not step.setup and step.program == ("bash",),
             )
@@ -125,15 +125,15 @@ def _replay(
 
 def _judge(account: Account, ran: Ran, trees: tuple[TreeId, TreeId], *, must_edit: bool) -> Account:
     if ran.code:
-        return _with(account, HunkStatus.REFUSED, Reason.FAILED, ran)
+        return _with(account, StepStatus.REFUSED, Reason.FAILED, ran)
     if trees[0] != trees[1]:
-        return replace(account, status=HunkStatus.TAKEN, trees=trees)
+        return replace(account, status=StepStatus.TAKEN, trees=trees)
     if must_edit or is_edit(account.text):
-        return _with(account, HunkStatus.REFUSED, Reason.CHANGES_NOTHING, ran)
+        return _with(account, StepStatus.REFUSED, Reason.CHANGES_NOTHING, ran)
     return account
 
 
-def _with(account: Account, status: HunkStatus, reason: Reason, ran: Ran) -> Account:
+def _with(account: Account, status: StepStatus, reason: Reason, ran: Ran) -> Account:
     return replace(account, status=status, reason=reason, code=ran.code, message=ran.message)
 
 

@@ -106,7 +106,7 @@ def resolve_region(path: bytes, region: Region) -> tuple[str, bytes] | None:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class _Edit:
+class _SideEdit:
     """Replacement of ``base[start:end]`` by one side (0 or 1)."""
 
     start: int
@@ -123,16 +123,16 @@ class _Edit:
         return self.end - self.start == len(self.new)
 
 
-def _edits(base: Sequence[bytes], other: Sequence[bytes], side: int) -> list[_Edit]:
+def _edits(base: Sequence[bytes], other: Sequence[bytes], side: int) -> list[_SideEdit]:
     codes = SequenceMatcher(None, base, other, autojunk=False).get_opcodes()
-    return [_Edit(i, j, side, tuple(other[k:end])) for tag, i, j, k, end in codes if tag != "equal"]
+    return [_SideEdit(i, j, side, tuple(other[k:end])) for tag, i, j, k, end in codes if tag != "equal"]
 
 
-def _merge(base: Sequence[bytes], edits: Sequence[_Edit]) -> list[bytes] | None:
+def _merge(base: Sequence[bytes], edits: Sequence[_SideEdit]) -> list[bytes] | None:
     """Apply the edits of both sides, or return None if two collide."""
     merged: list[bytes] = []
     at = 0
-    last: _Edit | None = None
+    last: _SideEdit | None = None
     for edit in sorted(edits):
         if last and (last.start, last.end, last.new) == (edit.start, edit.end, edit.new):
             continue
@@ -143,7 +143,7 @@ def _merge(base: Sequence[bytes], edits: Sequence[_Edit]) -> list[bytes] | None:
     return [*merged, *base[at:]]
 
 
-def _collide(first: _Edit, second: _Edit) -> bool:
+def _collide(first: _SideEdit, second: _SideEdit) -> bool:
     """Return whether two edits overlap, or touch so that the order of their lines is unclear."""
     if second.start < first.end:
         return True

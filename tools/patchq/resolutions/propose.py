@@ -82,7 +82,7 @@ class ProposedResolution:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tried:
+class StrategyAttempt:
     """Result of one strategy.
 
     :ivar where: word, file, check or message that the outcome is about.
@@ -101,7 +101,7 @@ class Proposals:
     patch: str
     onto: str
     proposals: tuple[ProposedResolution, ...]
-    tried: tuple[Tried, ...]
+    tried: tuple[StrategyAttempt, ...]
 
 
 def propose(project: Project, upstream: str, request: ProposeRequest, *, prove: Prove) -> Proposals:
@@ -126,12 +126,12 @@ def propose(project: Project, upstream: str, request: ProposeRequest, *, prove: 
             stages=tuple(stops.stop_stages(stop)),
         )
         trees: dict[TreeId, list[StrategyResult]] = {}
-        tried: list[Tried] = []
+        tried: list[StrategyAttempt] = []
         for found in _every(project, sides, request, report):
             if found.tree:
                 trees.setdefault(found.tree, []).append(found)
             else:
-                tried.append(Tried(strategy=found.strategy, outcome=found.outcome, where=found.where))
+                tried.append(StrategyAttempt(strategy=found.strategy, outcome=found.outcome, where=found.where))
         proposals: list[ProposedResolution] = []
         once = _Once(prove)
         has_proof = bool(stops.header_of(project, progress, stop.patch).values("Proof"))
@@ -139,7 +139,7 @@ def propose(project: Project, upstream: str, request: ProposeRequest, *, prove: 
             checks = _judge(project, progress, stop, tree, prove=once, proofs=request.proofs)
             refused = _refusal(checks, has_proof=has_proof)
             outcome = StrategyOutcome.REFUSED if refused else StrategyOutcome.PROPOSED
-            tried += [Tried(strategy=found.strategy, outcome=outcome, where=refused) for found in same]
+            tried += [StrategyAttempt(strategy=found.strategy, outcome=outcome, where=refused) for found in same]
             if not refused:
                 proposals.append(_proposal(project, progress, stop, tree, checks, same))
         numbered = tuple(replace(proposal, number=number) for number, proposal in enumerate(proposals, 1))

@@ -59,7 +59,7 @@ def slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:60].strip("-") or "patch"
 
 
-class Names:
+class PatchNames:
     """Taken patch names of a stack, used to find free names."""
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -232,7 +232,7 @@ def name_commits(store: Git, stack: Stack, state: State, commits: Sequence[Commi
             same_commits = [c for c in commits if c.commit not in named and _same_author_and_subject(header, c)]
             if same_commits:
                 named[same_commits[0].commit] = name
-    taken = Names([*stack.names, *by_commit.values()])
+    taken = PatchNames([*stack.names, *by_commit.values()])
     entries = []
     for commit in commits:
         name = named.get(commit.commit, "")

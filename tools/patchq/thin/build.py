@@ -58,7 +58,7 @@ class ThinWheel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Difference:
+class _ReleaseDifference:
     """Files of a full wheel that its release lacks or has otherwise.
 
     :ivar modules: path of each patched module by its name.
@@ -137,7 +137,7 @@ def _build_one(job: Job, built: Built) -> ThinWheel:
 
 def _compare(
     upstream: str, config: BuildConfig, release: WheelInfo, full: WheelInfo, manifest: Manifest
-) -> _Difference:
+) -> _ReleaseDifference:
     """Return the differences between a full wheel and its release.
 
     :raises BuildError: if a thin wheel can't deliver one of them.
@@ -166,7 +166,7 @@ def _compare(
             f"{upstream}: a thin wheel can't deliver {listed}", hint=f"`patchq build {upstream}` makes the full wheel"
         )
     modules = {_module_name(name): name for name in found if name not in data and name != own}
-    return _Difference(files=found, modules=modules, data=data, info=info)
+    return _ReleaseDifference(files=found, modules=modules, data=data, info=info)
 
 
 def _members(info: WheelInfo) -> Iterator[str]:
@@ -214,7 +214,7 @@ def _other_requirements(release: WheelInfo, full: WheelInfo, manifest: Manifest)
 
 
 def _describe(
-    config: BuildConfig, release: WheelInfo, full: WheelInfo, manifest: Manifest, difference: _Difference
+    config: BuildConfig, release: WheelInfo, full: WheelInfo, manifest: Manifest, difference: _ReleaseDifference
 ) -> dict[str, object]:
     """Return ``thin.json``, which the modules in the wheel read."""
     data_file = config.data_module.replace(".", "/") + _MODULE if difference.data else ""

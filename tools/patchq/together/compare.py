@@ -176,7 +176,7 @@ def _pairs(project: Project, set_name: str, theirs: Project, other_set: str) -> 
             yield pin, found
 
 
-class _Side:
+class _CarriedStack:
     """Stack of one fork, carried onto the other fork's stack."""
 
     def __init__(self, store: Git, carried: Carried, other: Carried) -> None:
@@ -203,8 +203,8 @@ class _Side:
 
 
 def _compare(store: Git, mine: Carried, yours: Carried) -> ComparedUpstream:
-    ours, theirs = _Side(store, mine, yours), _Side(store, yours, mine)
-    contents = _Contents(store)
+    ours, theirs = _CarriedStack(store, mine, yours), _CarriedStack(store, yours, mine)
+    contents = _FileVersions(store)
     patches: list[ComparedPatch] = []
     for side, other in ((ours, theirs), (theirs, ours)):
         for number, patch in enumerate(side.patches):
@@ -227,7 +227,7 @@ def _compare(store: Git, mine: Carried, yours: Carried) -> ComparedUpstream:
     )
 
 
-class _Contents:
+class _FileVersions:
     """Versions of files, each read and parsed once."""
 
     def __init__(self, store: Git) -> None:
@@ -249,7 +249,7 @@ class _Contents:
 
 
 def _compared(
-    side: _Side, other: _Side, number: int, patch: Patch, contents: _Contents, *, is_ours: bool
+    side: _CarriedStack, other: _CarriedStack, number: int, patch: Patch, contents: _FileVersions, *, is_ours: bool
 ) -> ComparedPatch:
     """Compare one patch with the other fork's stack."""
     alike = [o.name for o, patch_id in zip(other.patches, other.ids, strict=True) if patch_id == side.ids[number]]
@@ -351,7 +351,7 @@ def _touching(others: Sequence[Patch], files: Sequence[str]) -> list[str]:
     return [other.name for other in others if any(show_path(path) in files for path in other.paths)]
 
 
-def _shared_definitions(patch: Patch, others: Sequence[Patch], contents: _Contents) -> dict[str, list[str]]:
+def _shared_definitions(patch: Patch, others: Sequence[Patch], contents: _FileVersions) -> dict[str, list[str]]:
     """Return the definitions that a patch and other patches change, with the other patches."""
     found: dict[str, list[str]] = {}
     for edit in patch.edits:
@@ -368,7 +368,7 @@ def _shared_definitions(patch: Patch, others: Sequence[Patch], contents: _Conten
 
 
 def _union(
-    store: Git, first: _Side, last: _Side, same: set[tuple[bool, str]], *, first_is_ours: bool
+    store: Git, first: _CarriedStack, last: _CarriedStack, same: set[tuple[bool, str]], *, first_is_ours: bool
 ) -> tuple[list[UnionPatch], list[UnionPatch]]:
     """Return the order of a stack with both forks' patches, and the patches that it leaves out.
 

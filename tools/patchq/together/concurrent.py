@@ -14,7 +14,7 @@ from pathlib import Path
 
 from patchq.drift.between import (
     MILD,
-    Drift,
+    MergeDrift,
     Place,
     Trees,
     Twice,
@@ -122,7 +122,7 @@ class MergedProject:
         found: list[Clash] = []
         for number, step in enumerate(self.steps):
             is_last = number == len(self.steps) - 1
-            comparison = _Comparison(step, plans if is_last else {}, offline)
+            comparison = _BranchComparison(step, plans if is_last else {}, offline)
             found += comparison.clashes()
             self.proofs |= comparison.proofs
         return found
@@ -268,7 +268,7 @@ def _proofs(step: MergeStep) -> Iterator[Clash]:
             )
 
 
-class _Tree:
+class _StackFiles:
     """Files of one applied stack, or of the project's proofs."""
 
     def __init__(self, git: Git, tree: str, blobs: Mapping[bytes, BlobId] | None = None) -> None:
@@ -313,7 +313,7 @@ class _Tree:
         return self.git.run(*argv, ok_codes=(0, 1)).count(b"\n")
 
 
-class _Comparison:
+class _BranchComparison:
     """Comparison of two branches by the trees of their stacks."""
 
     def __init__(self, step: MergeStep, plans: Mapping[At, ApplyPlan], offline: bool) -> None:
@@ -378,7 +378,7 @@ class _Comparison:
         return [group for group in groups if group or len(groups) == 1]
 
     def _of_group(self, group: Sequence[At]) -> Iterator[Clash]:
-        trees: list[dict[str, _Tree]] = [{}, {}, {}, {}]
+        trees: list[dict[str, _StackFiles]] = [{}, {}, {}, {}]
         refs: dict[str, At] = {}
         for at in group:
             tips = [self._tip(version, at) for version in self.versions]
@@ -386,10 +386,10 @@ class _Comparison:
                 continue
             refs[at[0]] = at
             for side, tip in zip(trees, tips, strict=True):
-                side[at[0]] = _Tree(self.store, str(tip))
+                side[at[0]] = _StackFiles(self.store, str(tip))
         for side, version in zip(trees, self.versions, strict=True):
             blobs = {path.encode(): blob for path, blob in version.proofs.items()}
-            side[_PROOFS] = _Tree(version.git, version.commit, blobs)
+            side[_PROOFS] = _StackFiles(version.git, version.commit, blobs)
         base, ours, theirs, merge = trees
         self._read_changes(trees)
         added = [self._added(base, side) for side in (ours, theirs)]
@@ -408,7 +408,7 @@ class _Comparison:
             yield from (self._drift(one, refs, of_theirs=number == 2) for one in drifts)
         self._collect_proofs(refs, added)
 
-    def _read_changes(self, trees: Sequence[Mapping[str, _Tree]]) -> None:
+    def _read_changes(self, trees: Sequence[Mapping[str, _StackFiles]]) -> None:
         """Read the differences of the trees with one process, and record their files."""
         base, ours, theirs, merge = trees
         sides = [(base, ours), (base, theirs), (ours, merge), (theirs, merge)]
@@ -428,7 +428,7 @@ class _Comparison:
                     if not merge[name].knows(change.path):
                         merge[name].know(change.path, change.new)
 
-    def _added(self, base: Mapping[str, _Tree], side: Mapping[str, _Tree]) -> dict[Place, set[int]]:
+    def _added(self, base: Mapping[str, _StackFiles], side: Mapping[str, _StackFiles]) -> dict[Place, set[int]]:
         """Return the lines that a branch adds, and the files that it only removes lines from."""
         found: dict[Place, set[int]] = {}
         for upstream, before in base.items():
@@ -443,7 +443,7 @@ class _Comparison:
                 found.update(((upstream, path), numbers) for path, numbers in lines.items())
         return found
 
-    def _differing(self, side: Mapping[str, _Tree], merge: Mapping[str, _Tree]) -> list[Place]:
+    def _differing(self, side: Mapping[str, _StackFiles], merge: Mapping[str, _StackFiles]) -> list[Place]:
         found: list[Place] = []
         for upstream, before in side.items():
             after = merge[upstream]
@@ -470,7 +470,7 @@ class _Comparison:
             theirs=self._patches(1, refs.get(other), other_path),
         )
 
-    def _drift(self, found: Drift, refs: Mapping[str, At], *, of_theirs: bool) -> Clash:
+    def _drift(self, found: MergeDrift, refs: Mapping[str, At], *, of_theirs: bool) -> Clash:
         upstream, path = found.place
         users = self._patches(of_theirs, refs.get(upstream), path)
         changers = self._patches(not of_theirs, refs.get(found.defined[0]), found.defined[1])
@@ -545,14 +545,14 @@ class _Comparison:
         return lock.sets.get(lock.default_set, {}).get(upstream) == ref
 
 
-def _load(side: Mapping[str, _Tree], places: Collection[Place]) -> None:
+def _load(side: Mapping[str, _StackFiles], places: Collection[Place]) -> None:
     for upstream, tree in side.items():
         paths = [path for name, path in places if name == upstream]
         if paths:
             tree.load(paths)
 
 
-def _as_trees(side: Mapping[str, _Tree]) -> Trees:
+def _as_trees(side: Mapping[str, _StackFiles]) -> Trees:
     def read(place: Place) -> bytes | None:
         return side[place[0]].read(place[1]) if place[0] in side else None
 

@@ -11,7 +11,7 @@ from patchq.cli.common import emit, json_option, set_option
 from patchq.cli.terminal import echo, show_table
 
 if TYPE_CHECKING:
-    from patchq.environment.ptx import Assembled, Instruction
+    from patchq.environment.ptx import Assembled, PtxInstruction
 
 
 @click.command("doctor")
@@ -126,7 +126,7 @@ def _probe(archs: tuple[str, ...], nvccs: tuple[str, ...], as_json: bool) -> Non
         raise click.exceptions.Exit(1)
 
 
-def _show_matrix(releases: list[str], cells: list[Assembled], about: dict[str, Instruction]) -> None:
+def _show_matrix(releases: list[str], cells: list[Assembled], about: dict[str, PtxInstruction]) -> None:
     targets = list(dict.fromkeys(c.target for c in cells))
     message = {(c.toolkit, c.target, c.instruction): c.message for c in cells}
     for release in releases:

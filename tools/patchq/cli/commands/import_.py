@@ -12,7 +12,7 @@ from patchq.cli.common import emit, json_option, offline_option, open_project, s
 from patchq.cli.replayed import as_answer, hint, lines, sentence
 from patchq.cli.terminal import echo, show_table
 from patchq.errors import UserError
-from patchq.replay.outcomes import Account, HunkStatus, NotTaken, short
+from patchq.replay.outcomes import Account, NotTaken, StepStatus, short
 
 if TYPE_CHECKING:
     from patchq.adopt.adopt import Imported
@@ -196,7 +196,7 @@ def _show(done: Imported, as_json: bool, name: str) -> None:
         _show_tried(done, name)
     else:
         show_exported(done.exported, False, "import")
-        for line in lines(_accounts(done), name, HunkStatus.REFUSED, HunkStatus.NOT_UNDERSTOOD):
+        for line in lines(_accounts(done), name, StepStatus.REFUSED, StepStatus.NOT_UNDERSTOOD):
             echo(line)
         if done.exported.added:
             echo("next: patchq apply, and `patchq check` for what each still has to say of itself")
@@ -227,7 +227,7 @@ def _show_tried(done: Imported, name: str) -> None:
             echo(message)
     for note in dict.fromkeys(note for item in shown for note in item.notes if note not in printed):
         echo(note)
-    for line in lines(_accounts(done), name, HunkStatus.REFUSED, HunkStatus.NOT_UNDERSTOOD, HunkStatus.UNRELATED):
+    for line in lines(_accounts(done), name, StepStatus.REFUSED, StepStatus.NOT_UNDERSTOOD, StepStatus.UNRELATED):
         echo(line)
     echo(_summary(done))
 
@@ -235,7 +235,7 @@ def _show_tried(done: Imported, name: str) -> None:
 def _summary(done: Imported) -> str:
     """Return the last line of a dry run. It says "all" only if nothing else may change the package."""
     statuses = [account.status for account in _accounts(done)]
-    open_ones = statuses.count(HunkStatus.NOT_UNDERSTOOD)
+    open_ones = statuses.count(StepStatus.NOT_UNDERSTOOD)
     considered = [i for i in done.items if not (i.account and i.outcome == "left out")]
     if done.left:
         message = f"nothing was changed; {len(considered) - len(done.left)} of {len(considered)} would be adopted"
@@ -250,7 +250,7 @@ def _summary(done: Imported) -> str:
 
 def _worded(error: NotTaken, name: str) -> tuple[str, str]:
     """Return message and hint of steps that aren't taken."""
-    statuses = (HunkStatus.REFUSED, HunkStatus.NOT_UNDERSTOOD)
+    statuses = (StepStatus.REFUSED, StepStatus.NOT_UNDERSTOOD)
     listed = [account for account in error.accounts if account.status in statuses]
     if not listed:
         return "no step of it edits the package; nothing was adopted", "--run 'COMMAND' names one"
