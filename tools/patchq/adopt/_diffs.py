@@ -108,6 +108,35 @@ def _tail(name: bytes) -> bytes:
     return name.split(b"/", 1)[-1]
 
 
+def _line_count(text: bytes | None) -> int:
+    """Return a count of a hunk's header, which is left out for one line."""
+    if text is None:
+        return 1
+    return int(text)
+
+
+def _end_of_hunk(lines: Sequence[bytes], at: int, old: int, new: int) -> int:
+    """Return the index after a hunk's lines.
+
+    :param at: index of the first line.
+    :param old, new: number of lines of the old and new file that the hunk's header gives.
+    """
+    while old or new or (at < len(lines) and lines[at].startswith(b"\\ ")):
+        if at == len(lines):
+            raise OddDiff
+        kind = lines[at][:1]
+        if kind in (b" ", b"\r", b"") and old and new:
+            old, new = old - 1, new - 1
+        elif kind == b"-" and old:
+            old -= 1
+        elif kind == b"+" and new:
+            new -= 1
+        elif kind != b"\\":
+            raise OddDiff
+        at += 1
+    return at
+
+
 def _plain_section(lines: Sequence[bytes], at: int, section: Section) -> int:
     if at + 1 == len(lines) or not lines[at + 1].startswith(b"+++ "):
         raise OddDiff
@@ -121,21 +150,7 @@ def _plain_section(lines: Sequence[bytes], at: int, section: Section) -> int:
     first = at
     while at < len(lines) and (match := _HUNK.match(lines[at])):
         start = at
-        left = [int(match[2]) if match[2] is not None else 1, int(match[4]) if match[4] is not None else 1]
-        at += 1
-        while left != [0, 0] or (at < len(lines) and lines[at].startswith(b"\\ ")):
-            kind = lines[at][:1] if at < len(lines) else b"?"
-            if kind == b"\\":
-                pass
-            elif kind in (b" ", b"\r", b"") and min(left) > 0:
-                left = [left[0] - 1, left[1] - 1]
-            elif kind == b"-" and left[0]:
-                left[0] -= 1
-            elif kind == b"+" and left[1]:
-                left[1] -= 1
-            else:
-                raise OddDiff
-            at += 1
+        at = _end_of_hunk(lines, at + 1, _line_count(match[2]), _line_count(match[4]))
         section.hunks += lines[start:at]
         after = lines[at].rstrip() if at < len(lines) else b""
         if after[:1] in (b"+", b"-", b" ") and not lines[at].startswith((b"--- ", b"-- ")):

@@ -6,7 +6,7 @@ import json
 import os
 import posixpath
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import Enum
@@ -239,6 +239,27 @@ class _Judge:
         )
 
 
+def _judge_unpatched(judge: _Judge, versions: Sequence[str], unpatched: bool) -> InstalledPackage:
+    """Check a package without a manifest.
+
+    :param unpatched: True if no patch changes the package.
+    """
+    hidden = [version for version in versions if "+patchq." in version]
+    if unpatched and not hidden:
+        judge.found.note(Code.NO_PATCHES)
+    else:
+        judge.found.add(Code.NOT_PATCHED, (), judge.location.origin, *hidden[:1])
+    return judge.result(PackageState.UPSTREAM, ", ".join(versions))
+
+
+def _state(manifest: Manifest, altered: bool) -> PackageState:
+    if altered:
+        return PackageState.ALTERED
+    if manifest.patches or manifest.left_out:
+        return PackageState.PATCHED
+    return PackageState.UPSTREAM
+
+
 def judge_package(
     environment: InstalledEnvironment,
     distribution: str,
@@ -278,12 +299,7 @@ def judge_package(
     path = f"{judge.location.origin}/_patchq.json"
     # An unreadable manifest, such as a loop of links, doesn't count as missing.
     if environment.files.kind(path) is None:
-        hidden = [version for version in versions if "+patchq." in version]
-        if unpatched and not hidden:
-            found.note(Code.NO_PATCHES)
-        else:
-            found.add(Code.NOT_PATCHED, (), judge.location.origin, *hidden[:1])
-        return judge.result(PackageState.UPSTREAM, ", ".join(versions))
+        return _judge_unpatched(judge, versions, unpatched)
     before = len(found.found)
     root = posixpath.normpath(posixpath.join(judge.location.origin, *[".."] * (package.count(".") + 1)))
     judge.root = root
@@ -308,12 +324,8 @@ def judge_package(
         reference, against = Basis.ITSELF, ""
     if owner:
         judge_scripts(environment.interpreter, owner, found, search=search, python=python)
-    if any(one.level is Level.PROBLEM for one in found.found[before:]):
-        state = PackageState.ALTERED
-    elif manifest.patches or manifest.left_out:
-        state = PackageState.PATCHED
-    else:
-        state = PackageState.UPSTREAM
+    altered = any(one.level is Level.PROBLEM for one in found.found[before:])
+    state = _state(manifest, altered)
     if expected and not manifest.stack_id.startswith(expected):
         state = PackageState.OTHER_STACK
         found.add(Code.OTHER_STACK, (), manifest.stack_id[:8], expected[:8])
@@ -471,12 +483,7 @@ def _judge_record(judge: _Judge, here: Sequence[Distribution], manifest: str) ->
     if not infos:
         found.add(Code.RECORD_MISSING)
         return {}, None
-    named = re.search(r'"version": "([^"]+)"', manifest)
-    own = infos[0]
-    for info in infos:
-        if named and info.version == named[1]:
-            own = info
-            break
+    own = _named_distribution(infos, manifest)
     if own.metadata_error:
         found.add(Code.METADATA, (), own.metadata_error)
     if own.record_error.startswith("No such file"):
@@ -487,9 +494,30 @@ def _judge_record(judge: _Judge, here: Sequence[Distribution], manifest: str) ->
         found.add(Code.RECORD_MALFORMED, (), "it is empty")
     if own.is_link:
         found.add(Code.LINK, [own.info])
+    record = _judge_rows(judge, own.rows)
+    _read_files(judge, infos)
+    outside = judge.outside & set(record)
+    scripts = {path for path in outside if _SCRIPT.match(path)}
+    found.add_any(Code.RECORD_OUTSIDE, outside - scripts)
+    found.add_any(Code.RECORD_OUTSIDE, scripts, level=Level.NOTE)
+    return {path: row for path, row in record.items() if path not in outside}, own
+
+
+def _named_distribution(infos: Sequence[Distribution], manifest: str) -> Distribution:
+    """Return the distribution of the version that the manifest names, or the first one."""
+    named = re.search(r'"version": "([^"]+)"', manifest)
+    if named:
+        for info in infos:
+            if info.version == named[1]:
+                return info
+    return infos[0]
+
+
+def _judge_rows(judge: _Judge, rows: Sequence[RecordRow]) -> _Record:
+    """Return the rows by path."""
     record: _Record = {}
     twice, unhashed = [], []
-    for row in own.rows:
+    for row in rows:
         old = record.get(row.path, row)
         if (old.kind, old.digest) != (row.kind, row.digest):
             twice.append(row.path)
@@ -497,14 +525,9 @@ def _judge_record(judge: _Judge, here: Sequence[Distribution], manifest: str) ->
         if row.kind not in HASHES and _needs_hash(row.path):
             unhashed.append(row.path)
     if twice:
-        found.add(Code.RECORD_MALFORMED, twice, "files are in it twice with different hashes")
-    found.add_any(Code.RECORD_UNHASHED, unhashed)
-    _read_files(judge, infos)
-    outside = judge.outside & set(record)
-    scripts = {path for path in outside if _SCRIPT.match(path)}
-    found.add_any(Code.RECORD_OUTSIDE, outside - scripts)
-    found.add_any(Code.RECORD_OUTSIDE, scripts, level=Level.NOTE)
-    return {path: row for path, row in record.items() if path not in outside}, own
+        judge.found.add(Code.RECORD_MALFORMED, twice, "files are in it twice with different hashes")
+    judge.found.add_any(Code.RECORD_UNHASHED, unhashed)
+    return record
 
 
 def _needs_hash(path: str) -> bool:
@@ -524,16 +547,7 @@ def _read_files(judge: _Judge, infos: Sequence[Distribution]) -> None:
     for path in wanted:
         if _is_below(root, path):
             tops.add(path.split("/")[0])
-    kinds: dict[str, FileKind] = {}
-    for name in [*wanted, *sorted(tops - {"__pycache__", ""})]:
-        reached, kind = _look_up(files, root, name)
-        if kind is FileKind.FOLDER and name in tops:
-            for path, inner in files.walk(f"{root}/{name}"):
-                kinds[posixpath.relpath(path, root)] = inner
-        elif kind is FileKind.LINK:
-            kinds[posixpath.relpath(reached, root)] = kind
-        elif kind is not None:
-            kinds[name] = kind
+    kinds = _kinds(files, root, wanted, tops)
     for name, kind in kinds.items():
         if kind is FileKind.LINK:
             judge.odd[name] = kind, files.target(posixpath.normpath(posixpath.join(root, name)))
@@ -547,6 +561,21 @@ def _read_files(judge: _Judge, infos: Sequence[Distribution]) -> None:
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         digests = pool.map(lambda name: _digests(files, root, name, wanted.get(name)), plain)
         judge.digests = dict(zip(plain, digests, strict=True))
+
+
+def _kinds(files: FileTree, root: str, wanted: Iterable[str], tops: Set[str]) -> dict[str, FileKind]:
+    """Return the kinds of the ``wanted`` files and of all files in the folders ``tops``, by path."""
+    kinds: dict[str, FileKind] = {}
+    for name in [*wanted, *sorted(tops - {"__pycache__", ""})]:
+        reached, kind = _look_up(files, root, name)
+        if kind is FileKind.FOLDER and name in tops:
+            for path, inner in files.walk(f"{root}/{name}"):
+                kinds[posixpath.relpath(path, root)] = inner
+        elif kind is FileKind.LINK:
+            kinds[posixpath.relpath(reached, root)] = kind
+        elif kind is not None:
+            kinds[name] = kind
+    return kinds
 
 
 def _recorded_inside(judge: _Judge, infos: Sequence[Distribution]) -> dict[str, RecordRow]:

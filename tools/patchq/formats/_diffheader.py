@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-_MODES = (None, b"100644", b"100755", b"120000", b"160000")
+_MODES = (b"100644", b"100755", b"120000", b"160000")
 _INDEX = re.compile(rb"index [0-9a-f]{1,40}\.\.[0-9a-f]{1,40}(?: (100644|100755|120000))?")
 _SIMILAR = re.compile(rb"similarity index (?:100|\d{1,2})%")
 _DISSIMILAR = re.compile(rb"dissimilarity index (?:100|\d{1,2})%")
@@ -56,21 +56,11 @@ def _read(lines: Sequence[bytes], at: int) -> tuple[FileHeader, int]:
     end = len(lines)
     names = lines[at]
     at += 1
-    line = lines[at] if at < end else b""
-    old_mode = new_mode = stated = None
-    created = deleted = copy = False
+    stated = None
+    copy = False
     old, new = _same_names(names)
-    if line.startswith(b"old mode "):
-        old_mode, new_mode = line[9:], _value(lines[at + 1], b"new mode ")
-        if {old_mode, new_mode} != {b"100644", b"100755"}:
-            raise _OddError
-        at += 2
-    elif line.startswith(b"new file mode "):
-        created, new_mode = True, line[14:]
-        at += 1
-    elif line.startswith(b"deleted file mode "):
-        deleted, old_mode = True, line[18:]
-        at += 1
+    old_mode, new_mode, at = _changed_modes(lines, at)
+    created, deleted = bool(new_mode and not old_mode), bool(old_mode and not new_mode)
     moded = old_mode or new_mode
     if at < end and lines[at].startswith(b"similarity "):
         copy = lines[at + 1].startswith(b"copy ")
@@ -84,34 +74,60 @@ def _read(lines: Sequence[bytes], at: int) -> tuple[FileHeader, int]:
             raise _OddError
         at += 1
     if at < end and lines[at].startswith(b"index "):
-        match = _INDEX.fullmatch(lines[at])
-        if not match or (match[1] and moded):
+        stated = _stated_mode(lines[at])
+        if stated and moded:
             raise _OddError
-        stated = match[1]
         at += 1
     if old is None or new is None or names != b"diff --git %s %s" % (_label(b"a/", old), _label(b"b/", new)):
         raise _OddError
     header = FileHeader(
-        old_path=None if created else _plain(old),
-        new_path=None if deleted else _plain(new),
-        old_mode=old_mode or stated,
-        new_mode=new_mode,
-        copy=copy,
+        old_path=_plain(old), new_path=_plain(new), old_mode=old_mode or stated, new_mode=new_mode, copy=copy
     )
+    old_label, new_label = _label(b"a/", old), _label(b"b/", new)
+    if created:
+        header.old_path, old_label = None, b"/dev/null"
+    if deleted:
+        header.new_path, new_label = None, b"/dev/null"
+    at = _sides(header, lines, at, old_label, new_label)
     changes = moded or old != new
-    at = _sides(
-        header,
-        lines,
-        at,
-        b"/dev/null" if created else _label(b"a/", old),
-        b"/dev/null" if deleted else _label(b"b/", new),
-    )
-    for mode in (header.old_mode, header.new_mode):
-        if mode not in _MODES:
-            raise _OddError
     if not (header.hunks or header.binary or changes):
         raise _OddError
     return header, at
+
+
+def _changed_modes(lines: Sequence[bytes], at: int) -> tuple[bytes | None, bytes | None, int]:
+    """Read the modes of a new or deleted file, or of a file whose mode changes.
+
+    :returns: the old mode, None for a new file; the new mode, None for a deleted file; the index of
+        the next line. Both modes are None if the mode doesn't change.
+    """
+    if at == len(lines):
+        return None, None, at
+    line = lines[at]
+    if line.startswith(b"old mode "):
+        old, new = line[9:], _value(lines[at + 1], b"new mode ")
+        if {old, new} != {b"100644", b"100755"}:
+            raise _OddError
+        return old, new, at + 2
+    if line.startswith(b"new file mode "):
+        return None, _known_mode(line[14:]), at + 1
+    if line.startswith(b"deleted file mode "):
+        return _known_mode(line[18:]), None, at + 1
+    return None, None, at
+
+
+def _known_mode(mode: bytes) -> bytes:
+    if mode not in _MODES:
+        raise _OddError
+    return mode
+
+
+def _stated_mode(line: bytes) -> bytes | None:
+    """Return the mode of an unchanged mode's ``index`` line, if it has one."""
+    match = _INDEX.fullmatch(line)
+    if not match:
+        raise _OddError
+    return match[1]
 
 
 def _sides(header: FileHeader, lines: Sequence[bytes], at: int, old: bytes, new: bytes) -> int:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from patchq.errors import FormatError
-from patchq.formats._diffheader import read_header
+from patchq.formats._diffheader import FileHeader, read_header
 from patchq.formats.leftovers import leftovers
 from patchq.formats.treepath import check_tree_path, is_for_git
 from patchq.names import show_path
@@ -102,51 +102,71 @@ def parse(data: bytes, where: str) -> list[FilePatch]:
     lines = data.split(b"\n")
     if lines.pop():
         raise Unsupported("its last line has no end")
-    at, end = 0, len(lines)
-    while at < end and not lines[at].startswith(_STARTS):
-        _refuse_damaged(lines[at], at, where)
-        at += 1
+    at, end = _end_of_text(lines, where), len(lines)
     if at == end:
         if any(lines) and not _is_signature(lines, 0):
             raise Unsupported("there is text, but no diff")
         return []
-    found: list[FilePatch] = []
+    files: list[FilePatch] = []
     paths: set[bytes] = set()
     only_git = ""
     while at < end and lines[at].startswith(b"diff --git "):
-        header = read_header(lines, at)
-        if header is None:
-            raise Unsupported(f"the header in line {at + 1} is not as git writes it")
-        about, at = header
-        file = FilePatch(
-            old_path=about.old_path,
-            new_path=about.new_path,
-            old_mode=about.old_mode,
-            new_mode=about.new_mode,
-            copy=about.copy,
-            binary=about.binary,
-        )
-        if file.new_mode == SYMLINK and file.old_path is None and not about.hunks and not file.binary:
-            raise FormatError(
-                f"{where}: {show_path(file.path)} is a symlink without a target, which can't be written out",
-                hint="put back its hunk; was the file cut short?",
-            )
+        about, file, at = _parse_header(lines, at, where)
         only_git = only_git or _for_git(file, paths)
         for path in file.paths:
             paths.add(check_tree_path(path, where))
         if about.hunks:
             at = _parse_hunks(file, lines, at, where)
         elif about.binary:
-            while at < end and not lines[at].startswith(b"diff --git "):
-                at += 1
-        found.append(file)
+            at = _end_of_binary(lines, at)
+        files.append(file)
     for number in range(at, end):
         _refuse_damaged(lines[number], number, where)
     if at < end and not _is_signature(lines, at):
         raise Unsupported(f"line {at + 1} is none of a diff's")
+    if only_git == _BINARY:
+        raise Unsupported(only_git, files)
     if only_git:
-        raise Unsupported(only_git, found if only_git == _BINARY else None)
-    return found
+        raise Unsupported(only_git)
+    return files
+
+
+def _end_of_text(lines: Sequence[bytes], where: str) -> int:
+    """Return the index of the first line that git reads as a diff."""
+    for at, line in enumerate(lines):
+        if line.startswith(_STARTS):
+            return at
+        _refuse_damaged(line, at, where)
+    return len(lines)
+
+
+def _end_of_binary(lines: Sequence[bytes], at: int) -> int:
+    """Return the index of the next file's header."""
+    while at < len(lines) and not lines[at].startswith(b"diff --git "):
+        at += 1
+    return at
+
+
+def _parse_header(lines: Sequence[bytes], at: int, where: str) -> tuple[FileHeader, FilePatch, int]:
+    """Return the header at ``lines[at]``, its file without hunks, and the index of the next line."""
+    found = read_header(lines, at)
+    if found is None:
+        raise Unsupported(f"the header in line {at + 1} is not as git writes it")
+    header, after = found
+    file = FilePatch(
+        old_path=header.old_path,
+        new_path=header.new_path,
+        old_mode=header.old_mode,
+        new_mode=header.new_mode,
+        copy=header.copy,
+        binary=header.binary,
+    )
+    if file.new_mode == SYMLINK and file.old_path is None and not header.hunks and not file.binary:
+        raise FormatError(
+            f"{where}: {show_path(file.path)} is a symlink without a target, which can't be written out",
+            hint="put back its hunk; was the file cut short?",
+        )
+    return header, file, after
 
 
 #: Line of a diff after blanks or quotation marks: damaged by a mail program, and skipped by git.

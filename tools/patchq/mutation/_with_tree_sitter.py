@@ -95,15 +95,37 @@ def _list(node: Any, what: str) -> Iterator[Edit]:
         yield Edit(start=start, end=items[-1].end_byte, new=b"", operator=f"{what} dropped")
 
 
+#: Name of a list's items, by the type of the list.
+_ITEMS = {
+    "argument_list": "argument",
+    "template_argument_list": "template argument",
+    "initializer_list": "element",
+}
+#: Name of the mutation that leaves a statement out, by its type.
+_LEFT_OUT = {
+    "expression_statement": "statement left out",
+    "throw_statement": "statement left out",
+    "static_assert_declaration": "statement left out",
+    "break_statement": "jump left out",
+    "continue_statement": "jump left out",
+}
+
+
+def _binary(node: Any) -> Iterator[Edit]:
+    sign = node.child_by_field_name("operator")
+    if sign is None:
+        return
+    if sign.text in _OTHER:
+        yield _put(sign, _OTHER[sign.text], _KIND.get(sign.text, "other arithmetic"))
+    if sign.text in (b"&&", b"||"):
+        for side in ("left", "right"):
+            yield _put(node, node.child_by_field_name(side).text, "condition shortened")
+
+
 def _cuda(node: Any) -> Iterator[Edit]:
     kind = node.type
     if kind == "binary_expression":
-        sign = node.child_by_field_name("operator")
-        if sign is not None and sign.text in _OTHER:
-            yield _put(sign, _OTHER[sign.text], _KIND.get(sign.text, "other arithmetic"))
-        if sign is not None and sign.text in (b"&&", b"||"):
-            for side in ("left", "right"):
-                yield _put(node, node.child_by_field_name(side).text, "condition shortened")
+        yield from _binary(node)
     elif kind == "condition_clause":
         yield Edit(start=node.start_byte, end=node.end_byte, new=b"(!" + node.text + b")", operator="condition negated")
     elif kind == "conditional_expression" or kind in ("preproc_if", "preproc_elif"):
@@ -118,16 +140,10 @@ def _cuda(node: Any) -> Iterator[Edit]:
         yield from _number(node)
     elif kind in ("true", "false"):
         yield _put(node, b"false" if kind == "true" else b"true", "constant changed")
-    elif kind == "argument_list":
-        yield from _list(node, "argument")
-    elif kind == "template_argument_list":
-        yield from _list(node, "template argument")
-    elif kind == "initializer_list":
-        yield from _list(node, "element")
-    elif kind in ("expression_statement", "throw_statement", "static_assert_declaration"):
-        yield _put(node, b";", "statement left out")
-    elif kind in ("break_statement", "continue_statement"):
-        yield _put(node, b";", "jump left out")
+    elif kind in _ITEMS:
+        yield from _list(node, _ITEMS[kind])
+    elif kind in _LEFT_OUT:
+        yield _put(node, b";", _LEFT_OUT[kind])
     elif kind == "if_statement":
         yield _put(node.child_by_field_name("consequence"), b"{}", "branch removed")
 

@@ -169,42 +169,27 @@ def _parts(text: str, extended: bool) -> Iterator[tuple[str, bool]]:
     """Yield the parts of a POSIX expression as Python's, and whether each is literal text."""
     at, repeatable = 0, False
     while at < len(text):
-        char = text[at]
-        escaped = char == "\\"
-        if escaped:
-            at += 1
-            char = text[at : at + 1]
-            if not char or (char.isalpha() and char not in _ESCAPED):
-                raise _NotPlain
-        at += 1
+        first = at
+        char, escaped, at = _next_character(text, at)
         if char == "[" and not escaped:
             bracket, at = _bracket(text, at)
             yield bracket, False
             repeatable = True
-        elif char == "^" and not escaped:
-            if at > 1:
+        elif char in "^$" and not escaped:
+            if (char == "^" and first > 0) or (char == "$" and at < len(text)):
                 raise _NotPlain
-            yield "^", False
-        elif char == "$" and not escaped:
-            if at < len(text):
-                raise _NotPlain
-            yield "$", False
+            yield char, False
         elif char == "." and not escaped:
             yield ".", False
             repeatable = True
-        elif char == "*" and not escaped:
+        elif _is_repetition(char, escaped, extended):
             if not repeatable:
                 raise _NotPlain
-            yield "*", False
+            yield char, False
             repeatable = False
         elif char in "()" and escaped != extended:
             yield char, False
             repeatable = False  # the longest match of a repeated group is another one in Python
-        elif char in "+?" and escaped != extended:
-            if not repeatable:
-                raise _NotPlain
-            yield char, False
-            repeatable = False
         elif char in "{}|" and escaped != extended:
             raise _NotPlain
         elif escaped and char.isdigit():
@@ -213,6 +198,23 @@ def _parts(text: str, extended: bool) -> Iterator[tuple[str, bool]]:
         else:
             yield _ESCAPED.get(char, char) if escaped else char, True
             repeatable = True
+
+
+def _next_character(text: str, at: int) -> tuple[str, bool, int]:
+    """Return the character at ``text[at]``, True if a backslash escapes it, and the index after it."""
+    char = text[at]
+    if char != "\\":
+        return char, False, at + 1
+    char = text[at + 1 : at + 2]
+    if not char or (char.isalpha() and char not in _ESCAPED):
+        raise _NotPlain
+    return char, True, at + 2
+
+
+def _is_repetition(char: str, escaped: bool, extended: bool) -> bool:
+    if char == "*":
+        return not escaped
+    return char in "+?" and escaped != extended
 
 
 def _bracket(text: str, at: int) -> tuple[str, int]:

@@ -32,12 +32,21 @@ class _Expression:
         if node.type in ("string_fragment", "path_fragment", "uri_expression", "integer_expression"):
             return text_of(node)
         if node.type == "variable_expression":
-            found = self.bindings.get(text_of(node), [])
-            return self.string(found[0].child_by_field_name("expression"), deep + 1) if len(found) == 1 else "$…"
+            value = self._value(node)
+            if value is None:
+                return "$…"
+            return self.string(value, deep + 1)
         parts = node.named_children
         if node.type in ("string_expression", "path_expression", "interpolation", "indented_string_expression"):
             return "".join(self.string(child, deep + 1) for child in parts)
         return "$…"
+
+    def _value(self, variable: Any) -> Any:
+        """Return the expression that a variable is bound to, or None unless there is exactly one."""
+        found = self.bindings.get(text_of(variable), [])
+        if len(found) != 1:
+            return None
+        return found[0].child_by_field_name("expression")
 
     def entries(self, node: Any, condition: str = "", deep: int = 0) -> Iterator[Entry]:
         """Yield the entries of an expression that is a list of patches, or one patch."""
@@ -55,18 +64,20 @@ class _Expression:
         elif kind in ("with_expression", "let_expression", "assert_expression"):
             yield from self.entries(node.child_by_field_name("body"), condition, deep + 1)
         elif kind == "if_expression":
-            own = text_of(node.child_by_field_name("condition"))
-            for side, words in (("consequence", own), ("alternative", f"not {own}")):
-                yield from self.entries(node.child_by_field_name(side), _and(condition, words), deep + 1)
+            yield from self._branches(node, condition, deep)
         elif kind == "apply_expression":
             yield from self._applied(node, condition, deep)
-        elif kind == "variable_expression" and len(self.bindings.get(text_of(node), [])) == 1:
-            value = self.bindings[text_of(node)][0].child_by_field_name("expression")
+        elif kind == "variable_expression" and (value := self._value(node)) is not None:
             yield from self.entries(value, condition, deep + 1)
         elif kind in ("path_expression", "string_expression"):
             yield self.recipe.entry(self.string(node), line_of(node)).only_if(condition)
         else:
             yield self._unknown(node, condition)
+
+    def _branches(self, node: Any, condition: str, deep: int) -> Iterator[Entry]:
+        own = text_of(node.child_by_field_name("condition"))
+        for side, words in (("consequence", own), ("alternative", f"not {own}")):
+            yield from self.entries(node.child_by_field_name(side), _and(condition, words), deep + 1)
 
     def _applied(self, node: Any, condition: str, deep: int) -> Iterator[Entry]:
         arguments: list[Any] = []

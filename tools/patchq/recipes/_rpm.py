@@ -198,14 +198,26 @@ def _base(name: str) -> str:
     return name.rsplit("#/", 1)[-1].rsplit("/", 1)[-1]
 
 
+def _automatic_setup(spec: _Spec, line: int, options: Sequence[str]) -> None:
+    if not spec.skipped:
+        _setup(spec, options)
+    if "-N" not in options:
+        _automatic(spec, line, options, sorted(spec.patches))
+
+
+def _commented(spec: _Spec, line: int, text: str) -> None:
+    """Record the patches that a comment would apply."""
+    for comment in _PATCH.finditer(text):
+        number = int(comment["number"] or _number(comment["rest"]))
+        if number in spec.patches:
+            spec.applied.add(number)
+            name = spec.patches[number].text
+            spec.found.append(Entry(where=spec.recipe.at(line), text=name, state=EntryState.COMMENTED))
+
+
 def _prepare(spec: _Spec, line: int, text: str) -> None:
     if text.startswith("#"):
-        for comment in _PATCH.finditer(text):
-            number = int(comment["number"] or _number(comment["rest"]))
-            if number in spec.patches:
-                spec.applied.add(number)
-                name = spec.patches[number].text
-                spec.found.append(Entry(where=spec.recipe.at(line), text=name, state=EntryState.COMMENTED))
+        _commented(spec, line, text)
         return
     word = text.split()[0] if text else ""
     if word in ("%setup", "cd", "pushd", "popd") and spec.skipped:
@@ -213,11 +225,7 @@ def _prepare(spec: _Spec, line: int, text: str) -> None:
     if word == "%setup":
         _setup(spec, _options(spec, text))
     elif word == "%autosetup":
-        options = _options(spec, text)
-        if not spec.skipped:
-            _setup(spec, options)
-        if "-N" not in options:
-            _automatic(spec, line, options, sorted(spec.patches))
+        _automatic_setup(spec, line, _options(spec, text))
     elif word == "%autopatch":
         _automatic(spec, line, _options(spec, text), _range(spec, _options(spec, text)))
     elif match := _PATCH.search(text):

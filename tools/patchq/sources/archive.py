@@ -236,10 +236,7 @@ def members(tar: tarfile.TarFile, where: str) -> Iterator[_ArchiveMember]:
         name = info.name.encode("utf-8", "surrogateescape")
         if info.size > MAX_MEMBER or total > MAX_TOTAL or count > MAX_MEMBERS:
             raise _refused(where, name, "the archive is larger than any source tree")
-        if info.size < 0:  # possible with an extended header
-            raise _refused(where, name, "says that it has less than nothing in it")
-        if name.startswith(b"/") or b".." in name.split(b"/"):
-            raise _refused(where, name, "would land outside")
+        _check_member(info, name, where)
         first, _, path = name.removeprefix(b"./").partition(b"/")
         if info.isdir():
             continue
@@ -248,9 +245,7 @@ def members(tar: tarfile.TarFile, where: str) -> Iterator[_ArchiveMember]:
         if first != top or not path:
             raise _refused(where, name, f"is not below the archive's one folder {show_path(top)!r}")
         if info.issym():
-            target = info.linkname.encode("utf-8", "surrogateescape")
-            if not 0 < len(target) < _MAX_LINK or b"\0" in target:
-                raise _refused(where, path, "is a link to nothing that a file system takes")
+            target = _link_target(info, path, where)
             yield _ArchiveMember(path=path, mode=SYMLINK, size=len(target), data=target)
         elif info.isreg() and not info.issparse():
             data = tar.extractfile(info)
@@ -260,6 +255,20 @@ def members(tar: tarfile.TarFile, where: str) -> Iterator[_ArchiveMember]:
             )
         else:
             raise _refused(where, name, "is neither a file nor a symbolic link")
+
+
+def _check_member(info: tarfile.TarInfo, name: bytes, where: str) -> None:
+    if info.size < 0:  # possible with an extended header
+        raise _refused(where, name, "says that it has less than nothing in it")
+    if name.startswith(b"/") or b".." in name.split(b"/"):
+        raise _refused(where, name, "would land outside")
+
+
+def _link_target(info: tarfile.TarInfo, path: bytes, where: str) -> bytes:
+    target = info.linkname.encode("utf-8", "surrogateescape")
+    if not 0 < len(target) < _MAX_LINK or b"\0" in target:
+        raise _refused(where, path, "is a link to nothing that a file system takes")
+    return target
 
 
 def _folder_members(folder: Path) -> Iterator[_ArchiveMember]:

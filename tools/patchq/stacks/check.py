@@ -259,16 +259,7 @@ def _check_trailers(project: Project, full: str, header: Header) -> list[_Proble
         test = f"tests/stacks/{upstream}/test_{re.sub('[^A-Za-z0-9]', '_', name)}.py"
         hint = f"write {test}, a test that fails without the patch, then {reword} 'Proof: {test}'`"
         found.append(("proof", "Proof: is missing", hint))
-    for proof in proofs:
-        found += _check_proof(project, proof, "Proof:")
-    named = list(proofs)
-    for need, proof in header.proofs_on:
-        if need not in NEEDS:
-            found.append(("proof", f"Proof-On: {need or 'nothing'} is unknown", f"{', '.join(NEEDS)}, then a path"))
-        if proof in named:
-            found.append(("proof", f"Proof-On: {proof} is named twice", "each proof once, by what it needs"))
-        found += _check_proof(project, proof, "Proof-On:")
-        named.append(proof)
+    found += _check_proofs(project, header)
     for test in header.values("Upstream-Test"):
         found += _check_upstream_test(project, upstream, test)
     for need in header.needs:
@@ -280,18 +271,38 @@ def _check_trailers(project: Project, full: str, header: Header) -> list[_Proble
     for value in header.values("CVE"):
         if not re.fullmatch(r"CVE-\d{4}-\d{4,}", value):
             found.append(("cve", f"CVE: {value} is no number of one", "CVE-2026-12345, one line each"))
+    found += _check_sign_off(project, upstream, header)
+    return found
+
+
+def _check_proofs(project: Project, header: Header) -> list[_Problem]:
+    found: list[_Problem] = []
+    named = list(header.values("Proof"))
+    for proof in named:
+        found += _check_proof(project, proof, "Proof:")
+    for need, proof in header.proofs_on:
+        if need not in NEEDS:
+            found.append(("proof", f"Proof-On: {need or 'nothing'} is unknown", f"{', '.join(NEEDS)}, then a path"))
+        if proof in named:
+            found.append(("proof", f"Proof-On: {proof} is named twice", "each proof once, by what it needs"))
+        found += _check_proof(project, proof, "Proof-On:")
+        named.append(proof)
+    return found
+
+
+def _check_sign_off(project: Project, upstream: str, header: Header) -> list[_Problem]:
     signed = header.values("Signed-off-by")
     sign_off = project.lock.upstreams[upstream].check.sign_off
     author = f"{header.author.name} <{header.author.email}>"
     if sign_off == "importer" and not signed:
-        found.append(("dco", "nobody has signed off", "`patchq check --fix` adds your sign-off"))
-    elif sign_off == "author" and author not in signed:
+        return [("dco", "nobody has signed off", "`patchq check --fix` adds your sign-off")]
+    if sign_off == "author" and author not in signed:
         hint = (
             f'`patchq check --fix` by {author}; for other people\'s patches, `sign-off = "none"` below '
             f"[upstreams.{upstream}.check] in upstream.lock"
         )
-        found.append(("dco", "the author has not signed off", hint))
-    return found
+        return [("dco", "the author has not signed off", hint)]
+    return []
 
 
 def _slug(text: str) -> str:

@@ -393,23 +393,11 @@ def _manifest(data: bytes, where: str) -> dict[str, Any]:
         if raw["version"] != VERSION:
             raise FormatError(f"{where} has format {raw['version']}, this patchq reads {VERSION}", hint="update patchq")
         for name, (size, sha256) in raw["files"].items():
-            if len(name) > _MAX_NAME:
-                raise ValueError(f"{name[:60]}…")
-            if str(check_inside(name, where)) != name:
-                raise ValueError(name)
-            if not isinstance(size, int) or size < 0 or len(sha256) != 64 or name.split("/")[0] not in _FOLDERS:
-                raise ValueError(name)
-            if name.startswith("archives/") and name.split("/")[1:-1] != [sha256]:
-                raise ValueError(name)
+            _check_file(name, size, sha256, where)
         if f"project/{LOCK_NAME}" not in raw["files"] or not isinstance(raw["set"], str):
             raise ValueError(LOCK_NAME)
         for pin in raw["pins"]:
-            if not all(isinstance(pin[key], str) for key in ("upstream", "ref", "source", "commit")):
-                raise ValueError("pins")
-            if pin.get("tag") and not re.fullmatch("[0-9a-f]{40}", pin["tag"]):
-                raise ValueError("pins")
-            if pin["source"] == "git" and f"packs/{pin['upstream']}.pack" not in raw["files"]:
-                raise ValueError(f"no pack of {pin['upstream']}")
+            _check_pin(pin, raw["files"])
         folders = {str(folder) for name in raw["files"] for folder in PurePosixPath(name).parents}
         if both := folders & raw["files"].keys():
             raise ValueError(f"{min(both)!r} is a file and a folder")
@@ -419,6 +407,27 @@ def _manifest(data: bytes, where: str) -> dict[str, Any]:
         return found
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise FormatError(f"{where} is no bundle: {type(error).__name__} {error}", hint="don't use it") from None
+
+
+def _check_file(name: str, size: Any, sha256: str, where: str) -> None:
+    if len(name) > _MAX_NAME:
+        raise ValueError(f"{name[:60]}…")
+    if str(check_inside(name, where)) != name:
+        raise ValueError(name)
+    if not isinstance(size, int) or size < 0 or len(sha256) != 64 or name.split("/")[0] not in _FOLDERS:
+        raise ValueError(name)
+    if name.startswith("archives/") and name.split("/")[1:-1] != [sha256]:
+        raise ValueError(name)
+
+
+def _check_pin(pin: Mapping[str, Any], files: Mapping[str, Any]) -> None:
+    for key in ("upstream", "ref", "source", "commit"):
+        if not isinstance(pin[key], str):
+            raise ValueError("pins")
+    if pin.get("tag") and not re.fullmatch("[0-9a-f]{40}", pin["tag"]):
+        raise ValueError("pins")
+    if pin["source"] == "git" and f"packs/{pin['upstream']}.pack" not in files:
+        raise ValueError(f"no pack of {pin['upstream']}")
 
 
 _FOLDERS = ("project", "archives", "packs")

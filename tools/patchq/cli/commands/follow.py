@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from patchq.contribute.follow import Followed
+    from patchq.errors import PatchqError
     from patchq.proofs.judge import Verdict
     from patchq.sources.forge import Call
 
@@ -71,17 +72,14 @@ def command(
     from patchq.proofs.prove import prove_at
     from patchq.sources.forge import API, Forge
 
+    _check_options(repository, dry_run, send)
     project = open_project(as_json)
     chosen = names or tuple(s.pin.upstream for s in project.stacks(project.choose_set(set_name)) if s.names)
     if onto and len(chosen) != 1:
         raise click.UsageError("--onto is for one upstream: NAME")
-    if dry_run and send:
-        raise click.UsageError("--dry-run or --send")
-    if not repository and not dry_run:
-        raise click.UsageError("--repository OWNER/NAME, or GITHUB_REPOSITORY")
     found, trouble = [], []
+    token = os.environ.get("GITHUB_TOKEN", "")
     for name in chosen:
-        token = os.environ.get("GITHUB_TOKEN", "")
         forge = Forge(
             repository=repository or "owner/project", api=api or API, token=token, dry_run=dry_run is not None
         )
@@ -111,19 +109,25 @@ def command(
         if not as_json:
             _show(one)
     if as_json:
-        emit(
-            "follow",
-            {
-                "followed": [asdict(f) for f in found],
-                "problems": [t.message for t in trouble],
-            },
-        )
-    for other in trouble[1:] if not as_json else ():
+        emit("follow", {"followed": [asdict(f) for f in found], "problems": [t.message for t in trouble]})
+        if trouble:
+            raise click.exceptions.Exit(trouble[0].exit_code)
+    elif trouble:
+        _raise_first(trouble)
+
+
+def _check_options(repository: str, dry_run: Path | None, send: Path | None) -> None:
+    if dry_run and send:
+        raise click.UsageError("--dry-run or --send")
+    if not repository and not dry_run:
+        raise click.UsageError("--repository OWNER/NAME, or GITHUB_REPOSITORY")
+
+
+def _raise_first(trouble: Sequence[PatchqError]) -> None:
+    """Print all errors but the first, which is raised."""
+    for other in trouble[1:]:
         echo(f"{other.message}\n{other.hint}", err=True)
-    if trouble and not as_json:
-        raise trouble[0]
-    if trouble:
-        raise click.exceptions.Exit(trouble[0].exit_code)
+    raise trouble[0]
 
 
 def _verdicts(project: Project, no_proof: bool, set_name: str, patches: Sequence[str]) -> Sequence[Verdict]:

@@ -2,12 +2,16 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
 from patchq.cli.common import emit, json_option, open_project, stopped_upstream
 from patchq.cli.terminal import echo
 from patchq.names import sh
+
+if TYPE_CHECKING:
+    from patchq.rebase.resolve import Resolution
 
 
 @click.command("resolve")
@@ -54,7 +58,7 @@ def command(
     a check fails.
     """
     from patchq.proofs.prove import prove_at
-    from patchq.rebase.resolve import UPSTREAM_LINES, ResolveRequest, Source, resolve
+    from patchq.rebase.resolve import ResolveRequest, Source, resolve
 
     if sum((bool(files), recorded, bool(ref), bool(merger))) > 1:
         raise click.UsageError("one of --from, --recorded, --ref and --merger")
@@ -66,25 +70,35 @@ def command(
     if as_json:
         emit("resolve", {**asdict(found), "refused": [c.name for c in found.refused]})
     else:
-        for check in found.checks:
-            echo(f"{check.name}: {check.state}: {check.message}", fg="red" if check.state == "failed" else None)
-        for path in found.left_out:
-            echo(f"left out, as no part of the patch: {path} (`--include {sh(path)}` takes it)")
+        _show(found, upstream)
     if found.refused:
-        if not as_json:
-            echo(f"{upstream}/{found.patch} is not resolved by it; all is as it was", err=True)
-            if found.refused[0].name == UPSTREAM_LINES:
-                echo("`--drop-upstream-line PATH:LINE` accepts one of these lines", err=True)
-            elif found.refused[0].name in ("passes with", "fails without"):
-                echo("`--no-proof` takes it unproven", err=True)
-        raise click.exceptions.Exit(3 if found.refused[0].name in ("settled", "applies") else 5)
-    if found.rebase is None:
-        if not as_json:
-            echo("it would be kept")
-        return
-    if not as_json:
-        from patchq.cli.commands.rebase import show
-
-        show(found.rebase, max(len(found.rebase.steps) - 1, 0))
-    if found.rebase.state == "stopped":
+        unsettled = found.refused[0].name in ("settled", "applies")
+        raise click.exceptions.Exit(3 if unsettled else 5)
+    if found.rebase and found.rebase.state == "stopped":
         raise click.exceptions.Exit(3)
+
+
+def _show(found: Resolution, upstream: str) -> None:
+    from patchq.cli.commands.rebase import show
+
+    for check in found.checks:
+        echo(f"{check.name}: {check.state}: {check.message}", fg="red" if check.state == "failed" else None)
+    for path in found.left_out:
+        echo(f"left out, as no part of the patch: {path} (`--include {sh(path)}` takes it)")
+    if found.refused:
+        _show_refusal(found, upstream)
+    elif found.rebase is None:
+        echo("it would be kept")
+    else:
+        show(found.rebase, max(len(found.rebase.steps) - 1, 0))
+
+
+def _show_refusal(found: Resolution, upstream: str) -> None:
+    from patchq.rebase.resolve import UPSTREAM_LINES
+
+    echo(f"{upstream}/{found.patch} is not resolved by it; all is as it was", err=True)
+    reason = found.refused[0].name
+    if reason == UPSTREAM_LINES:
+        echo("`--drop-upstream-line PATH:LINE` accepts one of these lines", err=True)
+    elif reason in ("passes with", "fails without"):
+        echo("`--no-proof` takes it unproven", err=True)
