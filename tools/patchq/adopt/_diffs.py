@@ -93,7 +93,9 @@ def _git_section(lines: Sequence[bytes], at: int, found: list[Section]) -> int:
             if b" from " in line or b" to " in line
         }
         # git writes the prefix in the first line, but not in the rename lines.
-        prefix = (half.split(b"/")[0] + b"/") if half.startswith(b"a/") else b""
+        prefix = b""
+        if half.startswith(b"a/"):
+            prefix = half.split(b"/")[0] + b"/"
         section.old = prefix + names.get(b"from", b"")
         section.new = prefix + names.get(b"to", b"")
     elif _tail(section.old) != _tail(section.new) or not section.extended:
@@ -152,7 +154,9 @@ def _plain_section(lines: Sequence[bytes], at: int, section: Section) -> int:
         start = at
         at = _end_of_hunk(lines, at + 1, _line_count(match[2]), _line_count(match[4]))
         section.hunks += lines[start:at]
-        after = lines[at].rstrip() if at < len(lines) else b""
+        after = b""
+        if at < len(lines):
+            after = lines[at].rstrip()
         if after[:1] in (b"+", b"-", b" ") and not lines[at].startswith((b"--- ", b"-- ")):
             raise OddDiff
     if at == first:
@@ -176,10 +180,14 @@ class Placing:
         """Return a name in the tree, or an empty name if all of it is stripped."""
         parts = [p for p in re.split(rb"/+", name.strip()) if p != b"."]
         kept = b"/".join(parts[self.strip :])
-        return self.folder.encode() + b"/" + kept if self.folder and kept else kept
+        if self.folder and kept:
+            return self.folder.encode() + b"/" + kept
+        return kept
 
     def __str__(self) -> str:
-        words = [f"-p{self.strip}"] if self.strip != 1 else []
+        words = []
+        if self.strip != 1:
+            words = [f"-p{self.strip}"]
         return " ".join([*words, *([f"--directory {self.folder}"] if self.folder else [])])
 
 
@@ -187,7 +195,10 @@ def _names(section: Section) -> list[bytes]:
     """Return the names under which the old file may be in the tree; none for a new file."""
     if section.fresh:
         return []
-    both = [section.old] if section.renamed else [section.new, section.old]
+    if section.renamed:
+        both = [section.old]
+    else:
+        both = [section.new, section.old]
     return [name for name in both if name != b"/dev/null"]
 
 
@@ -208,7 +219,9 @@ def find_placing(
         return all(any(placing.place(n) in files for n in names) for names in there)
 
     if not there:
-        return Placing(0, given.folder) if not exact and given.strip == 1 and _unprefixed(found, files) else given
+        if not exact and given.strip == 1 and _unprefixed(found, files):
+            return Placing(0, given.folder)
+        return given
     if fits(given):
         return given
     depth = max(name.count(b"/") for names in there for name in names)
@@ -261,19 +274,25 @@ def as_git(found: Sequence[Section], placing: Placing, files: Collection[bytes])
             extended.insert(0, b"deleted file mode 100644")
         at = next((n for n, line in enumerate(extended) if line.startswith(b"index ")), len(extended))
         if section.renamed:
-            word = b"copy" if b"copy" in words else b"rename"
+            word = b"rename"
+            if b"copy" in words:
+                word = b"copy"
             extended[at:at] = [word + b" from " + old, word + b" to " + new]
         out += extended
         if section.hunks:
             out.append(b"--- /dev/null" if created else b"--- a/" + _named(old))
             out.append(b"+++ /dev/null" if section.deleted else b"+++ b/" + _named(new))
             out += section.hunks
-    return b"\n".join(out) + b"\n" if out else b""
+    if out:
+        return b"\n".join(out) + b"\n"
+    return b""
 
 
 def _named(name: bytes) -> bytes:
     """Return a name for the line above the hunks. Like git, add a tab to a name with a blank."""
-    return name + b"\t" if b" " in name else name
+    if b" " in name:
+        return name + b"\t"
+    return name
 
 
 def without_returns(diff: bytes) -> bytes:

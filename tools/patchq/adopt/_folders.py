@@ -49,7 +49,9 @@ class FolderPlace:
 
         :raises FormatError: if the file is too large for a patch.
         """
-        return self.data if isinstance(self.data, bytes) else read_edited(self.data)
+        if isinstance(self.data, bytes):
+            return self.data
+        return read_edited(self.data)
 
 
 def places(path: Path) -> list[FolderPlace]:
@@ -63,7 +65,9 @@ def places(path: Path) -> list[FolderPlace]:
         return _in_folder(path)
     if _DEBIAN.match(path.name) or path.suffix == ".dsc":
         return _debian_archive(path)
-    return _in_recipe(path) if is_recipe(path) else [_place(path)]
+    if is_recipe(path):
+        return _in_recipe(path)
+    return [_place(path)]
 
 
 def _place(path: Path, strip: int = 1) -> FolderPlace:
@@ -83,7 +87,10 @@ def _in_recipe(path: Path) -> list[FolderPlace]:
 
 def _entry(path: Path, entry: Entry) -> FolderPlace:
     """Return one entry of a recipe. If the tool finds the strip level, patchq tries -p1 first."""
-    file = entry.data if isinstance(entry.data, Path) else path
+    if isinstance(entry.data, Path):
+        file = entry.data
+    else:
+        file = path
     name = slug(file.name if entry.data is file else path.stem)
     return FolderPlace(
         data=entry.data if entry.data is not None else b"",
@@ -152,7 +159,9 @@ def _is_openwrt(folder: Path) -> bool:
 def _electron_folders(folder: Path) -> list[str]:
     try:
         found = json.loads(read_list(folder / "config.json"))
-        return [str(entry["patch_dir"]) for entry in found] if isinstance(found, list) else list(map(str, found))
+        if isinstance(found, list):
+            return [str(entry["patch_dir"]) for entry in found]
+        return list(map(str, found))
     except (ValueError, TypeError, KeyError):
         return [p.parent.name for p in sorted(folder.glob("*/.patches"))]
 

@@ -78,7 +78,8 @@ class _Draft:
             self.subject = lines[0]
             # In a DEP-3 description, a single period means an empty line.
             rest = [line.removeprefix(" ") for line in value.strip().split("\n")[1:]]
-            self.body += ["\n".join("" if line.strip() == "." else line for line in rest)] if rest else []
+            if rest:
+                self.body += ["\n".join("" if line.strip() == "." else line for line in rest)]
         elif low in ("description", "subject"):
             self.body.append("\n".join(lines))
         elif low in ("author", "from") and ("@" not in self.author and ("@" in value or not self.author)):
@@ -113,7 +114,8 @@ def read_text(text: str) -> Said:
                 draft.take(key, value)
         elif not draft.subject and number == 0:
             draft.subject, rest = lines[0], "\n".join(lines[1:])
-            draft.body += [rest] if rest else []
+            if rest:
+                draft.body += [rest]
         else:
             draft.body.append("\n".join(lines))
     if shown:
@@ -128,7 +130,9 @@ def read_text(text: str) -> Said:
 
 
 def _is_header(lines: list[str]) -> bool:
-    match = _FIELD.match(lines[0]) if lines else None
+    match = None
+    if lines:
+        match = _FIELD.match(lines[0])
     return bool(match and _DEP3.fullmatch(match[1])) and all(
         _FIELD.match(line) or line[:1] in (" ", "\t") for line in lines
     )
@@ -161,7 +165,8 @@ def settle(message: str, more: list[tuple[str, str]] | None = None, author: str 
             author, paragraph = author or lone[1], "" if not author else paragraph
         else:
             paragraph = _without_fields(paragraph, trailers)
-        kept += [paragraph] if paragraph.strip() else []
+        if paragraph.strip():
+            kept += [paragraph]
     block = [line for line in own if not line.startswith(("Upstream Status:",))]
     pairs = {(key.lower(), value) for key, value in parse_trailers(message)}
     before = [f"{key}: {value}" for key, value in trailers if (key.lower(), value) not in pairs]
@@ -220,14 +225,18 @@ def _with_status(message: str) -> str:
         lines = []
         for line in block:
             if line.lower().startswith("upstream-status"):
-                lines += [] if seen else [settled]
+                if not seen:
+                    lines.append(settled)
                 seen = True
             else:
                 lines.append(line)
         return clean_message("\n".join([text, *lines]))
     if status := _implied(pairs, message):
         text, block = split_trailers(message)
-        joined = [text, f"Upstream-Status: {status}", *block] if block else [text, "", f"Upstream-Status: {status}"]
+        if block:
+            joined = [text, f"Upstream-Status: {status}", *block]
+        else:
+            joined = [text, "", f"Upstream-Status: {status}"]
         return clean_message("\n".join(joined))
     return message
 
@@ -254,7 +263,9 @@ def _detailed(word: str, detail: str) -> str:
     if detail[:1] + detail[-1:] in ("[]", "()"):
         detail = detail[1:-1]
     detail = detail.strip().replace("[", "(").replace("]", ")")
-    return f"{word} [{detail}]" if detail else word
+    if detail:
+        return f"{word} [{detail}]"
+    return word
 
 
 def _implied(pairs: tuple[tuple[str, str], ...], message: str) -> str:

@@ -53,14 +53,14 @@ def parse_address(text: str) -> Address | None:
     match = _URL.fullmatch(text)
     if not match:
         return None
-    patch = f"{text[: match.end('which')]}.patch" if text.startswith("http") else ""
+    patch = ""
+    if text.startswith("http"):
+        patch = f"{text[: match.end('which')]}.patch"
     if match["kind"].startswith("commit"):
         return Address(repository=match["repository"], number=0, commit=match["which"], patch=patch)
-    return (
-        Address(repository=match["repository"], number=int(match["which"]), commit="", patch=patch)
-        if match["which"].isdigit()
-        else None
-    )
+    if match["which"].isdigit():
+        return Address(repository=match["repository"], number=int(match["which"]), commit="", patch=patch)
+    return None
 
 
 def fetch_pull_request(store: Git, url: str, number: int) -> tuple[list[Borrowed], str]:

@@ -39,7 +39,10 @@ def from_image(
     """
     pin = loaded.stack.pin
     build = project.lock.upstreams[pin.upstream].build
-    distribution = build.distribution if build else pin.upstream
+    if build:
+        distribution = build.distribution
+    else:
+        distribution = pin.upstream
     image = read_image(path, platform)
     environment = _environment(image, distribution)
     tags = _tags(environment, distribution)
@@ -59,7 +62,10 @@ def from_image(
     references, _ = wheels_in(info.path.parent)
     reference = next(one for one in references if one.name.endswith(info.path.name))
     package = package_of(project, loaded, info)
-    name = build.package if build else sorted(package.tops)[0]
+    if build:
+        name = build.package
+    else:
+        name = sorted(package.tops)[0]
     compared = compare_with_wheel(environment, distribution, name, reference)
     if compared.changed | compared.added:
         wanted = [posixpath.join(compared.root, one) for one in compared.changed | compared.added]
@@ -148,7 +154,8 @@ def _adopt(
             else:
                 data = image.files.read(posixpath.join(compared.root, name))
                 old = known.get(path)
-                mode = old.mode if old and old.mode != b"120000" else mode
+                if old and old.mode != b"120000":
+                    mode = old.mode
             store.run("hash-object", "-w", "--stdin", data=data)
             lines.append(index_line(mode, blob_id(data), os.fsdecode(path)))
     return with_lines(store, base, lines), sorted(show_path(os.fsencode(name)) for name in left)

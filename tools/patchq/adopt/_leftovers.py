@@ -38,5 +38,7 @@ def name_leftovers(found: FoundPatch) -> FoundPatch:
     if not left:
         return found
     shown = ", ".join(repr(line.decode("utf-8", "replace").strip()[:60]) for _, line in left[:_MOST_SHOWN])
-    more = f" and {len(left) - _MOST_SHOWN} more lines" if len(left) > _MOST_SHOWN else ""
+    more = ""
+    if len(left) > _MOST_SHOWN:
+        more = f" and {len(left) - _MOST_SHOWN} more lines"
     return replace(found, notes=(*found.notes, f"{found.where}: left out, as no part of its diff: {shown}{more}"))

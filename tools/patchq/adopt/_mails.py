@@ -103,9 +103,15 @@ def _read_hg(where: str, data: bytes, name: str, strip: int) -> list[FoundPatch]
     found: list[FoundPatch] = []
     parts = [part for part in _HG_LATER.split(data) if part]
     for number, part in enumerate(parts, 1):
-        place = where if len(parts) == 1 else f"{where} (changeset {number})"
+        if len(parts) == 1:
+            place = where
+        else:
+            place = f"{where} (changeset {number})"
         diff_at = _HG_DIFF.search(part)
-        head = part[: diff_at.start()] if diff_at else part
+        if diff_at:
+            head = part[: diff_at.start()]
+        else:
+            head = part
         _check_message(head, place)
         fields: dict[str, str] = {}
         lines = decode(head).replace("\r\n", "\n").split("\n")
@@ -117,12 +123,19 @@ def _read_hg(where: str, data: bytes, name: str, strip: int) -> list[FoundPatch]
             found.append(FoundPatch(name=name, where=place, author=None, message="", notes=notes, left_out=True))
             continue
         message = settle(clean_message("\n".join(lines)), author="kept").message
-        own = name if len(parts) == 1 else slug(message.partition("\n")[0])
+        if len(parts) == 1:
+            own = name
+        else:
+            own = slug(message.partition("\n")[0])
         date = _hg_date(fields.get("Date", ""))
         who, address = first_address(fields.get("User", ""))
-        author = _ident(Outside(Path("/")), who, address, date) if address else None
+        author = None
+        if address:
+            author = _ident(Outside(Path("/")), who, address, date)
         user = fields.get("User", "")
-        remarks = (f"{place} has an author without an address, {user!r}",) if user and not address else ()
+        remarks: tuple[str, ...] = ()
+        if user and not address:
+            remarks = (f"{place} has an author without an address, {user!r}",)
         taken = FoundPatch(name=own, where=place, author=author, message=message, diff=part[len(head) :], strip=strip)
         found.append(replace(taken, notes=remarks, date="" if author else date))
     return found
@@ -138,7 +151,9 @@ def _hg_date(text: str) -> str:
     if not match:
         return ""
     minutes = int(match[3]) // 60
-    sign = "+" if match[2] or not minutes else "-"
+    sign = "-"
+    if match[2] or not minutes:
+        sign = "+"
     return f"@{match[1]} {sign}{minutes // 60:02}{minutes % 60:02}"
 
 
@@ -178,9 +193,17 @@ def _of_text(text: str, diff: bytes, where: str, name: str, strip: int) -> Found
             remarks.append(f"{where} has no date: it is dated now")
     elif notes.author:
         remarks.append(f"{where} has an author without an address, {notes.author!r}")
-    when = "" if address or not date else _seconds(date)
-    message = notes.message if notes.message.strip() else ""
-    own = slug(notes.name) if notes.name else name
+    if address or not date:
+        when = ""
+    else:
+        when = _seconds(date)
+    message = ""
+    if notes.message.strip():
+        message = notes.message
+    if notes.name:
+        own = slug(notes.name)
+    else:
+        own = name
     return FoundPatch(
         name=own,
         where=where,
@@ -214,9 +237,15 @@ def _with_preamble(found: FoundPatch, text: str) -> FoundPatch:
     notes = read_text(text)
     subject, _, body = split_trailers(found.message)[0].partition("\n")
     first, _, rest = notes.message.partition("\n")
-    words = rest if first.strip() in ("", subject.strip()) else notes.message
+    if first.strip() in ("", subject.strip()):
+        words = rest
+    else:
+        words = notes.message
     trailers = "\n".join(split_trailers(found.message)[1])
-    extra, block = split_trailers(f"{subject}\n\n{words}") if parse_trailers(f"x\n\n{words}") else (words, [])
+    if parse_trailers(f"x\n\n{words}"):
+        extra, block = split_trailers(f"{subject}\n\n{words}")
+    else:
+        extra, block = (words, [])
     extra = extra.removeprefix(subject).strip("\n")
     message = "\n\n".join(p for p in (subject, body.strip("\n"), extra, "\n".join([*block, trailers]).strip("\n")) if p)
     settled = settle(message, author="kept")
@@ -242,7 +271,10 @@ def _read_plain(where: str, data: bytes, name: str, strip: int) -> FoundPatch | 
     if _is_cover(subject) or (diff.strip() and not _DIFF.search(diff)):
         return None
     notes = settle(f"{_without_tags(subject)}\n{body}", author="kept")
-    own = slug(notes.name) if notes.name else name
+    if notes.name:
+        own = slug(notes.name)
+    else:
+        own = name
     return FoundPatch(
         name=own, where=where, author=header.author, message=notes.message, diff=diff, strip=strip, topic=notes.topic
     )
@@ -260,7 +292,9 @@ def _read_mails(place: str, data: bytes, name: str, strip: int) -> Iterator[Foun
         git = Outside(folder)
         (folder / "mbox").write_bytes(data)
         # CR at the end of header lines was added in transit; any other CR belongs to the patch.
-        keep = () if data.partition(b"\n")[0].endswith(b"\r") else ("--keep-cr",)
+        keep = []
+        if not data.partition(b"\n")[0].endswith(b"\r"):
+            keep.append("--keep-cr")
         try:
             git.run("mailsplit", *keep, "-b", f"-o{folder}", "--", "mbox")
         except runner.CommandError as error:
@@ -281,10 +315,16 @@ def _read_mails(place: str, data: bytes, name: str, strip: int) -> Iterator[Foun
             if b"\0" in body:
                 raise FormatError(f"{where} has a NUL byte in its message", hint="take it out")
             found = _of_mail(data, info, body, (folder / "diff").read_bytes())
-            own = name if len(mails) == 1 else slug(found.message.split("\n", 1)[0])
+            if len(mails) == 1:
+                own = name
+            else:
+                own = slug(found.message.split("\n", 1)[0])
             head = re.split(rb"\r?\n\r?\n", data, maxsplit=1)[0].partition(b"\n")
             fields = decode(head[2] if head[0].startswith(b"From ") else b"".join(head))
-            author, remarks = (None, found.notes) if found.left_out else _author(git, info, where, fields)
+            if found.left_out:
+                author, remarks = (None, found.notes)
+            else:
+                author, remarks = _author(git, info, where, fields)
             notes = settle(found.message, fields_of(fields), "".join(_values(info, "Author")) or "")
             if author is None and (pair := first_address(notes.author))[1]:
                 author, remarks = _ident(git, *pair, notes.date), ()
@@ -352,7 +392,9 @@ def _author(git: Command, info: bytes, where: str, fields: str) -> tuple[Ident |
     given = _FROM.search(fields)
     if given and email and email != given[2] and email in given[1].split():
         name, email = given[1].strip().strip('"'), given[2]
-    notes = () if date else ("has no Date: it is dated now",)
+    notes: tuple[str, ...] = ()
+    if not date:
+        notes = ("has no Date: it is dated now",)
     if not _values(info, "Author"):
         return None, ("has no From:",)
     try:

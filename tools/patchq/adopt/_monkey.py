@@ -51,9 +51,11 @@ def replacements(text: str, files: Collection[bytes]) -> list[Replacement]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                names[alias.asname or alias.name.split(".")[0]] = (
-                    alias.name if alias.asname else alias.name.split(".")[0]
-                )
+                if alias.asname:
+                    names[alias.asname] = alias.name
+                else:
+                    top = alias.name.split(".")[0]
+                    names[top] = top
         elif isinstance(node, ast.ImportFrom) and node.module:
             names.update({alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names})
     for node in ast.walk(tree):
@@ -147,7 +149,9 @@ def _definition(node: ast.AST, names: list[str]) -> ast.FunctionDef | ast.AsyncF
         if isinstance(child, (*_Function, ast.ClassDef)) and child.name == names[0]:
             if len(names) > 1:
                 return _definition(child, names[1:])
-            return child if isinstance(child, _Function) else None
+            if isinstance(child, _Function):
+                return child
+            return None
     return None
 
 

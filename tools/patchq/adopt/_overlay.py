@@ -39,12 +39,18 @@ def from_overlay(store: Git, base: TreeId, folder: Path, under: str = "") -> Fou
     if not files:
         raise UserError(f"{folder} holds no files", hint="--overlay DIR: the files as they are to be")
     known = store.list_tree(base)
-    cut, prefix = (0, under.strip("/").encode()) if under else _place(folder, files, known)
+    if under:
+        cut, prefix = (0, under.strip("/").encode())
+    else:
+        cut, prefix = _place(folder, files, known)
     placed = {_moved(name, cut, prefix): path for name, path in files.items() if name.count(b"/") >= cut}
     outside = [show_path(name) for name in files if name.count(b"/") < cut]
     after = put_over(store, base, placed)
-    notes = [f"{folder} lies over {prefix.decode() or 'the whole tree'}"] if prefix or cut else []
-    notes += [f"not of the tree, and left out: {', '.join(outside[:5])}"] if outside else []
+    notes = []
+    if prefix or cut:
+        notes = [f"{folder} lies over {prefix.decode() or 'the whole tree'}"]
+    if outside:
+        notes += [f"not of the tree, and left out: {', '.join(outside[:5])}"]
     if after == base:
         raise UserError(f"{folder} changes nothing: its files are the pinned ones", hint="is it of another release?")
     name = slug(folder.resolve().name)
@@ -68,7 +74,9 @@ def _is_file(path: Path, folder: Path) -> bool:
 
 def _moved(name: bytes, cut: int, prefix: bytes) -> bytes:
     rest = b"/".join(name.split(b"/")[cut:])
-    return prefix + b"/" + rest if prefix else rest
+    if prefix:
+        return prefix + b"/" + rest
+    return rest
 
 
 def _place(folder: Path, files: Collection[bytes], known: Collection[bytes]) -> tuple[int, bytes]:
@@ -110,7 +118,9 @@ def put_over(store: Git, base: TreeId, files: Mapping[bytes, Path]) -> TreeId:
             placed[path] = b"120000", os.fsencode(os.readlink(file))
             continue
         old = known.get(path)
-        new = b"100755" if file.stat().st_mode & 0o100 else b"100644"
+        new = b"100644"
+        if file.stat().st_mode & 0o100:
+            new = b"100755"
         # Copies from or to a container lose their modes.
         placed[path] = old.mode if old and old.mode in (b"100644", b"100755") else new, read_edited(file)
     return tree_with(store, base, placed)
@@ -164,10 +174,13 @@ def from_site_packages(store: Git, base: TreeId, folder: Path, package: str) -> 
         if there != real and real not in there.parents:
             raise UserError(f"{show_path(os.fsencode(name))} leads out of {folder}", hint="--overlay DIR, without it")
     known = store.list_tree(base)
-    src = b"src/" if not any(os.fsencode(n) in known for n in names) else b""
+    src = b""
+    if not any(os.fsencode(n) in known for n in names):
+        src = b"src/"
     after = put_over(store, base, {src + os.fsencode(n): folder / n for n in names})
     notes = [f"{found.version} of {package} is edited in {', '.join(names[:8])}"]
-    notes += [f"gone there, and left as they are here: {', '.join(gone[:5])}"] if gone else []
+    if gone:
+        notes += [f"gone there, and left as they are here: {', '.join(gone[:5])}"]
     if after == base:
         raise UserError(f"the edits of {package} in {folder} are in the pinned tree already", hint="nothing to adopt")
     origin = f"{package} {found.version}, as installed and edited"

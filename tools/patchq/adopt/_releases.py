@@ -191,7 +191,9 @@ def _releases(project: Project, pin: Pin, *, offline: bool) -> tuple[int, list[T
         number = _version(other)
         base = have_base(project.store, other, refs)
         if number and base:
-            uploaded = found[number].uploaded if number in found else 0.0
+            uploaded = 0.0
+            if number in found:
+                uploaded = found[number].uploaded
             found[number] = TrialRelease(label=other.ref, uploaded=uploaded, commit=base.commit)
     ours = _version(pin)
     if ours is None:
@@ -220,7 +222,10 @@ def _version(pin: Pin) -> Version | None:
 
 def _made(patch: FoundPatch, releases: Sequence[TrialRelease]) -> int | None:
     """Return the last release before a patch's date, if both are known."""
-    when = patch.author.when if patch.author else int(patch.date.removeprefix("@").partition(" ")[0] or 0)
+    if patch.author:
+        when = patch.author.when
+    else:
+        when = int(patch.date.removeprefix("@").partition(" ")[0] or 0)
     before = [at for at, release in enumerate(releases) if 0 < release.uploaded <= when]
     return max(before, key=lambda at: releases[at].uploaded, default=None)
 
@@ -290,7 +295,9 @@ class _Trial:
                 lines = self.git.read_blobs([entry.blob])[entry.blob].split(b"\n")
                 there += len(old & {line.strip() for line in lines})
             expected += len(old)
-        return there / expected if expected else 0.0
+        if expected:
+            return there / expected
+        return 0.0
 
 
 def _base_name(path: bytes) -> bytes:

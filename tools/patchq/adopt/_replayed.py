@@ -110,11 +110,16 @@ def _described(project: Project, patch: FoundPatch, account: Account) -> FoundPa
     """Return a patch with the name and message of the step that it comes from."""
     assert account.trees
     names = [show_path(change.path) for change in project.store.changes(*account.trees)]
-    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    more = ""
+    if len(names) > 1:
+        more = f" and {len(names) - 1} more"
     subject = account.comment.strip().rstrip(".") or f"Edit {names[0]}{more}"
     lines = account.text.strip().split("\n")[:40]
     command = "\n".join(f"    {line}" for line in lines)
-    name = slug(account.comment) if account.comment else f"edit-{slug(Path(names[0]).stem)}"
+    if account.comment:
+        name = slug(account.comment)
+    else:
+        name = f"edit-{slug(Path(names[0]).stem)}"
     rules = _rules(project.store, account)
     message = with_rules(f"{subject}\n\nWas done by a command:\n\n{command}\n", rules)
     if not rules and account.alone and "\n" not in account.text.strip():
@@ -129,9 +134,13 @@ def _rules(store: Git, account: Account) -> list[Rule]:
     changes = store.changes(before, after)
     command = account.text.strip().removeprefix("RUN ")
     rules = sed_rules(command, [change.path for change in changes], StoredTree(store, before))
-    return rules if rules and is_made_by(rules, store, before, after) else []
+    if rules and is_made_by(rules, store, before, after):
+        return rules
+    return []
 
 
 def _origin(where: str) -> str:
     path, _, line = where.rpartition(":")
-    return f"{origin_of(Path(path))}:{line}" if not path.startswith("--run") else ""
+    if not path.startswith("--run"):
+        return f"{origin_of(Path(path))}:{line}"
+    return ""

@@ -24,9 +24,16 @@ def package_of(project: Project, loaded: Loaded, info: WheelInfo | None) -> Pack
     """Return the place of a stack's package."""
     pin = loaded.stack.pin
     build = project.lock.upstreams[pin.upstream].build
-    name = build.package if build else pin.upstream.replace("-", "_")
-    distribution = build.distribution if build else pin.upstream
-    version = info.version if info else pin.archive.partition("==")[2] or pin.ref.removeprefix("v")
+    if build:
+        name = build.package
+        distribution = build.distribution
+    else:
+        name = pin.upstream.replace("-", "_")
+        distribution = pin.upstream
+    if info:
+        version = info.version
+    else:
+        version = pin.archive.partition("==")[2] or pin.ref.removeprefix("v")
     return find_package(
         project.store.list_tree(loaded.state.base),
         name=name.replace(".", "/").split("/")[-1],
@@ -70,7 +77,9 @@ def release_wheel(
     path = index.cached(sha256)
     if path is None and not offline:
         path = _download(project, pin, name, most)
-    return inspect_wheel(path) if path else None
+    if path:
+        return inspect_wheel(path)
+    return None
 
 
 def _for_this_machine(names: Sequence[str]) -> str:

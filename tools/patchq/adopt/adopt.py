@@ -190,7 +190,9 @@ def _refuse_left(upstream: str, items: Sequence[Item], errors: Sequence[PatchqEr
     if len(left) == 1 == len(errors) and not isinstance(errors[0], ConflictError):
         raise errors[0]
     lines = [f"{i.where} {_verdict(i, upstream)}: {i.detail}" for i in left]
-    more = f"; {taken} others apply" if taken else ""
+    more = ""
+    if taken:
+        more = f"; {taken} others apply"
     raise ConflictError(
         "\n".join(lines) + f"\nnothing was adopted{more}",
         [c for i in left for c in i.conflicts],
@@ -214,7 +216,9 @@ def _ask_for_authors(taken: Sequence[FoundPatch], author: str) -> None:
     nobody = [f for f in taken if f.author is None]
     if not nobody or author:
         return
-    more = f" (and {len(nobody) - 1} more)" if len(nobody) > 1 else ""
+    more = ""
+    if len(nobody) > 1:
+        more = f" (and {len(nobody) - 1} more)"
     signed = next((v for k, v in parse_trailers(nobody[0].message) if k.lower() == "signed-off-by"), "")
     raise UserError(
         f"{nobody[0].where} names no author{more}; nothing was adopted",
@@ -225,7 +229,9 @@ def _ask_for_authors(taken: Sequence[FoundPatch], author: str) -> None:
 
 def _commit_of(project: Project, patch: FoundPatch, tree: TreeId, wish: ImportRequest) -> CommitInfo:
     author = patch.author or _author(project, patch, wish.author)
-    signer = user_ident(project, "" if wish.author == ME else wish.author) if wish.signoff else None
+    signer = None
+    if wish.signoff:
+        signer = user_ident(project, "" if wish.author == ME else wish.author)
     text = _describe(patch)
     if patch.origin and not any(k.lower() == "origin" for k, _ in parse_trailers(text)):
         text = with_trailer(text, "Origin", patch.origin)

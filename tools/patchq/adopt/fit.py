@@ -106,7 +106,9 @@ class Fitter:
         before = self.tree
         for patch, applied, tree, changed in zip(taken, done, trees, changes, strict=True):
             self._check_changes(patch, changed, before, tree)
-            outcome = "offset" if applied.offsets else "applies"
+            outcome = "applies"
+            if applied.offsets:
+                outcome = "offset"
             items[id(patch)] = (
                 Item(name=patch.name, where=patch.where, outcome=outcome, detail="", notes=patch.notes),
                 tree,
@@ -134,7 +136,10 @@ class Fitter:
             notes = re.sub(rf"{re.escape(patch.where)}( \(mail \d+\))?: ", "", patch.problem.message, count=1)
             return Item(name=patch.name, where=patch.where, outcome="unreadable", detail=notes), self.tree
         try:
-            item, tree, tip = self._fit_trees(patch) if patch.trees else self._fit_diff(patch)
+            if patch.trees:
+                item, tree, tip = self._fit_trees(patch)
+            else:
+                item, tree, tip = self._fit_diff(patch)
             if tree is None:
                 return item, self.tree
             changed = self._changes.get((self.tree, tree))
@@ -246,7 +251,9 @@ class Fitter:
             return diff, tuple(notes), True
 
     def _by_git(self, patch: FoundPatch, diff: bytes) -> TreeId:
-        where = [f"--directory={patch.folder}"] if patch.folder else []
+        where = []
+        if patch.folder:
+            where = [f"--directory={patch.folder}"]
         tree, notes = self._applied(diff, f"-p{patch.strip}", *where)
         if tree is None:
             conflict = Conflict(upstream=self.upstream, patch=patch.name, path="", reason=notes.removeprefix("error: "))
@@ -255,7 +262,9 @@ class Fitter:
 
     def _with_options(self, patch: FoundPatch, diff: bytes, odd: bool) -> TreeId:
         """Return the tree after a patch that is applied in reverse, or removes files that it empties."""
-        where = [f"-p{patch.strip}", *([f"--directory={patch.folder}"] if patch.folder else [])] if odd else []
+        where = []
+        if odd:
+            where = [f"-p{patch.strip}", *([f"--directory={patch.folder}"] if patch.folder else [])]
         tree, notes = self._applied(diff, *where, *(["--reverse"] if patch.reverse else []))
         if tree is None:
             conflict = Conflict(upstream=self.upstream, patch=patch.name, path="", reason=notes.removeprefix("error: "))
@@ -312,15 +321,22 @@ class Fitter:
                 None,
                 None,
             )
-        outcome = "applies" if before == self.tree else "merged"
+        outcome = "merged"
+        if before == self.tree:
+            outcome = "applies"
         return Item(name=patch.name, where=patch.where, outcome=outcome, detail="", notes=patch.notes), tree, None
 
     # Reasons for conflicts
 
     def _why(self, patch: FoundPatch, error: ConflictError) -> tuple[str, str]:
         """Return ``there`` or ``conflict``, and the reason as text."""
-        first = error.conflicts[0] if error.conflicts else None
-        notes = f"{first.path}: {first.reason}".removeprefix(": ") if first else error.message
+        first = None
+        if error.conflicts:
+            first = error.conflicts[0]
+        if first:
+            notes = f"{first.path}: {first.reason}".removeprefix(": ")
+        else:
+            notes = error.message
         if patch.trees:
             return "conflict", f"{', '.join(c.path for c in error.conflicts)}: 3-way merge conflict"
         text, _, _ = self._readable(patch)

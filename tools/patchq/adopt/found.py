@@ -93,7 +93,9 @@ class Downloaded:
     def __str__(self) -> str:
         if not self.untried:
             return ""
-        were = "was" if len(self.untried) == 1 else "were"
+        were = "were"
+        if len(self.untried) == 1:
+            were = "was"
         return (
             f"{', '.join(self.untried)} {were} not tried: {say_size(self.used)} were downloaded, and no more than "
             f"{say_size(self.most)} may be; --most-download SIZE raises that"
@@ -132,7 +134,9 @@ class Elsewhere:
     def __str__(self) -> str:
         count = f"of {self.tried} releases tried, {self.of} there are"
         if self.newest:
-            back = f", the oldest {self.oldest}" if self.oldest != self.newest else ""
+            back = ""
+            if self.oldest != self.newest:
+                back = f", the oldest {self.oldest}"
             notes = f"it applies on {self.newest}, the newest {count}{back}"
         else:
             notes = f"it applies on none {count}"

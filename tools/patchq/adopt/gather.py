@@ -81,8 +81,11 @@ def gather(project: Project, loaded: Loaded, request: AdoptRequest) -> list[Foun
     scripts = [p for p in request.paths if p.is_file() and not is_recipe(p) and (is_dockerfile(p) or _is_script(p))]
     files = [p for p in request.paths if p not in (*stacks, *scripts)]
     found = [f for path in stacks for f in from_stgit(project, path)]
-    found += from_files(files, request.stdin, request.reading) if files else []
-    listing = store.list_tree(base) if scripts else {}
+    if files:
+        found += from_files(files, request.stdin, request.reading)
+    listing = {}
+    if scripts:
+        listing = store.list_tree(base)
     for path in [p for p in scripts if p.suffix == ".py"]:
         text = (fsio.read_limited(path, MOST_SCRIPT) or b"").decode("utf-8", "replace")
         if replacements(text, listing):
@@ -108,7 +111,10 @@ def gather(project: Project, loaded: Loaded, request: AdoptRequest) -> list[Foun
         found.append(from_overlay(store, base, request.overlay, request.reading.folder))
     if request.site_packages:
         build = project.lock.upstreams[loaded.stack.pin.upstream].build
-        name = build.distribution if build else loaded.stack.pin.upstream
+        if build:
+            name = build.distribution
+        else:
+            name = loaded.stack.pin.upstream
         found.append(from_site_packages(store, base, request.site_packages, name))
     return found
 
@@ -143,7 +149,9 @@ def from_host(project: Project, address: Address) -> list[FoundPatch]:
         project.say(f"{url} doesn't give it to git; taking {address.patch}")
         return _of(read_data(mails_of(address), address.patch, "patch", 1), "", ReadOptions(), address.patch)
     found = of_commits(project, commits, f"{url}#{address.number}", f"{url}#{address.number}")
-    return [replace(f, notes=(*f.notes, f"{f.where}: {notes}")) for f in found] if notes else found
+    if notes:
+        return [replace(f, notes=(*f.notes, f"{f.where}: {notes}")) for f in found]
+    return found
 
 
 def from_files(paths: Sequence[Path], stdin: bytes = b"", reading: ReadOptions | None = None) -> list[FoundPatch]:
@@ -186,13 +194,19 @@ def from_files(paths: Sequence[Path], stdin: bytes = b"", reading: ReadOptions |
 def _skipped(place: FolderPlace) -> FoundPatch | None:
     """Return the result for a file or entry that isn't read: left out, or an error. None for others."""
     entry = place.entry
-    problem = entry.error() if entry else None
-    note = f"{place.where} is not listed in {place.unlisted}: left out" if place.unlisted else ""
+    problem = None
+    if entry:
+        problem = entry.error()
+    note = ""
+    if place.unlisted:
+        note = f"{place.where} is not listed in {place.unlisted}: left out"
     if entry and entry.state in LEFT:
         note = entry.words()
     if not note and not problem:
         return None
-    notes = (note,) if note else ()
+    notes: tuple[str, ...] = ()
+    if note:
+        notes = (note,)
     name, where = place.name, entry.where if entry else place.where
     return FoundPatch(
         name=name, where=where, author=None, message="", notes=notes, left_out=bool(notes), problem=problem
@@ -204,8 +218,13 @@ def _as_recipe(found: FoundPatch, place: FolderPlace) -> FoundPatch:
     entry = place.entry
     if entry is None:
         return found
-    author = None if entry.reverse else found.author
-    message = f'Revert "{found.message.partition(chr(10))[0]}"\n' if entry.reverse and found.message else found.message
+    author = None
+    if not entry.reverse:
+        author = found.author
+    if entry.reverse and found.message:
+        message = f'Revert "{found.message.partition(chr(10))[0]}"\n'
+    else:
+        message = found.message
     return replace(
         found,
         author=author,
@@ -248,7 +267,9 @@ def from_range(project: Project, paths: Sequence[Path], spec: str, *, first_pare
     merges = {b.info.commit for b in commits if len(b.info.parents) > 1}
     if merges and not first_parent:
         first_merge = next(b.info.commit for b in commits if b.info.commit in merges)
-        more = f" (and {len(merges) - 1} more)" if len(merges) > 1 else ""
+        more = ""
+        if len(merges) > 1:
+            more = f" (and {len(merges) - 1} more)"
         raise UserError(
             f"{first_merge[:12]}{more} is a merge; a stack is linear",
             hint="`--first-parent` makes each merge one patch that names the commits it brings; or rebase that branch",
