@@ -55,7 +55,10 @@ def _pin(stack: Stack) -> dict[str, Any]:
     pin = stack.pin
     known = {"gitCommit": str(pin.commit or ""), "sha256": pin.sha256}
     digest = {kind: value for kind, value in known.items() if value}
-    uri = f"git+{without_secrets(pin.url)}@{pin.ref}" if pin.url else f"pkg:pypi/{pin.archive.replace('==', '@')}"
+    if pin.url:
+        uri = f"git+{without_secrets(pin.url)}@{pin.ref}"
+    else:
+        uri = f"pkg:pypi/{pin.archive.replace('==', '@')}"
     return {"name": pin.upstream, "uri": uri, "digest": digest}
 
 

@@ -88,7 +88,10 @@ def build_wheel(
             hint="without a network: install it here, and build with --no-isolation",
         ) from None
     except (BuildException, BuildBackendException, Failed, runner.CommandError) as error:
-        message = error.output if isinstance(error, runner.CommandError) else str(error)
+        if isinstance(error, runner.CommandError):
+            message = error.output
+        else:
+            message = str(error)
         tail = b"".join(log).decode("utf-8", "replace").splitlines()[-25:]
         raise BuildError(
             f"the build of {name} failed: {message}\n" + "\n".join(tail),

@@ -58,7 +58,9 @@ def build_overlay(job: Job, item: Applied, config: BuildConfig, version: str) ->
     files |= manifest(job, item, config, version, "overlay", files, left_out)
     target = job.dist / wheel.wheel_name(source.name, version)
     wheel.overlay(source, target, version, job.siblings(item), files, gone)
-    notes = [f"not part of the wheel: {', '.join(skipped)}"] if skipped else []
+    notes = []
+    if skipped:
+        notes = [f"not part of the wheel: {', '.join(skipped)}"]
     if modes := [name for name in _changed_modes(job, item) if name in files]:
         notes.append(f"an overlay keeps upstream's file modes; not part of the wheel: the mode of {', '.join(modes)}")
     if left_out:
@@ -114,6 +116,9 @@ def _without_compiled(job: Job, item: Applied) -> tuple[Applied, tuple[str, ...]
     commits = list(zip(names, store.log(f"{state.base}..{state.tip}"), strict=True))
     now = {a.name: a for a in leave_out(store, upstream, state.base, commits, gone, conflicted)}
     kept = tuple(replace(p, applied=now[p.applied.name]) for p in state.patches if p.applied.name in now)
-    tip = kept[-1].applied.commit if kept else state.base
+    if kept:
+        tip = kept[-1].applied.commit
+    else:
+        tip = state.base
     left = replace(item, state=replace(state, tip=tip, tree=store.tree_of([tip])[0], patches=kept))
     return left, tuple(gone)

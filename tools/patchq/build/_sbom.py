@@ -43,7 +43,8 @@ def render(project: Project, stacks: Sequence[Stack], wheels: Sequence[Wheel], s
             components.append(component)
             for statement in _statements(ref, stack, left_out):
                 # Two patches may name one vulnerability; each statement needs a reference of its own.
-                statement["bom-ref"] += f"-{len(statements)}" if statement["bom-ref"] in statements else ""
+                if statement["bom-ref"] in statements:
+                    statement["bom-ref"] += f"-{len(statements)}"
                 statements[statement["bom-ref"]] = statement
     components.sort(key=lambda c: (c["name"], c["version"], c["bom-ref"]))
     tool = {**_component("patchq", __version__, "tool-patchq"), "type": "application"}
@@ -65,7 +66,9 @@ def render(project: Project, stacks: Sequence[Stack], wheels: Sequence[Wheel], s
 
 
 def _component(name: str, version: str, ref: str, sha256: str = "") -> dict[str, Any]:
-    hashes = [{"alg": "SHA-256", "content": sha256}] if sha256 else []
+    hashes = []
+    if sha256:
+        hashes = [{"alg": "SHA-256", "content": sha256}]
     return {"bom-ref": ref, "hashes": hashes, "name": name, "type": "library", "version": version}
 
 
@@ -74,7 +77,10 @@ def _pedigree(stack: Stack, ref: str, left_out: Sequence[str]) -> dict[str, Any]
     pin = stack.pin
     ancestor = _component(pin.upstream, pin.ref, f"{ref}-upstream", pin.sha256)
     url = without_secrets(pin.url).translate(_ESCAPES)
-    ancestor["externalReferences"] = [{"type": "vcs", "url": url}] if url else []
+    if url:
+        ancestor["externalReferences"] = [{"type": "vcs", "url": url}]
+    else:
+        ancestor["externalReferences"] = []
     texts = {stack.read(name).decode("utf-8", "replace") for name in stack.names if name not in left_out}
     patches = [
         {"diff": {"text": {"content": text, "contentType": "text/x-diff"}}, "type": "unofficial"}
@@ -95,7 +101,9 @@ def _statements(ref: str, stack: Stack, left_out: Sequence[str]) -> Iterator[dic
         for number in header.values("CVE"):
             fixed = name not in left_out
             detail = f"{name}: {header.subject}" + ("" if fixed else "; it takes effect when compiled, and is left out")
-            state = "resolved_with_pedigree" if fixed else "exploitable"
+            state = "exploitable"
+            if fixed:
+                state = "resolved_with_pedigree"
             yield {
                 "affects": [{"ref": ref}],
                 "analysis": {"detail": detail, "state": state},
@@ -108,4 +116,6 @@ def _filled(value: Any) -> Any:
     """Return a document without its empty lists."""
     if isinstance(value, dict):
         return {key: _filled(item) for key, item in value.items() if item != []}
-    return [_filled(item) for item in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [_filled(item) for item in value]
+    return value

@@ -38,7 +38,10 @@ def build_source(job: Job, item: Applied, config: BuildConfig, version: str, pro
             **(_backend.ccache_environment() if profile == "source" else {}),
             **(dict(config.empty_env) if profile == "empty" else {}),
         }
-        requires = config.empty_requires if profile == "empty" else config.requires
+        if profile == "empty":
+            requires = config.empty_requires
+        else:
+            requires = config.requires
         made = _backend.build_wheel(
             item.stack.pin.upstream,
             source,

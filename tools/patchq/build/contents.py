@@ -265,17 +265,23 @@ def _end_of(path: Path, file: IO[bytes], item: zipfile.ZipInfo) -> int:
         _refuse(path, item.filename, "says two things of its name or kind")
     wide = _zip64(extra)
     if wide is not None:
-        size = int.from_bytes(wide[:8], "little") if size == 0xFFFFFFFF else size
-        packed = int.from_bytes(wide[8:16], "little") if packed == 0xFFFFFFFF else packed
+        if size == 0xFFFFFFFF:
+            size = int.from_bytes(wide[:8], "little")
+        if packed == 0xFFFFFFFF:
+            packed = int.from_bytes(wide[8:16], "little")
     end = item.header_offset + LOCAL.size + name_size + extra_size + item.compress_size
     output = crc, packed, size
     if flags & 0x08:
         # The checksum and sizes (four or eight bytes each) follow the data, with or without a
         # signature. In the header before the data they may be zero.
-        width = 8 if wide is not None else 4
+        width = 4
+        if wide is not None:
+            width = 8
         file.seek(end)
         after = file.read(4 + 4 + 2 * width)
-        signed = 4 if after[:4] == b"PK\7\10" else 0
+        signed = 0
+        if after[:4] == b"PK\7\10":
+            signed = 4
         if (
             output[0] not in (0, item.CRC)
             or output[1] not in (0, item.compress_size)

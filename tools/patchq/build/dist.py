@@ -119,7 +119,10 @@ def _record(job: Job, item: Applied, profile: str) -> Path:
     """Return the path of the record of a build with these inputs."""
     config = item.build
     assert config
-    requires = config.empty_requires if profile == "empty" else config.requires
+    if profile == "empty":
+        requires = config.empty_requires
+    else:
+        requires = config.requires
     body = [
         job.stack_id,
         item.stack.pin.upstream,

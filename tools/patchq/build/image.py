@@ -32,7 +32,10 @@ def check_image(project: Project, path: Path, *, set_name: str = "", platform: s
     references, wrong = wheels_of(project, set_name)
     changed = [r.name for r in references if r.changed] + wrong
     if not references or changed:
-        what = f"{changed[0]} isn't as it was built" if changed else f"dist/{set_name} has no wheels to compare with"
+        if changed:
+            what = f"{changed[0]} isn't as it was built"
+        else:
+            what = f"dist/{set_name} has no wheels to compare with"
         raise UserError(what, hint="`patchq build` makes the same wheels again")
     signing = project.lock.signing
     expected = Expected(

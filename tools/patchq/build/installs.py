@@ -88,7 +88,10 @@ def resolve_set(
         if not wanted:
             raise UserError(f"set {set_name} has no upstream that is built", hint="[upstreams.NAME.build] says how")
         environment = project.lock.environments.get(set_name)
-        rest = environment.requires if environment else ()
+        if environment:
+            rest = environment.requires
+        else:
+            rest = ()
         own = {name.partition("==")[0] for name in wanted}
         direct = [str(r) for each in required.values() for r in each if canonicalize_name(r.name) not in own]
         return _resolve(_Asking(Path(folder), platform, python), set_name, [*wanted, *rest], direct)
@@ -109,7 +112,9 @@ def _stand_ins(
     patched |= {into[0] for name in patched if (into := project.lock.upstreams[name].into)}
     for pin in project.lock.pins_of(set_name):
         if build := project.lock.upstreams[pin.upstream].build:
-            local = _LOCAL if pin.upstream in patched else ""
+            local = ""
+            if pin.upstream in patched:
+                local = _LOCAL
             built[pin.upstream] = (str(canonicalize_name(build.distribution)), release_version(pin) + local)
     for upstream, (name, version) in built.items():
         pins = {other: v for u, (other, v) in built.items() if u != upstream}
@@ -186,7 +191,9 @@ def _indexes() -> Iterator[str]:
 def _certificates() -> dict[str, str]:
     """Return an environment that makes uv use the certificates of pip's configuration."""
     cert = pip_settings().get("cert")
-    return {"SSL_CERT_FILE": cert[0]} if cert else {}
+    if cert:
+        return {"SSL_CERT_FILE": cert[0]}
+    return {}
 
 
 def _resolve(asking: _Asking, set_name: str, wanted: Sequence[str], direct: Sequence[str]) -> Resolved:
@@ -235,5 +242,7 @@ def _lacks(
         if name in known or asking.ask([str(requirement)], alone=True)[0]:
             continue
         good, message = asking.ask([requirement.name], alone=True)
-        there = _PINNED.findall(message) if good else []
+        there = []
+        if good:
+            there = _PINNED.findall(message)
         yield name, Lacked(f"{requirement.name}{requirement.specifier}", there[0][1] if there else "")

@@ -44,7 +44,10 @@ def wheels_in(
         by file name.
     """
     found, wrong = [], []
-    shown = f"{folder.parent.name}/{folder.name}" if built is not None else folder.name
+    if built is not None:
+        shown = f"{folder.parent.name}/{folder.name}"
+    else:
+        shown = folder.name
     for path in sorted(folder.glob("*.whl")):
         try:
             info = inspect_wheel(path)
@@ -76,4 +79,6 @@ def _installed_at(member: str) -> str:
     moved = _DATA.fullmatch(member)
     if moved:
         return moved[1]
-    return "" if re.match(r"[^/]+\.data/", member) or member.endswith((".dist-info/RECORD", "/")) else member
+    if re.match(r"[^/]+\.data/", member) or member.endswith((".dist-info/RECORD", "/")):
+        return ""
+    return member

@@ -43,8 +43,12 @@ def rewrite_metadata(metadata: str, version: str, pins: Mapping[str, str]) -> st
                 continue
             pinned = pins.get(canonicalize_name(wanted.name))
             if pinned:
-                extras = f"[{','.join(sorted(wanted.extras))}]" if wanted.extras else ""
-                marker = f" ; {wanted.marker}" if wanted.marker else ""
+                extras = ""
+                if wanted.extras:
+                    extras = f"[{','.join(sorted(wanted.extras))}]"
+                marker = ""
+                if wanted.marker:
+                    marker = f" ; {wanted.marker}"
                 line = f"Requires-Dist: {wanted.name}{extras}=={pinned}{marker}"
         lines.append(line)
     return "\n".join(lines) + gap + body
@@ -112,7 +116,10 @@ def repack(source: Path, target: Path, version: str, pins: Mapping[str, str], ex
     contents: dict[str, bytes] = {}
     executable = set()
     for name, data in info.read(n for n in info.members if not n.endswith("/")).items():
-        new = new_info + name[len(info.dist_info) :] if name.startswith(info.dist_info + "/") else name
+        if name.startswith(info.dist_info + "/"):
+            new = new_info + name[len(info.dist_info) :]
+        else:
+            new = name
         contents[new] = data
         if info.items[name].external_attr >> 16 & 0o100:
             executable.add(new)
@@ -133,8 +140,12 @@ def set_version(data: bytes, version: str) -> bytes:
     tree = ast.parse(data)
     lines = data.split(b"\n")
     for node in ast.walk(tree):
-        names = [t.id for t in node.targets if isinstance(t, ast.Name)] if isinstance(node, ast.Assign) else []
-        value = node.value if isinstance(node, ast.Assign) else None
+        names = []
+        if isinstance(node, ast.Assign):
+            names = [t.id for t in node.targets if isinstance(t, ast.Name)]
+        value = None
+        if isinstance(node, ast.Assign):
+            value = node.value
         if "__version__" in names and isinstance(value, ast.Constant) and isinstance(value.value, str):
             row, start, end = value.lineno - 1, value.col_offset, value.end_col_offset
             lines[row] = lines[row][:start] + repr(version).encode() + lines[row][end:]

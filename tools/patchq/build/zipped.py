@@ -64,7 +64,9 @@ def pack(name: str, content: bytes, runnable: bool = False) -> ZipMember:
     """Return a file as a member."""
     import deflate
 
-    packed = bytes(deflate.deflate_compress(content, LEVEL)) if content else b""
+    packed = b""
+    if content:
+        packed = bytes(deflate.deflate_compress(content, LEVEL))
     smaller = len(packed) < len(content)
     return ZipMember(
         name=name,
@@ -95,7 +97,10 @@ def write(
     temporary = target.parent / f".{target.name}{fsio.UNFINISHED}"
     try:
         with temporary.open("wb") as out:
-            central, count = _copy_members(source, list(kept), out) if source else (bytearray(), 0)
+            if source:
+                central, count = _copy_members(source, list(kept), out)
+            else:
+                central, count = (bytearray(), 0)
             for member in _packed(files, set(executable)):
                 central += _put(member, out)
                 count += 1
@@ -127,11 +132,15 @@ def _put(member: ZipMember, out: io.BufferedWriter) -> bytes:
     name, offset = member.name.encode(), out.tell()
     if offset + len(member.data) >= 0xFFFFFFFF or member.size >= 0xFFFFFFFF:
         raise BuildError(f"{member.name} ends beyond 4 GB", hint="wheels aren't that large: look at what it is")
-    flags = 0 if member.name.isascii() else _UTF8
+    flags = 0
+    if not member.name.isascii():
+        flags = _UTF8
     common = (flags, member.method, 0, _DATE, member.crc, len(member.data), member.size, len(name), 0)
     out.write(LOCAL.pack(b"PK\3\4", 20, *common) + name)
     out.write(member.data)
-    mode = 0o100755 if member.runnable else 0o100644
+    mode = 0o100644
+    if member.runnable:
+        mode = 0o100755
     version = (20 | 3 << 8, 20)
     return _CENTRAL.pack(b"PK\1\2", *version, *common, *(0, 0, 0), mode << 16, offset) + name
 
