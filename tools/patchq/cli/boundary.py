@@ -70,11 +70,17 @@ class Boundary(click.Group):
             if not flush():  # click prints --help and --version without echo()
                 code = _show_lost(OutputLost(error))
             else:
-                code = _show(_of_the_machine(error), as_json) if known else _bug(error)
+                if known:
+                    code = _show(_of_the_machine(error), as_json)
+                else:
+                    code = _bug(error)
         except Exception as error:
             # Python has no exception type for a lack of threads.
             full = isinstance(error, RuntimeError) and str(error).startswith("can't start new thread")
-            code = _show(_of_the_machine(OSError(errno.EAGAIN, str(error))), as_json) if full else _bug(error)
+            if full:
+                code = _show(_of_the_machine(OSError(errno.EAGAIN, str(error))), as_json)
+            else:
+                code = _bug(error)
         if terminal.messages_lost:
             code = code or 1
         if standalone_mode:
@@ -86,7 +92,9 @@ def _show_usage(error: click.UsageError, as_json: bool) -> None:
     if not as_json:
         echo_usage(error)
         return
-    hint = f"{error.ctx.command_path} --help" if error.ctx else "patchq --help"
+    hint = "patchq --help"
+    if error.ctx:
+        hint = f"{error.ctx.command_path} --help"
     body = {
         "schema": "patchq/error/1",
         "error": "UsageError",
@@ -113,7 +121,9 @@ def _show_lost(error: OutputLost) -> int:
 
     Print nothing if the reader has ended (`patchq … | head`).
     """
-    return error.exit_code if error.reader_is_gone else _show(error, as_json=False)
+    if error.reader_is_gone:
+        return error.exit_code
+    return _show(error, as_json=False)
 
 
 def _bug(error: Exception) -> int:
@@ -129,7 +139,9 @@ def _bug(error: Exception) -> int:
 
 
 def _of_the_machine(error: OSError) -> PatchqError:
-    where = f" ({error.filename})" if error.filename else ""
+    where = ""
+    if error.filename:
+        where = f" ({error.filename})"
     return UserError(
         f"{error.strerror}{where}; nothing was lost",
         hint="mend that and run the command again: it finishes or undoes what was under way",
@@ -137,7 +149,10 @@ def _of_the_machine(error: OSError) -> PatchqError:
 
 
 def _show(error: PatchqError, as_json: bool) -> int:
-    conflicts = error.conflicts if isinstance(error, ConflictError) else ()
+    if isinstance(error, ConflictError):
+        conflicts = error.conflicts
+    else:
+        conflicts = ()
     if as_json:
         body = {
             "schema": "patchq/error/1",

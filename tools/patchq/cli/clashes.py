@@ -29,8 +29,12 @@ def _drift(clash: Clash) -> tuple[str, str]:
     assert clash.change
     message = _CHANGES[clash.change].format(name=clash.name, detail=clash.detail)
     changer, user = clash.branches
-    by = f" by {_names(clash.ours)}" if clash.ours else ""
-    detail = f": {clash.detail}" if clash.detail and clash.change in (UseChange.CALL, UseChange.DEFAULT) else ""
+    by = ""
+    if clash.ours:
+        by = f" by {_names(clash.ours)}"
+    detail = ""
+    if clash.detail and clash.change in (UseChange.CALL, UseChange.DEFAULT):
+        detail = f": {clash.detail}"
     user_of = _names(clash.theirs) or clash.path
     message = f"{clash.path}:{clash.line}: {user_of} of {user}: {message} with {changer}{by}{detail}"
     return message, f"change {user_of} on top of {changer}"
@@ -50,7 +54,10 @@ def _worded(clash: Clash) -> tuple[str, str]:
     if clash.kind is ClashKind.SERIES:
         return f"{clash.path}, merged from {both}, can't be used: {clash.detail}", f"merge {other} by hand"
     if clash.kind is ClashKind.SAME_DEFINITION:
-        where = f"{clash.path} and {clash.detail}" if clash.detail else f"{clash.path}:{clash.line}"
+        if clash.detail:
+            where = f"{clash.path} and {clash.detail}"
+        else:
+            where = f"{clash.path}:{clash.line}"
         by = " and ".join(filter(None, (_names(clash.ours), _names(clash.theirs)))) or both
         return f"{where}: {by} add {clash.name}, each its own", "keep one of them"
     if clash.kind is ClashKind.SHARED_PROOF:
@@ -66,7 +73,9 @@ def finding_of(clash: Clash) -> Finding:
     message, hint = _worded(clash)
     patch = clash.name
     if clash.kind in (ClashKind.DRIFT, ClashKind.SAME_DEFINITION):
-        patch = clash.theirs[0].partition("/")[2] if clash.theirs else ""
+        patch = ""
+        if clash.theirs:
+            patch = clash.theirs[0].partition("/")[2]
     return Finding(
         upstream=clash.upstream,
         ref=clash.ref,

@@ -106,7 +106,9 @@ def sentence(found: Difference) -> str:
     some = ", ".join(found.paths[:_SHOWN])
     if len(found.paths) > _SHOWN:
         some += f" and {len(found.paths) - _SHOWN} more"
-    return f"{text}: {some}" if some else text
+    if some:
+        return f"{text}: {some}"
+    return text
 
 
 def sentences(found: tuple[Difference, ...], level: Level) -> list[str]:
@@ -129,7 +131,9 @@ def against(package: InstalledPackage) -> str:
         return f"stack id {package.against}, its files against their own RECORD alone"
     if not package.stack_id:
         return ""
-    only = "consistent with itself only" if package.is_right else "itself only"
+    only = "itself only"
+    if package.is_right:
+        only = "consistent with itself only"
     return f"{only}: there is no wheel and no stack id to hold it against"
 
 

@@ -53,8 +53,12 @@ def alarm_body(alarm: Alarm) -> dict[str, object]:
 
 def show_alarm(alarm: Alarm, head: str = "") -> None:
     """Print an alarm: the place in the patch, then the change and its place upstream."""
-    by = f" (patch {alarm.patch})" if alarm.patch else ""
-    of = f" in {alarm.callee}" if alarm.message and alarm.callee else ""
+    by = ""
+    if alarm.patch:
+        by = f" (patch {alarm.patch})"
+    of = ""
+    if alarm.message and alarm.callee:
+        of = f" in {alarm.callee}"
     echo(f"{head}{alarm.upstream} {alarm.path}:{alarm.line} {alarm.function}{by}: {alarm.kind}{of}")
     echo(f"    {say_alarm(alarm)}" + (f" ({alarm.at})" if alarm.at else ""))
     if alarm.commit:
@@ -66,7 +70,10 @@ def show_unseen(unseen: Sequence[NotCompared]) -> None:
     groups: dict[tuple[str, str, str], list[str]] = {}
     for one in unseen:
         text = one.text
-        place = f"{one.path}:{one.line}" if one.line else one.path
+        if one.line:
+            place = f"{one.path}:{one.line}"
+        else:
+            place = one.path
         groups.setdefault((one.patch, one.reason, text), []).append(place)
     for (patch, reason, text), places in groups.items():
         message = _REASONS[Unseen(reason)].format(install=install_command("drift"), text=text)

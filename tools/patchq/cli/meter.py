@@ -69,7 +69,10 @@ class Meter:
         progress.update(task, completed=done, total=total or None)
         speed = progress.tasks[0].speed or 0.0
         unit = self._what[1]
-        rate = f"{speed:.1f}" if speed >= 1 else f"{60 * speed:.1f}/min"
+        if speed >= 1:
+            rate = f"{speed:.1f}"
+        else:
+            rate = f"{60 * speed:.1f}/min"
         progress.update(task, rate=f"{rate.removesuffix('/min')} {unit}/{'min' if '/min' in rate else 's'}")
         line, self._width = self._line(progress.make_tasks_table(progress.tasks))
         self._write(f"\r{line}")
@@ -83,11 +86,11 @@ class Meter:
         name = progress.TextColumn(
             "{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")
         )
-        much: list[progress.ProgressColumn] = (
-            [progress.DownloadColumn(), progress.TransferSpeedColumn()]
-            if unit == BYTES
-            else [progress.MofNCompleteColumn(), progress.TextColumn("{task.fields[rate]}", markup=False)]
-        )
+        much: list[progress.ProgressColumn]
+        if unit == BYTES:
+            much = [progress.DownloadColumn(), progress.TransferSpeedColumn()]
+        else:
+            much = [progress.MofNCompleteColumn(), progress.TextColumn("{task.fields[rate]}", markup=False)]
         made = progress.Progress(
             name,
             progress.BarColumn(12),

@@ -52,7 +52,9 @@ def propose(project: Project, upstream: str, wish: Wish, show: Show, *, as_json:
         if not as_json:
             _show(found)
         number = _choice(found, yes=wish.yes, as_json=as_json)
-    kept = proposing.take(project, upstream, number, prove=prove, proofs=wish.proofs) if number else None
+    kept = None
+    if number:
+        kept = proposing.take(project, upstream, number, prove=prove, proofs=wish.proofs)
     if as_json:
         emit("rebase-propose", _body(upstream, found, kept, number if kept and kept.kept else 0))
     elif kept:
@@ -69,7 +71,9 @@ def _choice(found: Proposals, *, yes: bool, as_json: bool) -> int:
     if yes:
         if count > 1 and not as_json:
             echo(f"{count} proposals: choose one by `--take N`", err=True)
-        return 1 if count == 1 else 0
+        if count == 1:
+            return 1
+        return 0
     if not count or as_json or not _on_terminal():
         return 0
     return ask_number("Keep which one? (0: none)", count)
@@ -80,8 +84,12 @@ def _on_terminal() -> bool:
 
 
 def _body(upstream: str, found: Proposals | None, kept: Resolution | None, number: int) -> dict[str, object]:
-    proposals = [asdict(proposal) for proposal in found.proposals] if found else []
-    tried = [{**asdict(attempt), "outcome": attempt.outcome.value} for attempt in found.tried] if found else []
+    proposals = []
+    if found:
+        proposals = [asdict(proposal) for proposal in found.proposals]
+    tried = []
+    if found:
+        tried = [{**asdict(attempt), "outcome": attempt.outcome.value} for attempt in found.tried]
     return {
         "upstream": upstream,
         "patch": found.patch if found else kept.patch if kept else "",

@@ -58,12 +58,16 @@ def sentence(account: Account) -> str:
     text = _SENTENCES[account.reason].format(
         code=account.code, message=message or "no message", words=", ".join(account.words), paths=_shown(account.paths)
     )
-    return f"{text}: {message}" if message and account.reason is Reason.CHANGES_NOTHING else text
+    if message and account.reason is Reason.CHANGES_NOTHING:
+        return f"{text}: {message}"
+    return text
 
 
 def hint(account: Account, upstream: str) -> str:
     """Return what to type for a step that isn't taken; empty if there is nothing to do."""
-    text = _HINTS.get(account.reason, "") if account.reason else ""
+    text = ""
+    if account.reason:
+        text = _HINTS.get(account.reason, "")
     return text.format(upstream=upstream, words=", ".join(map(sh, account.words)))
 
 
@@ -92,5 +96,7 @@ def as_answer(account: Account, upstream: str) -> dict[str, object]:
 
 
 def _shown(paths: Sequence[str]) -> str:
-    more = f" and {len(paths) - 5} more" if len(paths) > 5 else ""
+    more = ""
+    if len(paths) > 5:
+        more = f" and {len(paths) - 5} more"
     return ", ".join(paths[:5]) + more

@@ -95,7 +95,10 @@ def flush() -> bool:
 
 def _drop_output(*, err: bool) -> None:
     """Discard a stream's unwritten output. Python would fail to write it again at exit."""
-    stream = sys.stderr if err else sys.stdout
+    if err:
+        stream = sys.stderr
+    else:
+        stream = sys.stdout
     with contextlib.suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
@@ -231,7 +234,10 @@ def _least_width(rows: Sequence[Sequence[str]]) -> int:
     widths = [0] * len(rows[0])
     for row in rows:
         for number, cell in enumerate(row):
-            words = cell.split() if number else [cell]
+            if number:
+                words = cell.split()
+            else:
+                words = [cell]
             widths[number] = max([widths[number], *map(cell_len, words)])
     return sum(widths) + _GAP * (len(widths) - 1)
 

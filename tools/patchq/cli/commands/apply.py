@@ -43,7 +43,11 @@ def command(
         if names or to or set_name:
             raise click.UsageError("--from-bundle applies the bundle's set, all of it")
         ctx = click.get_current_context()
-        say = (lambda _: None) if as_json else (lambda line: echo(line, err=True))
+
+        def say(line: str) -> None:
+            if not as_json:
+                echo(line, err=True)
+
         results = apply_bundle(Path(ctx.obj["project"]), bundle, say=say, wait=ctx.obj["wait"])
     else:
         results = apply(open_project(as_json), names, set_name=set_name, to=to, offline=offline)
@@ -51,9 +55,16 @@ def command(
         emit("apply", {"stacks": [_stack(r) for r in results], "fix": None})
         return
     for r in results:
-        plural = "patch" if r.total == 1 else "patches"
-        count = f"{len(r.patches)} of {r.total} {plural}" if len(r.patches) != r.total else f"{r.total} {plural}"
-        verb = "applied" if r.changed else "up to date,"
+        plural = "patches"
+        if r.total == 1:
+            plural = "patch"
+        if len(r.patches) != r.total:
+            count = f"{len(r.patches)} of {r.total} {plural}"
+        else:
+            count = f"{r.total} {plural}"
+        verb = "up to date,"
+        if r.changed:
+            verb = "applied"
         echo(f"{r.upstream} {r.ref} ({r.source}): {verb} {count}, tree {r.tree}")
         for p in r.patches:
             if p.empty:

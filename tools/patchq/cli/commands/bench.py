@@ -96,7 +96,9 @@ def show(machine: str, test: str, as_json: bool) -> None:
         echo(f"{name}: upper bounds for one request", bold=True)
         for bound in bounds:
             if bound.machine == name:
-                why = f" ({bound.why})" if bound.why else ""
+                why = ""
+                if bound.why:
+                    why = f" ({bound.why})"
                 echo(f"  {bound.value:>9.2f}  {bound.config}{_at(bound.depth)}{why}")
     for patch, before, after in gains:
         echo(f"{patch}: {after.test} {before.value:g} -> {after.value:g} t/s")
@@ -105,7 +107,9 @@ def show(machine: str, test: str, as_json: bool) -> None:
 
 
 def _at(depth: int) -> str:
-    return f" @ d{depth}" if depth else ""
+    if depth:
+        return f" @ d{depth}"
+    return ""
 
 
 def _show_test(key: tuple[str, str, int], measurements: Sequence[Measurement], targets: Sequence[Target]) -> None:
@@ -116,7 +120,12 @@ def _show_test(key: tuple[str, str, int], measurements: Sequence[Measurement], t
             echo(f"  {target.value:>9.2f}  target ({target.why})")
     for m in sorted(measurements, key=lambda m: -m.value):
         if (m.machine, m.test, m.depth) == key:
-            spread = f" ± {m.spread:g}" if m.spread else ""
-            origin = f"reported: {m.reported}" if m.reported else f"stack {m.stack_id[:8]}"
+            spread = ""
+            if m.spread:
+                spread = f" ± {m.spread:g}"
+            if m.reported:
+                origin = f"reported: {m.reported}"
+            else:
+                origin = f"stack {m.stack_id[:8]}"
             name = " ".join(word for word in (m.engine, m.config) if word)
             echo(f"  {m.value:>9.2f}{spread}  {name} ({origin})")

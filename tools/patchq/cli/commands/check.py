@@ -82,8 +82,9 @@ def _together(
         clashes = list(together.clashes)
         if then := together.project:
             found = check(then, names, offline=offline, text_only=text_only, plans=plans, allow_empty=allow_empty)
-            found += [] if text_only else _shared(then, names, offline, plans)
-            found += [] if text_only else _upstream_lines(then, plans, ())
+            if not text_only:
+                found += _shared(then, names, offline, plans)
+                found += _upstream_lines(then, plans, ())
             count = _count(then)
         if not text_only:
             clashes += together.compare(plans, offline=offline)
@@ -116,7 +117,9 @@ def _installs(
         resolved = installs.resolve_set(project, set_name, kind, offline=offline)
         where = f"set {resolved.set_name} on {kind}"
         for lacked in resolved.lacked:
-            there = f"the newest there is {lacked.there}" if lacked.there else "it has none of it"
+            there = "it has none of it"
+            if lacked.there:
+                there = f"the newest there is {lacked.there}"
             message = f"{where}: the index at hand has nothing for {lacked.requirement}; {there}"
             found.append(
                 Finding(
@@ -143,10 +146,14 @@ def _show(found: list[Finding], written: tuple[str, ...], resolved: list[dict[st
         echo(f"{name}: rewritten")
     for f in found:
         where = "/".join(x for x in (f.upstream, f.ref, f.patch) if x)
-        word = "" if f.level == "problem" else f"{f.level}: "
+        word = ""
+        if f.level != "problem":
+            word = f"{f.level}: "
         echo(f"{where}{': ' * bool(where)}{word}{f.message} [{f.rule}]\n    {f.hint}")
     for one in (r for r in resolved if r["packages"]):
-        without = f" without {len(one['lacked'])} that the index lacks" if one["lacked"] else ""
+        without = ""
+        if one["lacked"]:
+            without = f" without {len(one['lacked'])} that the index lacks"
         echo(f"set {one['set_name']} on {one['platform']}: {len(one['packages'])} packages resolve{without}")
 
 
@@ -223,8 +230,9 @@ def command(
     else:
         plans: dict[tuple[str, str], ApplyPlan] = {}
         found = check(project, names, offline=offline, text_only=text_only, plans=plans, allow_empty=allow_empty)
-        found += [] if text_only else _shared(project, names, offline, plans)
-        found += [] if text_only else _upstream_lines(project, plans, dropped)
+        if not text_only:
+            found += _shared(project, names, offline, plans)
+            found += _upstream_lines(project, plans, dropped)
     problems = [f for f in found if f.level == "problem"]
     if as_json:
         body = {

@@ -15,18 +15,24 @@ _MOST = 4
 
 
 def _some(names: tuple[str, ...]) -> str:
-    more = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
+    more = ""
+    if len(names) > _MOST:
+        more = f" and {len(names) - _MOST} more"
     return ", ".join(names[:_MOST]) + more
 
 
 def _line(patch: ComparedPatch, other: str) -> str:
     """Return the description of a patch that isn't apart."""
-    where = "" if patch.is_ours else f"{other}: "
+    where = ""
+    if not patch.is_ours:
+        where = f"{other}: "
     partners = _some(patch.partners) or "other patches"
     if patch.relation == "same":
         if not patch.partners:
             return f"{where}{patch.name}: its effect is in the other's ref"
-        how = "the same patch as" if patch.grade == "identical" else "its effect is in"
+        how = "its effect is in"
+        if patch.grade == "identical":
+            how = "the same patch as"
         return f"{where}{patch.name}: {how} {partners}"
     if patch.relation == "conflict":
         partners = _some(patch.partners) or "upstream's own changes"
@@ -40,7 +46,10 @@ def _show(found: ComparedUpstream, other: str) -> None:
     from patchq.together.compare import Relation
 
     sides = ("here", True), (other, False)
-    refs = found.ref if found.ref == found.other_ref else f"{found.ref} and {found.other_ref}"
+    if found.ref == found.other_ref:
+        refs = found.ref
+    else:
+        refs = f"{found.ref} and {found.other_ref}"
     counts = ", ".join(f"{len(found.of(ours=ours))} patches {label}" for label, ours in sides)
     echo(f"{found.upstream} {refs}: {counts}")
     for relation in (Relation.SAME, Relation.CONFLICT, Relation.NEEDS, Relation.OVERLAP):
@@ -80,5 +89,7 @@ def command(other: str, union: bool, other_set: str, set_name: str, as_json: boo
             _show(one, other)
             continue
         for patch in one.union:
-            side = "here" if patch.is_ours else other
+            side = "here"
+            if not patch.is_ours:
+                side = other
             echo(f"{one.upstream}/{patch.name}  # {side}{f', {patch.outcome}' if patch.outcome else ''}")

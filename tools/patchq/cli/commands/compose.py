@@ -29,5 +29,7 @@ def command(folder: Path | None, thin: bool, set_name: str, as_json: bool) -> No
         return
     for path in shown:
         echo(path)
-    build = "patchq build --thin" if thin else "patchq build"
+    build = "patchq build"
+    if thin:
+        build = "patchq build --thin"
     echo(f"next: {build}, then docker compose -f {shown[3]} run --rm dev, or up serve")

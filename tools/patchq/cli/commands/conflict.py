@@ -85,13 +85,17 @@ def _show(found: Brief) -> None:
         echo("no commit of upstream's is known to have made these lines" + (f"; {found.hint}" if found.hint else ""))
     echo("it is needed by: " + (", ".join(found.dependents) or "no other patch"))
     for lost in found.dropped:
-        commit = f" (upstream's {lost.commit[:12]})" if lost.commit else ""
+        commit = ""
+        if lost.commit:
+            commit = f" (upstream's {lost.commit[:12]})"
         place = f"{lost.path}:{lost.line}{commit}"
         echo(f"upstream added this line, and the worktree lacks it: {place}: {lost.text.strip()}")
     for one in found.suggestions:
         echo(f"\n{one.message}: `{one.command}`")
         echo(one.diff, nl=False)
     echo("")
-    needs = f" (needs {', '.join(found.needs)})" if found.needs else ""
+    needs = ""
+    if found.needs:
+        needs = f" (needs {', '.join(found.needs)})"
     echo(f"proof: {', '.join(found.proofs) or 'none'}{needs}")
     echo(f"edit {found.worktree}; `{found.command}` judges it, and without --dry-run keeps it if its proof passes")

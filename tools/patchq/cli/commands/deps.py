@@ -31,6 +31,9 @@ def command(names: tuple[str, ...], dot: bool, set_name: str, as_json: bool) -> 
             upstream = n.patch.split("/")[0] + "/"
             needed = [other.removeprefix(upstream) for other in n.direct]
             message = [other for other in n.requires if other not in n.needs]
-            words = [f"needs {', '.join(needed)}"] if needed else []
-            words += [f"says it requires {', '.join(message)}"] if message else []
+            words = []
+            if needed:
+                words = [f"needs {', '.join(needed)}"]
+            if message:
+                words += [f"says it requires {', '.join(message)}"]
             echo(f"{n.patch}: {'; '.join(words) or 'needs none'}")

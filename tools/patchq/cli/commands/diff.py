@@ -30,8 +30,13 @@ def command(old: str, new: str, stat: bool, set_name: str, as_json: bool) -> Non
         if p.kind == SAME and p.old == p.new and not p.moved:
             continue
         name = p.new or p.old
-        was = f", was {p.old}" if p.old and p.new and p.old != p.new else ""
-        words = "moved" if p.moved and p.kind == SAME else p.kind + (", moved" if p.moved else "")
+        was = ""
+        if p.old and p.new and p.old != p.new:
+            was = f", was {p.old}"
+        if p.moved and p.kind == SAME:
+            words = "moved"
+        else:
+            words = p.kind + (", moved" if p.moved else "")
         echo(f"{p.upstream}/{name}: {'renamed' if words == SAME else words}{was}")
         if p.text and not stat:
             echo("".join(f"    {line}\n" for line in p.text.splitlines()), nl=False)

@@ -60,7 +60,9 @@ def command(
         found = mounted_findings(project, mounted, python or sys.executable)
     else:
         found = examine(project)
-    verdict = look(python, set_name=set_name) if python and not mounted else None
+    verdict = None
+    if python and not mounted:
+        verdict = look(python, set_name=set_name)
     if verdict and project:
         from patchq.kernels.left import judge_left
         from patchq.kernels.wanted import every_wanted
@@ -101,7 +103,9 @@ def _probe(archs: tuple[str, ...], nvccs: tuple[str, ...], as_json: bool) -> Non
     cells = probe(archs, found)
     if not found and not unusable:
         raise UserError("there is no nvcc here", hint="install the CUDA toolkit, or name one: --nvcc PATH")
-    lacks = {arch: lacking(cells, arch) for arch in archs} if found else {}
+    lacks = {}
+    if found:
+        lacks = {arch: lacking(cells, arch) for arch in archs}
     ok = bool(found) and not any(lacks.values())
     if as_json:
         emit(

@@ -26,7 +26,9 @@ def command(
 
     project = open_project(as_json)
     bases = fetch(project, names, set_name=set_name, every=every, source=source or "", offline=offline)
-    message = [fetch_history(project, name) for name in dict.fromkeys(b.pin.upstream for b in bases)] if history else []
+    message = []
+    if history:
+        message = [fetch_history(project, name) for name in dict.fromkeys(b.pin.upstream for b in bases)]
     if as_json:
         emit(
             "fetch",

@@ -133,7 +133,9 @@ def _raise_first(trouble: Sequence[PatchqError]) -> None:
 def _verdicts(project: Project, no_proof: bool, set_name: str, patches: Sequence[str]) -> Sequence[Verdict]:
     from patchq.proofs.prove import run_proofs
 
-    return [] if no_proof else run_proofs(project, patches, set_name=set_name, prove=True)
+    if no_proof:
+        return []
+    return run_proofs(project, patches, set_name=set_name, prove=True)
 
 
 def _write(folder: Path, found: Followed, calls: Sequence[Call]) -> None:

@@ -69,7 +69,10 @@ def command(
             from_ref=from_ref,
             shared=why,
         )
-        culprits, trouble = _culprits(project, found, set_name) if blame else ([], "")
+        if blame:
+            culprits, trouble = _culprits(project, found, set_name)
+        else:
+            culprits, trouble = ([], "")
         if as_json:
             emit("forecast", _body(found, culprits, trouble))
             return
@@ -164,7 +167,9 @@ def _say(cell: ForecastCell) -> str:
     if cell.known:
         return "there already"
     if cell.needs_review:
-        return f"needs review ({cell.hunks})" if cell.outcome != "obsolete" else "needs review: gone"
+        if cell.outcome != "obsolete":
+            return f"needs review ({cell.hunks})"
+        return "needs review: gone"
     return " ".join(filter(None, (_SHORT.get(cell.outcome, cell.outcome), say_offsets(cell.offsets))))
 
 
@@ -175,7 +180,9 @@ def _show_why(found: Forecast) -> None:
     for cell in found.cells:
         head = f"{cell.ref} {cell.patch}"
         if cell.files:
-            gone = "gone: " if cell.outcome == "obsolete" else ""
+            gone = ""
+            if cell.outcome == "obsolete":
+                gone = "gone: "
             files = [f.path + (f" ({len(f.lines)} hunks)" if len(f.lines) > 1 else "") for f in cell.files]
             echo(f"{head}: {gone}{', '.join(files)}")
         if cell.message:
@@ -223,7 +230,9 @@ def _show_blame(found: Forecast, culprits: Sequence[Culprit], trouble: str) -> N
     for patch, ref in found.breaks().items():
         echo(f"{patch} stops first at {ref}")
         if culprit := by_patch.get(patch):
-            pull = f", pull request {culprit.pull_request}" if culprit.pull_request else ""
+            pull = ""
+            if culprit.pull_request:
+                pull = f", pull request {culprit.pull_request}"
             echo(f"    by {culprit.commit[:12]} {culprit.subject} ({culprit.author}{pull})")
     if trouble:
         echo(trouble, err=True)

@@ -148,7 +148,9 @@ def command(
     if first_parent and not git_range:
         raise click.UsageError("--first-parent goes with --range.")
     files = [Path(p) for p in paths if p not in urls]
-    stdin = read_stream(sys.stdin.buffer, "standard input") if STDIN in files else b""
+    stdin = b""
+    if STDIN in files:
+        stdin = read_stream(sys.stdin.buffer, "standard input")
     request = AdoptRequest(
         paths=files,
         stdin=stdin,
@@ -217,7 +219,10 @@ def _show_tried(done: Imported, name: str) -> None:
     printed: set[str] = set()
     for item in shown:
         for message in filter(None, (item.detail, str(item.elsewhere or ""))):
-            line = message if message.startswith(item.where) else f"{item.where}: {message}"
+            if message.startswith(item.where):
+                line = message
+            else:
+                line = f"{item.where}: {message}"
             printed.add(line)
             echo(line)
         for conflict in item.conflicts:
@@ -245,7 +250,9 @@ def _summary(done: Imported) -> str:
         message = f"{len(considered)} would be adopted"
     else:
         return "all would be adopted"
-    return f"{message}; {open_ones} more may change the package" if open_ones else message
+    if open_ones:
+        return f"{message}; {open_ones} more may change the package"
+    return message
 
 
 def _worded(error: NotTaken, name: str) -> tuple[str, str]:
@@ -258,6 +265,8 @@ def _worded(error: NotTaken, name: str) -> tuple[str, str]:
     if not rest and not error.taken:
         message = f"{first.where}: `{short(first.text)}`: {sentence(first)}"
         return f"{message}; nothing was adopted", hint(first, name)
-    more = f"; {error.taken} others apply" if error.taken else ""
+    more = ""
+    if error.taken:
+        more = f"; {error.taken} others apply"
     message = "\n".join(lines(listed, name, *statuses))
     return f"{message}\nnothing was adopted{more}", "--partial adopts the others" if error.taken else ""

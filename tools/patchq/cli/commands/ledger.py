@@ -105,9 +105,12 @@ class _PatchHistory:
             self.show()
             self.before = (a.from_ref, a.onto)
             echo(f"{self.upstream} {a.from_ref} onto {a.onto}", bold=True)
-        moved = say_moved(a.offsets, a.checked) if a.offsets else ""
+        moved = ""
+        if a.offsets:
+            moved = say_moved(a.offsets, a.checked)
         words = [a.outcome + (f" {moved}" if moved else "") + (f" ({a.grade})" if a.grade else "")]
-        words += [f"proof {a.proof}"] if a.proof else []
+        if a.proof:
+            words += [f"proof {a.proof}"]
         self.lines.append(f"  {a.patch:<32} {', '.join(words)}")
         if a.evidence or a.how:
             message = safe("; ".join(filter(None, (a.evidence, a.how))))

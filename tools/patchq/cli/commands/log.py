@@ -26,7 +26,9 @@ def command(limit: int | None, as_json: bool) -> None:
         emit("log", {"operations": [asdict(operation) for operation in found]})
         return
     for operation in found:
-        undone = " (undone)" if operation.undone else ""
+        undone = ""
+        if operation.undone:
+            undone = " (undone)"
         echo(f"{operation.number} {operation.time} {operation.summary}{undone}")
         for line in show_changes(operation.changes):
             echo(line)

@@ -88,7 +88,9 @@ def command(
     )
     folder = write_dossier(project, made)
     state = None
-    pushed = push(project, made, remote) if remote else None
+    pushed = None
+    if remote:
+        pushed = push(project, made, remote)
     if opening:
         argv = ready_to_open(project, made)
         echo(f"{made.title}\n  to {made.repository} from {argv[argv.index('--head') + 1]}", err=True)
@@ -121,7 +123,9 @@ def _show(made: Proposal, folder: Path) -> None:
     commits = f"{made.branch_size} commit{'s' if made.branch_size > 1 else ''}"
     echo(f"{commits} from {made.from_ref} onto {made.upstream} {made.onto} ({made.why_onto})")
     for m in made.members:
-        why = "" if m.chosen else ", needed"
+        why = ", needed"
+        if m.chosen:
+            why = ""
         echo(f"  {m.patch}: {m.outcome}{why}{', upstream has it: left out' if m.absent else ''}")
     for message, status in made.elsewhere:
         echo(f"  requires {message}: {status}")
@@ -165,5 +169,7 @@ def _status(project: Project, patches: tuple[str, ...], url: str, set_name: str,
         emit("pr-status", {"pull_requests": [asdict(s) for s in states]})
         return
     for s in states:
-        written = f"; written into {', '.join(s.refs)}" if s.refs else "; as before"
+        written = "; as before"
+        if s.refs:
+            written = f"; written into {', '.join(s.refs)}"
         echo(f"{', '.join(s.patches)}: {s.status}{written}")

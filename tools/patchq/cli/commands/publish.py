@@ -34,7 +34,11 @@ def command(names: tuple[str, ...], to: str, on_upstream: bool, dry_run: bool, s
         emit("publish", {"stack_id": stack_id, "to": to or ".", "written": not dry_run, "stacks": stacks})
         return
     for one in found:
-        was = f" (was {one.was[:12]})" if one.was and one.was != one.commit else ""
+        was = ""
+        if one.was and one.was != one.commit:
+            was = f" (was {one.was[:12]})"
         echo(f"{one.upstream} {one.ref}: {one.branch} at {one.commit[:12]}{was}, tag {one.tag}")
-    word = "would be written" if dry_run else "written"
+    word = "written"
+    if dry_run:
+        word = "would be written"
     echo(f"{word} to {to or 'the project itself'}; the stack id is {stack_id}")

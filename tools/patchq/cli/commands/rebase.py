@@ -128,7 +128,10 @@ def command(
         wish = ResolveRequest(proofs=not no_proof, dropped=dropped)
         found = resolve.resume(project, name, prove=prove, wish=wish, include=include, retire=retire, how=how)
     else:
-        found = run.skip(project, name, prove=prove, how=how) if skip else run.abort(project, name)
+        if skip:
+            found = run.skip(project, name, prove=prove, how=how)
+        else:
+            found = run.abort(project, name)
     if as_json:
         emit("rebase", asdict(found))
     else:
@@ -162,7 +165,9 @@ def show(found: Result, output: int) -> None:
         names = ", ".join(name.partition("/")[2] for name in summary.needs)
         echo(f"{summary.message}: {names}; `patchq rebase {found.upstream} --onto {sh(found.onto)}` stops at each")
     if not kept:
-        in_set = f"; the set {found.set_name} is as it was" if found.set_name else ""
+        in_set = ""
+        if found.set_name:
+            in_set = f"; the set {found.set_name} is as it was"
         echo(f"{head}: no patch is left ({words}): no stack, pin or set was written, only the ledger{in_set}")
         return
     echo(f"{head}: {kept} patches ({words}), in the set {found.set_name}")
@@ -185,7 +190,9 @@ def _show_step(step: PatchStep) -> None:
 def _show_stop(found: Result, stop: Stop) -> None:
     echo(f"{stop.patch} stops: {stop.outcome}", fg="yellow", bold=True)
     for path, lines in stop.conflicts:
-        at = ":" + ",".join(str(n) for n in lines) if lines else ""
+        at = ""
+        if lines:
+            at = ":" + ",".join(str(n) for n in lines)
         echo(f"  {path}{at}")
     if stop.evidence:
         echo(f"  upstream has it, {stop.grade or 'in part'}: {stop.evidence}")
@@ -201,5 +208,7 @@ def _show_stop(found: Result, stop: Stop) -> None:
     echo(f"`patchq conflict {found.upstream}` says what is known of it")
     echo(f"`patchq rebase {found.upstream} --propose` tries other merges of it")
     echo(f"resolve it in {found.worktree}, then `patchq rebase {found.upstream} --continue`;")
-    how = "" if stop.grade else " --how TEXT"
+    how = " --how TEXT"
+    if stop.grade:
+        how = ""
     echo(f"`--skip` leaves it out, `--continue --retire{how}` retires it, if its proof passes without it")

@@ -21,7 +21,10 @@ def command(dry_run: bool, as_json: bool) -> None:
 
     project = open_project(as_json)
     with project.locked("redo"):
-        plan = project.journal.plan_redo() if dry_run else project.journal.redo()
+        if dry_run:
+            plan = project.journal.plan_redo()
+        else:
+            plan = project.journal.redo()
         changes = changes_of(project.journal, plan.record)
     summary = str(plan.record["summary"])
     if as_json:

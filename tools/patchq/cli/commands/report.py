@@ -48,7 +48,9 @@ def command(
     if any(files) or as_json:
         from patchq.report.evidence import gather
 
-        results = results_file(project).relative_to(project.layout.root).as_posix() if last is not None else ""
+        results = ""
+        if last is not None:
+            results = results_file(project).relative_to(project.layout.root).as_posix()
         found = gather(project, last or [], set_name=set_name, look_ahead=look_ahead, results_file=results)
         stops = [(name, path, ref, f"{c.outcome}; {c.evidence}") for name, path, ref, c in found.stops_ahead]
         write_reports(project, found.verdicts, junit, sarif, set_name, stops)

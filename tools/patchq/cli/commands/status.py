@@ -36,7 +36,9 @@ def command(set_name: str, as_json: bool) -> None:
         return
     echo(f"set {project.choose_set(set_name)}")
     for s in found:
-        source = f" ({s.source})" if s.source else ""
+        source = ""
+        if s.source:
+            source = f" ({s.source})"
         echo(f"{s.upstream} {s.ref}{source}: {s.state}, {s.applied} of {s.total} applied; worktree {s.worktree}")
         for detail in s.details[:10]:
             echo(f"    {detail}")
@@ -44,7 +46,9 @@ def command(set_name: str, as_json: bool) -> None:
         if hint:
             echo(f"    next: {hint}")
     for r in rebases:
-        at = f"{r.stop.patch} stops in {r.worktree}" if r.stop else "interrupted"
+        at = "interrupted"
+        if r.stop:
+            at = f"{r.stop.patch} stops in {r.worktree}"
         echo(f"{r.upstream} {r.from_ref} onto {r.onto}: a rebase is under way; {at}")
         echo(f"    next: patchq rebase {r.upstream} --continue, --skip or --abort")
 

@@ -77,7 +77,9 @@ def command(
         return
 
     def tell(result: CellResult) -> None:
-        again = " (known)" if result.cached else f" ({result.seconds:.0f} s)"
+        again = " (known)"
+        if not result.cached:
+            again = f" ({result.seconds:.0f} s)"
         project.say(f"{result.proof} {result.variant}: {result.state}{again}")
 
     runner: RunCells | None = None
@@ -91,7 +93,10 @@ def command(
         from patchq.mutation.strength import Budget
 
         # Proofs get repaired for the mutants they miss. A new sample each time keeps the share honest.
-        chosen = secrets.randbelow(1_000_000) if seed is None else seed
+        if seed is None:
+            chosen = secrets.randbelow(1_000_000)
+        else:
+            chosen = seed
         _mutate(project, patches, set_name, Budget(at_most or 0, seconds or 0.0, chosen), runner, as_json)
         return
     if at_most or seconds or seed is not None:
@@ -151,11 +156,14 @@ def summary(strength: dict[str, Any]) -> str:
     if strength["message"]:
         return str(strength["message"])
     if strength["score"] is None:
-        return "no mutants" if not strength["mutants"] else f"{strength['not_tried']} not tried"
+        if not strength["mutants"]:
+            return "no mutants"
+        return f"{strength['not_tried']} not tried"
     judged = strength["killed"] + strength["survived"]
     message = f"{strength['killed']} of {judged} killed ({100 * strength['score']:.0f} %)"
     for key, word in (("equivalent", "equivalent"), ("not_tried", "not tried")):
-        message += f", {strength[key]} {word}" if strength[key] else ""
+        if strength[key]:
+            message += f", {strength[key]} {word}"
     return message
 
 

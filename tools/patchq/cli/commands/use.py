@@ -26,7 +26,9 @@ def command(set_name: str, name: str, replaces: tuple[str, ...], keep: bool, as_
     if as_json:
         emit("use", asdict(found))
         return
-    was = f" (it was {found.before})" if found.before != found.set_name else ""
+    was = ""
+    if found.before != found.set_name:
+        was = f" (it was {found.before})"
     echo(f"the default set is {found.set_name}{was}")
     for word, names in (("set", found.sets), ("pin", found.pins)):
         for one in names:

@@ -75,7 +75,9 @@ def show(verdict: InstallVerdict, folder: str) -> None:
     from patchq.environment.differences import Level
 
     for p in verdict.packages:
-        place = f", stack {p.stack_id[:8]}, {p.origin}" if p.stack_id else ""
+        place = ""
+        if p.stack_id:
+            place = f", stack {p.stack_id[:8]}, {p.origin}"
         echo(f"{p.distribution} {p.version}: {p.state.value}{place}")
         for patch in p.patches:
             echo(f"    live: {patch}")
