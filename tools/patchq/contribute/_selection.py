@@ -63,7 +63,10 @@ def place(project: Project, patches: Sequence[str], topic: str, upstream: str, o
             raise UserError("one pull request goes to one upstream", hint="one `patchq pr` for each of them")
         pin = places[0][0].pin
         chosen = tuple(dict.fromkeys(name for _, name in places))
-    target, why = (pin_at(project, pin, onto), "as asked for") if onto else newest(project, pin)
+    if onto:
+        target, why = (pin_at(project, pin, onto), "as asked for")
+    else:
+        target, why = newest(project, pin)
     carried = _source(project, target, pin, chosen, set_name)
     names = tuple(closure(project.store, carried, chosen))
     headers = dict(carried.stack.headers())
@@ -112,7 +115,9 @@ def _source(project: Project, target: Pin, pin: Pin, chosen: Sequence[str], set_
 def set_with(project: Project, plan: BranchPlan, set_name: str) -> str:
     """Return a set with the target pin, preferably ``set_name``; if there is none, ``set_name``."""
     having = [n for n, refs in project.lock.sets.items() if refs.get(plan.upstream) == plan.onto.ref]
-    return set_name if set_name in having or not having else having[0]
+    if set_name in having or not having:
+        return set_name
+    return having[0]
 
 
 def alone(project: Project, carried: Carried, names: Sequence[str]) -> list[tuple[str, CommitInfo]]:

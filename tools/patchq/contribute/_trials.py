@@ -82,7 +82,9 @@ def run_brought(project: Project, plan: BranchPlan, branch: Branch, set_name: st
             states.append([state_of(*run_pytest(project, trees, [p], cwd=trees / plan.upstream)) for p in paths])
     found = []
     for path, (before, why), (after, wrong) in zip(paths, *states, strict=True):
-        message = "" if after == "passed" else f"on the branch: {after}: {wrong}"
+        message = ""
+        if after != "passed":
+            message = f"on the branch: {after}: {wrong}"
         if not message and before != FAILED:
             message = f"without the change: {before}: {why}"
         if NOT_RUN in (before, after):

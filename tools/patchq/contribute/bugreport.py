@@ -91,7 +91,9 @@ def bug_report(project: Project, patch: str, *, onto: str = "", set_name: str = 
     name, upstream = plan.chosen[0], plan.upstream
     header = plan.headers[name]
     output = _told(project, upstream, name)
-    files = (output["evidence"],) if output.get("evidence") else header.values("Proof")
+    files = header.values("Proof")
+    if output.get("evidence"):
+        files = (output["evidence"],)
     tests: Sequence[Mapping[str, str]] | None = ()
     if run:
         project.say(f"running {', '.join(files)} on {plan.onto.ref} as it is")

@@ -134,8 +134,10 @@ def fill(template: str, contents: Mapping[str, str]) -> str:
     asked = [(start, end, ask) for start, end, ask in sections if ask in contents]
     keys = {ask for *_, ask in asked}
     covered = keys | ({"plan", "result"} if "validation" in keys else set())
-    covered |= {"validation"} if {"plan", "result"} <= keys else set()
-    covered |= {"summary", "claims"} if "details" in keys else set()
+    if {"plan", "result"} <= keys:
+        covered |= {"validation"}
+    if "details" in keys:
+        covered |= {"summary", "claims"}
     rest = [contents[key] for key in ("details", "validation", "notes") if key not in covered and contents[key]]
     home = next((n for n, (*_, ask) in enumerate(asked) if ask == "details"), 0)
     for number, (start, end, ask) in reversed(list(enumerate(asked))):
@@ -153,7 +155,10 @@ def _without_comments(text: str) -> str:
     start = 0
     while (begin := text.find("<!--", start)) >= 0 and (end := text.find("-->", begin + 4)) >= 0:
         kept.append(text[start:begin])
-        start = end + 4 if text[end + 3 : end + 4] == "\n" else end + 3
+        if text[end + 3 : end + 4] == "\n":
+            start = end + 4
+        else:
+            start = end + 3
     return "".join([*kept, text[start:]])
 
 

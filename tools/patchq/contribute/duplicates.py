@@ -63,7 +63,9 @@ class OpenItem:
     def number(self) -> str:
         """Number at the git host, such as ``#43200``."""
         match = _URL.fullmatch(self.url)
-        return f"#{match[2]}" if match else self.url
+        if match:
+            return f"#{match[2]}"
+        return self.url
 
     @property
     def overlaps(self) -> bool:
@@ -107,12 +109,19 @@ def find_duplicates(
     changes = store.changes(base, tip)
     files = [change.path.decode("utf-8", "replace") for change in changes]
     functions = changed_functions(store, changes)
-    found = _ask_gh(repository, subjects, functions, files) if repository else None
+    found = None
+    if repository:
+        found = _ask_gh(repository, subjects, functions, files)
     searched, asked = Searched.GH, ""
     if found is None:
         listed = _read_list(layout.root, stand_in_folder(layout, upstream) / OPEN_ITEMS)
-        searched = Searched.NOWHERE if listed is None else Searched.LIST
-        asked = listed.asked if listed else ""
+        if listed is None:
+            searched = Searched.NOWHERE
+        else:
+            searched = Searched.LIST
+        asked = ""
+        if listed:
+            asked = listed.asked
         found = _match(listed.items if listed else (), functions, files, messages)
     items = [_with_named(item, messages) for item in found]
     items.sort(key=lambda item: (not item.overlaps, item.url))

@@ -312,7 +312,9 @@ def _send(project: Project, target: FollowTarget, done: Prepared, pull: Pull | N
         upstream=done.upstream, from_ref=done.from_ref, onto=done.onto, state="", branch=branch, title=title, body=body
     )
     notes = list(done.notes)
-    ours = _OURS.search(pull.body) if pull else None
+    ours = None
+    if pull:
+        ours = _OURS.search(pull.body)
     if pull and ours and ours[0] == marked:
         return replace(result, state="same", url=pull.url, notes=tuple(notes))
     remote = person.find_remote(root, target.remote)
@@ -330,7 +332,9 @@ def _send(project: Project, target: FollowTarget, done: Prepared, pull: Pull | N
         person.push_own(root, remote, pushed, branch, expected=there)
     if pull is None:
         opened = forge.open(title, branch, _base(project, target), marked)
-        url = opened.url if opened else ""
+        url = ""
+        if opened:
+            url = opened.url
         return replace(result, state="opened", url=url, pushed=pushed, notes=tuple(notes))
     if ours is None:
         notes.append("its text has no part of patchq's any more; it stays as it is")
@@ -415,12 +419,20 @@ def _text(project: Project, done: Result, set_name: str, verdicts: Verdicts) -> 
 def _row(step: PatchStep, verdict: Verdict | None) -> FollowRow:
     files = ", ".join(f"{path} ({hunks})" if hunks > 1 else path for path, hunks in step.files)
     if step.commit:
-        proof = verdict.state if verdict else step.proof or "not run"
-        output = verdict.message if verdict and not verdict.ok else step.how
+        if verdict:
+            proof = verdict.state
+        else:
+            proof = step.proof or "not run"
+        if verdict and not verdict.ok:
+            output = verdict.message
+        else:
+            output = step.how
         return FollowRow(patch=step.patch, outcome=step.outcome, proof=proof, message=output)
     if step.outcome == ABSORBED and step.proof:
         return FollowRow(patch=step.patch, outcome="upstream has it", proof=step.proof, message=step.evidence)
-    has = f"upstream has it, {step.grade}: {step.evidence}" if step.grade and step.outcome != ABSORBED else ""
+    has = ""
+    if step.grade and step.outcome != ABSORBED:
+        has = f"upstream has it, {step.grade}: {step.evidence}"
     how = step.how.removeprefix(NOT_CARRIED_YET).lstrip(":; ")
     return FollowRow(
         patch=step.patch, outcome=step.outcome, proof="", message="; ".join(filter(None, (files, has, how))), open=True

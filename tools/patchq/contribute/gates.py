@@ -203,7 +203,10 @@ def _plan(config: str, folder: Path, changed: Iterable[str]) -> list[_Hook]:
             if "stages" in body and body["stages"] and not {"pre-commit", "commit"} & set(body["stages"]):
                 continue
             if _applies(body, raw, folder, changed):
-                key = hook.key if all(h.key != hook.key for h in found) else f"{hook.key} ({len(found)})"
+                if all(h.key != hook.key for h in found):
+                    key = hook.key
+                else:
+                    key = f"{hook.key} ({len(found)})"
                 found.append(
                     _Hook(key=key, tool=hook.tool, body={**hook.body, "id": key, "name": key}, missing=hook.missing)
                 )
@@ -213,18 +216,24 @@ def _plan(config: str, folder: Path, changed: Iterable[str]) -> list[_Hook]:
 def _version(config: str, rev: str) -> str:
     """Return the version of a ``rev``; for a commit id, the version in the comment after it."""
     match = _VERSION.fullmatch(rev) or re.search(rf"{re.escape(rev)}\W*\#\s*v?(\d+(?:\.\d+)+)", config)
-    return match[1] if match and rev else ""
+    if match and rev:
+        return match[1]
+    return ""
 
 
 def _resolve(url: str, version: str, own: Mapping[str, Any]) -> _Hook:
     key = str(own.get("alias") or own["id"])
     if url == "local":
         language = own.get("language", "")
-        missing = "" if language in _LANGUAGES else f"its language {language} is not installed by this tool"
+        missing = ""
+        if language not in _LANGUAGES:
+            missing = f"its language {language} is not installed by this tool"
         return _Hook(key=key, tool=f"upstream's own: {own.get('name', key)}", body=dict(own), missing=missing)
     name = "/".join(url.removesuffix(".git").split("/")[-2:])
     known = _KNOWN_LOWER.get(name.lower())
-    manifest = known.hooks.get(own["id"]) if known else None
+    manifest = None
+    if known:
+        manifest = known.hooks.get(own["id"])
     body = {**(manifest or {}), **own}
     if known is None or manifest is None or not known.package:
         return _Hook(

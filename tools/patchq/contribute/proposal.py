@@ -163,9 +163,14 @@ class Proposal:
         found = []
         for facts in (c.machine for v in self.verdicts for c in v.cells if c.state != NOT_RUN):
             words = [f"Python {facts['python']}"]
-            words += [f"torch {facts['torch']}"] if facts["torch"] else []
-            words += [f"nvcc {facts['nvcc']}"] if facts["nvcc"] else []
-            words += [f"an {facts['gpu']}"] if facts["gpu"] else ["no GPU"]
+            if facts["torch"]:
+                words += [f"torch {facts['torch']}"]
+            if facts["nvcc"]:
+                words += [f"nvcc {facts['nvcc']}"]
+            if facts["gpu"]:
+                words += [f"an {facts['gpu']}"]
+            else:
+                words += ["no GPU"]
             found.append(", ".join(words))
         return "; ".join(dict.fromkeys(found))
 
@@ -218,7 +223,8 @@ class Proposal:
         """Checks that did not run or have no clear result, with the reasons."""
         found = [f"the proof of {v.proof.patch}: {v.message}" for v in self.verdicts if v.state != "proven"]
         found += [f"{g.hook} ({g.tool}): {g.message}" for g in self.gates if g.state == NOT_RUN]
-        found += [f"upstream's tests of what it touches: {self.no_upstreams}"] if self.no_upstreams else []
+        if self.no_upstreams:
+            found += [f"upstream's tests of what it touches: {self.no_upstreams}"]
         found += [f"upstream's {f.path}: {f.message}" for f in self.upstreams if LATE in f.message]
         if self.duplicates.searched is Searched.NOWHERE:
             found.append("a search for duplicates: gh can't be asked, and there is no list of open pull requests")
@@ -239,15 +245,21 @@ def repository_of(url: str) -> str:
     >>> repository_of("https://github.com/a/b.git"), repository_of("git@host:a/b"), repository_of("/srv/b.git")
     ('a/b', 'a/b', '')
     """
-    match = re.search(r"[:/]([^/:@]+/[^/:]+?)(?:\.git)?/?$", url) if "://" in url or "@" in url else None
-    return match[1] if match else ""
+    match = None
+    if "://" in url or "@" in url:
+        match = re.search(r"[:/]([^/:@]+/[^/:]+?)(?:\.git)?/?$", url)
+    if match:
+        return match[1]
+    return ""
 
 
 def _unwrapped(paragraph: str) -> str:
     """Join a paragraph's lines, unless it has indented lines or list items."""
     lines = paragraph.split("\n")
     plain = not any(line[:1] in (" ", "\t") or re.match(r"[-*|>]|\d+\.", line) for line in lines)
-    return " ".join(lines) if plain else paragraph
+    if plain:
+        return " ".join(lines)
+    return paragraph
 
 
 def branch_ref(slug: str) -> str:

@@ -83,12 +83,19 @@ def propose(
         since = _since(project, plan, branch, set_name)
     base, tip, store = branch.base, branch.tip, project.store
     rules = read_rules(project.layout, store, plan.upstream, base.commit)
-    verdicts = prove(project, plan, branch, set_name) if proof else ()
-    tests = run_brought(project, plan, branch, set_name) if proof else ()
-    theirs, no_theirs = (
-        run_upstreams(project, plan, branch, set_name, every_test) if proof else ((), "left out, by --no-proof")
-    )
-    no_gates = "" if gates and rules.hooks else "left out, by --no-gates" if rules.hooks else "its tree names none"
+    if proof:
+        verdicts = prove(project, plan, branch, set_name)
+        tests = run_brought(project, plan, branch, set_name)
+        theirs, no_theirs = run_upstreams(project, plan, branch, set_name, every_test)
+    else:
+        verdicts = ()
+        tests = ()
+        theirs, no_theirs = ((), "left out, by --no-proof")
+    no_gates = "its tree names none"
+    if gates and rules.hooks:
+        no_gates = ""
+    elif rules.hooks:
+        no_gates = "left out, by --no-gates"
     found_gates: tuple[Gate, ...] = ()
     if rules.hooks and gates:
         project.say(f"running the hooks of {rules.hooks.path}")
@@ -223,9 +230,12 @@ def _stopped(
 ) -> str:
     message = f"{name}: {outcome}" + (f" ({grade})" if grade else "")
     files = [f.path + (f" ({len(f.lines)} hunks)" if len(f.lines) > 1 else "") for f in landing.files]
-    message += f", {', '.join(files)}" if files else ""
-    message += f"; {landing.message}" if landing.message else ""
-    message += f"; upstream has {evidence}" if evidence else ""
+    if files:
+        message += f", {', '.join(files)}"
+    if landing.message:
+        message += f"; {landing.message}"
+    if evidence:
+        message += f"; upstream has {evidence}"
     message += f"; carried from {plan.carried.stack.pin.ref}"
     ledger = read_ledgers(project, [plan.upstream]).get(plan.upstream, ledgers.Ledger())
     attempt = ledger.latest().get((name.partition("/")[2], plan.onto.ref))
@@ -235,7 +245,9 @@ def _stopped(
 def _message(message: str, owner: Owner) -> str:
     """Return a commit message for upstream, with the owner's sign-off."""
     clean = without_ours(message)
-    trailers = [("Co-authored-by", owner.assisted_by)] if owner.assisted_by else []
+    trailers = []
+    if owner.assisted_by:
+        trailers = [("Co-authored-by", owner.assisted_by)]
     if owner.name and owner.email:
         trailers.append(("Signed-off-by", f"{owner.name} <{owner.email}>"))
     for key, value in trailers:
@@ -287,7 +299,9 @@ def _since(project: Project, plan: BranchPlan, branch: Branch, set_name: str) ->
     first = _squashed(project, origin.base, origin_tip)
     bare = look_at(store, [first], [origin.base, *commits], origin.base)
     affected = _affected(project, plan, branch, refs, commits, having)
-    begin = refs.index(origin.stack.pin.ref) if origin.stack.pin.ref in refs else 0
+    begin = 0
+    if origin.stack.pin.ref in refs:
+        begin = refs.index(origin.stack.pin.ref)
     versions = list(zip(refs, bare[1:], strict=True))[begin + 1 : refs.index(plan.onto.ref) + 1]
     touches, known = tuple(by_releases(store, first, bare[0], versions)), False
     if branch.base.source == "git" and plan.onto.url:
@@ -379,7 +393,9 @@ def _checks(
     if config.sign_off:
         infos = project.store.log(f"{branch.base.commit}..{branch.tip}")
         bare = [i.message.splitlines()[0] for i in infos if "\nSigned-off-by: " not in i.message]
-        message = f"not signed off: {', '.join(bare)}" if bare else "every commit is signed off"
+        message = "every commit is signed off"
+        if bare:
+            message = f"not signed off: {', '.join(bare)}"
         if not bare and owner.name:
             message += f", by {owner.name} too"
         found.append(Check("sign-off (DCO)", not bare, message))

@@ -72,7 +72,10 @@ def publish(
         for one in applied:
             if names and one.stack.pin.upstream not in names:
                 continue
-            tip = one.state.tip if on_upstream else _from_the_root(project, one)
+            if on_upstream:
+                tip = one.state.tip
+            else:
+                tip = _from_the_root(project, one)
             found = _published(one, tip, set_name, stack_id, there)
             # A branch at the commit to publish is patchq's own, even if its tag was deleted.
             if found.was not in ours | {"", found.commit}:

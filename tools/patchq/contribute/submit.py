@@ -84,7 +84,9 @@ def push(project: Project, proposal: Proposal, remote: str) -> Sent:
         )
     before = sent(project, proposal.slug)
     to = person.find_remote(project.layout.root, remote)
-    expected = before.commit if (before.remote, before.branch) == (to.url, proposal.branch) else None
+    expected = None
+    if (before.remote, before.branch) == (to.url, proposal.branch):
+        expected = before.commit
     person.push(project.store, project.layout.root, to, proposal.tip, proposal.branch, expected=expected)
     found = Sent(remote=to.url, branch=proposal.branch, commit=proposal.tip, url=before.url)
     _save(project, proposal.slug, found)
@@ -107,7 +109,10 @@ def ready_to_open(project: Project, proposal: Proposal) -> list[str]:
     if not proposal.repository:
         raise UserError(f"{proposal.url!r} is no address of a git host", hint="open it by hand: title.txt, body.md")
     fork = re.search(r"[:/]([^/:]+)/[^/:]+?(?:\.git)?/?$", pushed.remote)
-    head = f"{fork[1]}:{pushed.branch}" if fork else pushed.branch
+    if fork:
+        head = f"{fork[1]}:{pushed.branch}"
+    else:
+        head = pushed.branch
     return [
         "gh",
         "pr",
@@ -158,7 +163,9 @@ def open_issue(project: Project, report: Report) -> str:
         str(folder / "body.md"),
     ]
     url = _URL.search(_gh(argv))
-    return url[0] if url else ""
+    if url:
+        return url[0]
+    return ""
 
 
 def _answered(owner: Owner, folder: Path) -> None:
@@ -221,6 +228,8 @@ def _gh(command: list[str], by_hand: str = "") -> str:
         return runner.run(command, cwd=Path("/")).stdout.decode("utf-8", "replace")
     except runner.CommandError as error:
         if error.code == 127:
-            hint = f"open it by hand, then {by_hand}" if by_hand else "install gh, from https://cli.github.com"
+            hint = "install gh, from https://cli.github.com"
+            if by_hand:
+                hint = f"open it by hand, then {by_hand}"
             raise SourceError("the command gh is not installed", hint=hint) from None
         raise SourceError(f"gh: {error.output}", hint="`gh auth status`") from None
