@@ -56,9 +56,10 @@ class _Calls(ast.NodeVisitor):
             if isinstance(node, ast.Import):
                 for alias in node.names:
                     if alias.name.split(".")[0] == self.old.package:
-                        self.imported[alias.asname or alias.name.split(".")[0]] = (
-                            alias.name if alias.asname else self.old.package
-                        )
+                        if alias.asname:
+                            self.imported[alias.asname or alias.name.split(".")[0]] = alias.name
+                        else:
+                            self.imported[alias.asname or alias.name.split(".")[0]] = self.old.package
             elif (
                 isinstance(node, ast.ImportFrom)
                 and node.module
@@ -72,7 +73,10 @@ class _Calls(ast.NodeVisitor):
             if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(value := node.value, ast.Call):
                 made = self._resolve(value.func)
                 if made in self.old.aliases and self.old.aliases[made] not in self.old.functions:
-                    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                    if isinstance(node, ast.Assign):
+                        targets = node.targets
+                    else:
+                        targets = [node.target]
                     for target in targets:
                         self.instances[ast.unparse(target)] = self.old.aliases[made]
 
@@ -126,9 +130,9 @@ class _Calls(ast.NodeVisitor):
         """Return a call with ``**name`` expanded if the function assigns it a literal dict once."""
         keywords: list[ast.keyword] = []
         for keyword in node.keywords:
-            literal = (
-                self.literals.get((self._scope(), keyword.value.id)) if isinstance(keyword.value, ast.Name) else None
-            )
+            literal = None
+            if isinstance(keyword.value, ast.Name):
+                literal = self.literals.get((self._scope(), keyword.value.id))
             if keyword.arg is not None or literal is None:
                 keywords.append(keyword)
                 continue
@@ -142,14 +146,21 @@ class _Calls(ast.NodeVisitor):
         return ".".join(self.scopes)
 
     def visit_Assign(self, node: ast.Assign) -> None:
-        name = node.targets[0].id if len(node.targets) == 1 and isinstance(node.targets[0], ast.Name) else ""
+        name = ""
+        if len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            name = node.targets[0].id
         if name:
             place = (self._scope(), name)
-            literal = node.value if isinstance(node.value, ast.Dict) else None
+            literal = None
+            if isinstance(node.value, ast.Dict):
+                literal = node.value
             if literal and not all(isinstance(k, ast.Constant) and isinstance(k.value, str) for k in literal.keys):
                 literal = None
             # A second assignment makes the value unknown.
-            self.literals[place] = literal if place not in self.literals else None
+            if place not in self.literals:
+                self.literals[place] = literal
+            else:
+                self.literals[place] = None
         self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:
@@ -193,11 +204,17 @@ def likeness(node: ast.Call, signature: Signature) -> float:
     pairs = list(zip(node.args, signature.positional, strict=False))
     alike = sum(_named_like(a, p.name) for a, p in pairs) + len(keywords)
     total = len(node.args) + len(keywords)
-    return alike / total if alike >= 3 else 0.0
+    if alike >= 3:
+        return alike / total
+    return 0.0
 
 
 def _named_like(node: ast.expr, name: str) -> bool:
-    own = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    own = ""
+    if isinstance(node, ast.Attribute):
+        own = node.attr
+    elif isinstance(node, ast.Name):
+        own = node.id
     own, name = own.strip("_"), name.strip("_")
     return bool(own) and (own == name or own.startswith(name + "_") or own.endswith("_" + name))
 
@@ -218,7 +235,9 @@ def judge_call(node: ast.Call, change: SignatureChange) -> Iterator[tuple[str, s
     shifted = [i for i in shifted if not _just_renamed(i, old, new)]
     if shifted:
         first = shifted[0]
-        lands = after[first] if first < len(after) else "nothing"
+        lands = "nothing"
+        if first < len(after):
+            lands = after[first]
         yield (
             "positional shift",
             (

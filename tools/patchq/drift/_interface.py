@@ -80,7 +80,9 @@ class Interface:
     def first(self, name: str) -> ApiItem | None:
         """Return the first definition of a name."""
         found = self.items.get(name)
-        return found[0] if found else None
+        if found:
+            return found[0]
+        return None
 
     def _add(self, item: ApiItem) -> None:
         self.items.setdefault(item.name, []).append(item)
@@ -148,12 +150,20 @@ class Interface:
         self._read(node.body, name + ".")
 
     def _read_assignment(self, node: ast.Assign | ast.AnnAssign, scope: str) -> None:
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        if isinstance(node, ast.Assign):
+            targets = node.targets
+        else:
+            targets = [node.target]
         for target in targets:
-            parts = target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
+            if isinstance(target, ast.Tuple | ast.List):
+                parts = target.elts
+            else:
+                parts = [target]
             for part in parts:
                 if isinstance(part, ast.Name):
-                    text = self._text(node.value) if node.value else ""
+                    text = ""
+                    if node.value:
+                        text = self._text(node.value)
                     self._add(ApiItem(name=scope + part.id, kind=ItemKind.NAME, line=node.lineno, text=text))
         value, target = node.value, targets[0]
         if isinstance(value, ast.Dict) and isinstance(target, ast.Name):
@@ -176,7 +186,10 @@ class Interface:
         for alias in node.names:
             if isinstance(node, ast.Import):
                 first = alias.name.partition(".")[0]
-                found[alias.asname or first] = alias.name if alias.asname else first
+                if alias.asname:
+                    found[alias.asname or first] = alias.name
+                else:
+                    found[alias.asname or first] = first
             elif alias.name == "*":
                 found["*"] = self.absolute(node)
             else:
@@ -249,7 +262,9 @@ def last_name(node: ast.expr) -> str:
         node = node.func
     if isinstance(node, ast.Attribute):
         return node.attr
-    return node.id if isinstance(node, ast.Name) else ""
+    if isinstance(node, ast.Name):
+        return node.id
+    return ""
 
 
 def signature_of(path: str, node: Function, *, in_class: bool) -> Signature:
@@ -292,7 +307,9 @@ def _constructor(path: str, node: ast.ClassDef) -> Signature | None:
         if isinstance(member, ast.AnnAssign) and isinstance(member.target, ast.Name):
             if "ClassVar" in ast.unparse(member.annotation):
                 continue
-            default = ast.unparse(member.value) if member.value else None
+            default = None
+            if member.value:
+                default = ast.unparse(member.value)
             found.append(Parameter(member.target.id, "positional or keyword", default))
     return Signature(path, tuple(found))
 
@@ -411,7 +428,9 @@ class _Uses(ast.NodeVisitor):
         if not self.locals and self._is_added(node):
             methods = {}
             for member in node.body:
-                item = self.interface.first(f"{name}.{member.name}") if isinstance(member, _FUNCTIONS) else None
+                item = None
+                if isinstance(member, _FUNCTIONS):
+                    item = self.interface.first(f"{name}.{member.name}")
                 if item:
                     methods[item.name.rpartition(".")[2]] = item
             bases = self.interface.bases.get(name, ())
@@ -446,7 +465,9 @@ class _Uses(ast.NodeVisitor):
     def _type(self, node: ast.expr) -> str:
         """Return the path of the class that an annotation or a constructor call names."""
         paths, _ = self._paths(node)
-        return paths[0] if paths else ""
+        if paths:
+            return paths[0]
+        return ""
 
     visit_AsyncFunctionDef = visit_FunctionDef
 
@@ -457,7 +478,9 @@ class _Uses(ast.NodeVisitor):
                 if argument.lineno in self.added:
                     module = self.interface.module
                     package = module.rpartition(".")[0]
-                    conftest = f"{package}.conftest" if package else "conftest"
+                    conftest = "conftest"
+                    if package:
+                        conftest = f"{package}.conftest"
                     paths = (f"{module}.{argument.arg}", f"{conftest}.{argument.arg}")
                     self.found.append(NameUse(line=argument.lineno, last=argument.arg, paths=paths))
 
@@ -537,7 +560,9 @@ class _Uses(ast.NodeVisitor):
                 return (own,)
             local = self._local(node.id)
             if local is not None:
-                return (local[0],) if local[0] else ()
+                if local[0]:
+                    return (local[0],)
+                return ()
         held = self.attributes.get(ast.unparse(node))
         if held:
             return (held,)
@@ -545,7 +570,9 @@ class _Uses(ast.NodeVisitor):
         if not path and isinstance(node, ast.Attribute):
             paths, _ = self._paths(node)
             return paths
-        return (path,) if path else ()
+        if path:
+            return (path,)
+        return ()
 
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)

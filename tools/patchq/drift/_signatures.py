@@ -41,7 +41,9 @@ class Signature:
     def name(self) -> str:
         """Name in a call: the function's, or the class's for a constructor."""
         parts = self.path.split(".")
-        return parts[-2] if parts[-1] == "__init__" else parts[-1]
+        if parts[-1] == "__init__":
+            return parts[-2]
+        return parts[-1]
 
     @property
     def positional(self) -> tuple[Parameter, ...]:
@@ -136,7 +138,9 @@ def _signature(path: str, function: Any) -> Signature:
     for index, p in enumerate(function.parameters):
         if index == 0 and p.name in ("self", "cls") and function.parent is not None and function.parent.is_class:
             continue
-        kind = p.kind.value if p.kind else "positional or keyword"
+        kind = "positional or keyword"
+        if p.kind:
+            kind = p.kind.value
         variadic = kind.startswith("variadic")
         found.append(Parameter(p.name, kind, None if p.default is None or variadic else str(p.default)))
     return Signature(path, tuple(found))

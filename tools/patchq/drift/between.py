@@ -138,7 +138,9 @@ class _DriftFinder:
         if language == "c++":
             if bodies.reads_cpp():
                 mine = bodies.definitions(path, before)
-                theirs = bodies.definitions(path, after) if after is not None else {}
+                theirs = {}
+                if after is not None:
+                    theirs = bodies.definitions(path, after)
                 self.cpp.append((place, mine, theirs))
             return
         shown = show_path(path)
@@ -208,7 +210,9 @@ class _DriftFinder:
         for path in use.paths:
             if found := self.find(path):
                 return found
-        return self._of_unknown(use) if use.unknown and use.last in self.last_names else ""
+        if use.unknown and use.last in self.last_names:
+            return self._of_unknown(use)
+        return ""
 
     def _of_unknown(self, use: NameUse) -> str:
         """Return the only changed method that a call on an unknown receiver can mean."""
@@ -222,7 +226,9 @@ class _DriftFinder:
         if signature is None or not signature.accepts(len(use.call.args), keywords):
             return ""
         others = self.new.count(use.last) - (change.new is not None)
-        return "" if others else candidates[0]
+        if others:
+            return ""
+        return candidates[0]
 
     def find(self, path: str, steps: int = _MOST_STEPS) -> str:
         """Return the changed definition that a path means, through imports and base classes."""
@@ -403,7 +409,10 @@ def find_twice(base: Read, ours: Trees, theirs: Trees, merged: Read, places: Seq
                 continue
             if first.kind in (ItemKind.NAME, ItemKind.KEY) and first.text == second.text:
                 continue
-            shown = first.text if first.kind is ItemKind.OPTION else name
+            if first.kind is ItemKind.OPTION:
+                shown = first.text
+            else:
+                shown = name
             found.append(Twice(kind=first.kind.value, name=shown, places=(place, place), line=items[-1].line))
         for side, items_added in zip(entries, added, strict=True):
             side.update((n, (place, i[0])) for n, i in items_added.items() if i[0].kind is ItemKind.ENTRY)
@@ -467,7 +476,10 @@ def _fits(text: str, name: str, parameters: tuple[int, int] | None) -> bool:
     if parameters is None:
         return True
     tokens = _TOKENS.findall(text)
-    at = tokens.index(name) + 1 if name in tokens else len(tokens)
+    if name in tokens:
+        at = tokens.index(name) + 1
+    else:
+        at = len(tokens)
     if at < len(tokens) and tokens[at] == "<":
         while at < len(tokens) and tokens[at] != "(":
             at += 1

@@ -93,7 +93,9 @@ def folded(text: str) -> str:
         value = _whole(ast.parse(text.strip(), mode="eval").body)
     except (SyntaxError, ValueError, RecursionError, MemoryError, ArithmeticError):
         return text
-    return text if value is None else str(value)
+    if value is None:
+        return text
+    return str(value)
 
 
 def _whole(node: ast.expr) -> int | None:
@@ -101,7 +103,9 @@ def _whole(node: ast.expr) -> int | None:
         return node.value
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         value = _whole(node.operand)
-        return None if value is None else -value
+        if value is None:
+            return None
+        return -value
     if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
         sides = _whole(node.left), _whole(node.right)
         if sides[0] is None or sides[1] is None or max(sides[0].bit_length(), sides[1].bit_length()) > _MOST_BITS:
@@ -117,7 +121,9 @@ def language_of(path: bytes) -> str:
     """Return ``python``, ``c++`` or an empty string."""
     if path.endswith(b".py"):
         return "python"
-    return "c++" if path.endswith(_CPP) else ""
+    if path.endswith(_CPP):
+        return "c++"
+    return ""
 
 
 @functools.cache
@@ -214,7 +220,9 @@ class SourceVersion:
     def text(self, name: str) -> list[bytes] | None:
         """Return the raw lines of a definition; None if the file doesn't have it."""
         place = self._places.get(name)
-        return self._lines[place[0] - 1 : place[1]] if place else None
+        if place:
+            return self._lines[place[0] - 1 : place[1]]
+        return None
 
     def lines(self, name: str) -> list[str]:
         """Return the decoded lines of a definition; empty if the file doesn't have it."""
@@ -222,7 +230,9 @@ class SourceVersion:
 
     def definition(self, name: str) -> Definition | None:
         """Return a definition with its tokens; None if the file doesn't have it."""
-        return self.must(name) if name in self._places else None
+        if name in self._places:
+            return self.must(name)
+        return None
 
     def must(self, name: str) -> Definition:
         """Return a definition, which the file must have, with its tokens."""
@@ -334,5 +344,7 @@ def _leaves(node: Any, source: bytes) -> list[str]:
         return []
     if not node.children:
         text = source[node.start_byte : node.end_byte].decode("utf-8", "replace")
-        return text.split() if node.type == "preproc_arg" else [text]
+        if node.type == "preproc_arg":
+            return text.split()
+        return [text]
     return [leaf for child in node.children for leaf in _leaves(child, source)]

@@ -63,7 +63,9 @@ def shared_in_sets(
 def _plan_or_none(project: Project, stack: Stack, offline: bool) -> ApplyPlan | None:
     """Return the result of applying a stack; None if it has no patches or doesn't apply."""
     state = load_state(project.layout, stack.pin.upstream)
-    usable = state if state and state.ref == stack.pin.ref else None
+    usable = None
+    if state and state.ref == stack.pin.ref:
+        usable = state
     with suppress(PatchqError):
         if stack.names:
             (base,) = bases_of(project, [stack], {stack.pin.upstream: usable}, offline)

@@ -128,7 +128,10 @@ class Stacked:
         self.knows = _known(upstream, [(name, message) for name, message, _ in patches])
         self.touched = Counter(c.path for _, changes in self.patches for c in changes)
         self._known: dict[bytes, list[_DriftTouch]] = {}
-        self._versions = Versions() if versions is None else versions
+        if versions is None:
+            self._versions = Versions()
+        else:
+            self._versions = versions
         self.contents: dict[BlobId, bytes] = {}
 
     def read(self) -> None:
@@ -153,10 +156,13 @@ class Stacked:
 
     def _of_file(self, patch: str, change: PathChange, old: BlobId) -> _DriftTouch:
         before = self._versions.of(change.path, old, self.contents[old])
-        new = change.new.blob if change.new else None
-        after = (
-            self._versions.of(change.path, new, self.contents[new]) if new else bodies.SourceVersion(change.path, b"")
-        )
+        new = None
+        if change.new:
+            new = change.new.blob
+        if new:
+            after = self._versions.of(change.path, new, self.contents[new])
+        else:
+            after = bodies.SourceVersion(change.path, b"")
         return _DriftTouch(patch, change.path, before, after)
 
 
@@ -223,7 +229,9 @@ def grouped(found: Sequence[Shared]) -> list[tuple[Shared, tuple[str, ...]]]:
     together: dict[tuple[str, ...], tuple[Shared, dict[str, None]]] = {}
     for n, one in enumerate(found):
         alike = not one.wins and one.patch.startswith(one.upstream + "/") and one.other.startswith(one.upstream + "/")
-        key = (one.upstream, one.ref, one.path, one.definition) if alike else (str(n),)
+        key: tuple[str, ...] = (str(n),)
+        if alike:
+            key = (one.upstream, one.ref, one.path, one.definition)
         _, others = together.setdefault(key, (one, {}))
         others |= {one.other: None, **({together[key][0].patch: None} if together[key][0] != one else {})}
         together[key] = (one, others)
@@ -262,7 +270,8 @@ def _within(stack: Stacked) -> Iterator[Shared]:
             elif undone or again:
                 of = sum(other.added.values())
                 message = f"the later one wins: it changes {undone} of the {of} lines that the earlier one adds there"
-                message += f", and brings back {again} that it removes" if again else ""
+                if again:
+                    message += f", and brings back {again} that it removes"
             else:
                 message = "both stand, in different lines of it"
             yield Shared(
@@ -292,7 +301,10 @@ def _copies(one: Stacked, other: Stacked) -> Iterator[Shared]:
     """Yield definitions with copies in two upstreams if patches of both change them."""
     names = [{path.rpartition(b"/")[2] for path in stack.touched} for stack in (one, other)]
     both = names[0] & names[1]
-    touches = [s.of(p for p in s.touched if p.rpartition(b"/")[2] in both) for s in (one, other)] if both else [[], []]
+    if both:
+        touches = [s.of(p for p in s.touched if p.rpartition(b"/")[2] in both) for s in (one, other)]
+    else:
+        touches = [[], []]
     wanted = set.intersection(*({name for touch in there for name in touch.unlike} for there in touches))
     mine, theirs = ([c for touch in there for c in touch.changes(wanted)] for there in touches)
     for change in theirs:
@@ -387,5 +399,9 @@ def _assigned(source: bytes) -> tuple[str, ...]:
 def _dotted(node: ast.expr) -> str:
     if isinstance(node, ast.Attribute):
         inner = _dotted(node.value)
-        return f"{inner}.{node.attr}" if inner else ""
-    return node.id if isinstance(node, ast.Name) else ""
+        if inner:
+            return f"{inner}.{node.attr}"
+        return ""
+    if isinstance(node, ast.Name):
+        return node.id
+    return ""
