@@ -44,7 +44,9 @@ def regions(store: Git, before: BlobId, after: BlobId) -> list[ReplacedLines] | 
 
 def _range(first: bytes, count: bytes | None) -> tuple[int, int]:
     """Return the half-open range of a hunk's header. An empty range names the line before it."""
-    size = 1 if count is None else int(count)
+    size = 1
+    if count is not None:
+        size = int(count)
     start = int(first) - (size > 0)
     return start, start + size
 
@@ -136,8 +138,12 @@ class LineEdits:
             self.removed.update(id(line) for line in old)
             self.before[id(old[0])] = written
             return
-        above = last.lines[region.start - 1] if region.start else None
-        below = last.lines[region.start] if region.start < len(last.lines) else None
+        above = None
+        if region.start:
+            above = last.lines[region.start - 1]
+        below = None
+        if region.start < len(last.lines):
+            below = last.lines[region.start]
         if below is not None and below.owner == owner and (above is None or above.owner != owner):
             self.before[id(below)] = written
         elif above is not None:

@@ -49,7 +49,9 @@ class OwnedEdit:
 
     @property
     def place(self) -> str:
-        return f"{self.path}:{self.line}" if self.line else self.path
+        if self.line:
+            return f"{self.path}:{self.line}"
+        return self.path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +88,9 @@ class UnownedEditsError(UserError):
 
 
 def _owned_by(edit: OwnedEdit) -> str:
-    return f"lines of {' and '.join(edit.owners)}" if edit.owners else "lines of no patch"
+    if edit.owners:
+        return f"lines of {' and '.join(edit.owners)}"
+    return "lines of no patch"
 
 
 def _next(stack: Stack, edits: Sequence[OwnedEdit]) -> str:
@@ -206,7 +210,9 @@ def _edited_files(store: Git, state: State, entries: Sequence[ReconciledEntry], 
         steps: dict[int, PathChange] = {}
         for number in range(len(entries), 0, -1):
             path = paths[-1]
-            own = changes[number - 1].get(path) if path is not None else None
+            own = None
+            if path is not None:
+                own = changes[number - 1].get(path)
             if own is not None:
                 touching.append(number)
                 steps[number] = own
@@ -232,7 +238,9 @@ def _entries(
 ) -> list[TreeEntry | None]:
     """Return the entry of a file after each number of patches."""
     first = paths[0]
-    base = store.list_tree(state.base, [first]).get(first) if first is not None else None
+    base = None
+    if first is not None:
+        base = store.list_tree(state.base, [first]).get(first)
     found = [base]
     for number in range(1, len(paths)):
         found.append(steps[number].new if number in steps else found[-1])
@@ -260,7 +268,9 @@ def _read_versions(store: Git, files: Sequence[_Edited]) -> None:
             elif entry == before:
                 version = versions[-1]
             elif entry is None or before is None:
-                content = contents[entry.blob] if entry else b""
+                content = b""
+                if entry:
+                    content = contents[entry.blob]
                 whole = ReplacedLines(
                     start=0, end=len(versions[-1].lines), new_start=0, new_end=len(split_lines(content))
                 )
@@ -284,7 +294,10 @@ def _owned(store: Git, file: _Edited) -> list[tuple[set[int], OwnedEdit, _Placed
     if old and new and old.mode == new.mode and old.mode in _TEXT and file.versions:
         changed = regions(store, old.blob, new.blob)
     if changed is None:
-        owners = set(file.touching) if old else set()
+        if old:
+            owners = set(file.touching)
+        else:
+            owners = set()
         # A file as a whole belongs to a patch that alone changes it, and to remove it, that adds it.
         fits = len(owners) == 1 and (new is not None or file.entries[0] is None)
         edit = OwnedEdit(path=path, line=0, removed=0, added=0, owners=())
@@ -294,7 +307,9 @@ def _owned(store: Git, file: _Edited) -> list[tuple[set[int], OwnedEdit, _Placed
         owners = file.versions[-1].owners(region)
         removed, added = region.end - region.start, region.new_end - region.new_start
         edit = OwnedEdit(path=path, line=region.new_start + 1, removed=removed, added=added, owners=())
-        place = _Placed(min(owners), file, [region]) if len(owners) == 1 else None
+        place = None
+        if len(owners) == 1:
+            place = _Placed(min(owners), file, [region])
         found.append((owners, edit, place))
     return found
 

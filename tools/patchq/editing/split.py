@@ -258,12 +258,18 @@ def _halves(
     replaced: dict[bytes, NewFile | TreeEntry | None] = {}
     for file in found:
         if not file.whole and file.chosen:
-            kept = file.chosen if before else set(range(len(file.hunks))) - file.chosen
+            if before:
+                kept = file.chosen
+            else:
+                kept = set(range(len(file.hunks))) - file.chosen
             _keep_hunks(file, kept, contents, replaced, moved=not before)
         elif file.whole == before:
             replaced.update((change.path, change.new) for change in file.changes)
     [middle] = write_trees(store, [(parent, replaced)])
-    names = (new, entry.name) if before else (entry.name, new)
+    if before:
+        names = (new, entry.name)
+    else:
+        names = (entry.name, new)
     return [(names[0], middle), (names[1], entry.commit.tree)]
 
 
@@ -286,7 +292,10 @@ def _keep_hunks(
         replaced[old.path] = NewFile(old.old.mode, content)
         return
     for change in file.changes:
-        replaced[change.path] = NewFile(change.new.mode, content) if change.new else None
+        if change.new:
+            replaced[change.path] = NewFile(change.new.mode, content)
+        else:
+            replaced[change.path] = None
 
 
 def _patched(content: bytes, hunks: Sequence[Hunk]) -> bytes:
@@ -295,7 +304,10 @@ def _patched(content: bytes, hunks: Sequence[Hunk]) -> bytes:
     made: list[bytes] = []
     at = 0
     for hunk in hunks:
-        start = hunk.old_start - 1 if hunk.old else hunk.old_start
+        if hunk.old:
+            start = hunk.old_start - 1
+        else:
+            start = hunk.old_start
         made += lines[at:start]
         made += hunk.new
         at = start + len(hunk.old)
