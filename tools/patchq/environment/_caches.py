@@ -70,7 +70,9 @@ def judge_caches(
     if chosen:
         for cache, (fault, detail) in zip(caches, _compare(chosen, files, caches), strict=True):
             if fault:
-                suffix = f" ({detail})" if detail else ""
+                suffix = ""
+                if detail:
+                    suffix = f" ({detail})"
                 wrong[fault].append(_shown(cache, root) + suffix)
     else:
         for cache in caches:
@@ -105,7 +107,9 @@ def _unreadable(files: FileTree, cache: _BytecodeCache) -> str:
 
 
 def _shown(cache: _BytecodeCache, root: str) -> str:
-    return posixpath.relpath(cache.path, root) if root else cache.path
+    if root:
+        return posixpath.relpath(cache.path, root)
+    return cache.path
 
 
 def _is_unchecked(data: bytes) -> bool:

@@ -47,7 +47,9 @@ class Distribution:
 
     @property
     def _metadata_name(self) -> str:
-        return "METADATA" if self.info.endswith(".dist-info") else "PKG-INFO"
+        if self.info.endswith(".dist-info"):
+            return "METADATA"
+        return "PKG-INFO"
 
     @cached_property
     def _metadata(self) -> Metadata:
@@ -82,7 +84,9 @@ class Distribution:
         if self._metadata.version:
             return self._metadata.version
         parts = self.label.split("-")
-        return parts[1] if len(parts) > 1 else ""
+        if len(parts) > 1:
+            return parts[1]
+        return ""
 
     @cached_property
     def requires(self) -> tuple[str, ...]:
@@ -96,7 +100,9 @@ class Distribution:
             return self.files.text(self.info, 1 << 16).strip().partition("\n")[0] or "?"
         try:
             url = json.loads(self._text("direct_url.json") or "{}")
-            return str(url["url"]) if url["dir_info"]["editable"] else ""
+            if url["dir_info"]["editable"]:
+                return str(url["url"])
+            return ""
         except (ValueError, TypeError, KeyError, RecursionError):
             return ""
 

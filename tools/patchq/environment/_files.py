@@ -100,7 +100,9 @@ class FileTree(ABC):
         return real
 
     def _follow(self, folder: str, target: str, links_left: int) -> str:
-        real = "/" if target.startswith("/") else folder
+        real = "/"
+        if not target.startswith("/"):
+            real = folder
         for part in target.split("/"):
             if part == "..":
                 real = posixpath.dirname(real)
@@ -111,7 +113,9 @@ class FileTree(ABC):
     def real_kind(self, path: str) -> FileKind | None:
         """Return the kind of ``path``, links followed; None if it doesn't exist."""
         real = self.resolve(path)
-        return self.kind(real) if real else None
+        if real:
+            return self.kind(real)
+        return None
 
     def is_file(self, path: str) -> bool:
         return self.real_kind(path) is FileKind.FILE
@@ -121,7 +125,9 @@ class FileTree(ABC):
 
     def listed(self, folder: str) -> list[str]:
         """Return the sorted names in ``folder``, links followed."""
-        return self.names(self.resolve(folder)) if self.is_folder(folder) else []
+        if self.is_folder(folder):
+            return self.names(self.resolve(folder))
+        return []
 
     def read(self, path: str, most: int = MAX_TEXT) -> bytes:
         """Return the content of a plain file, links followed.
@@ -195,7 +201,9 @@ class Folder(FileTree):
             return FileKind.LINK
         if not stat.S_ISDIR(mode):
             return FileKind.SPECIAL
-        return FileKind.FOLDER if os.access(self.root + path, os.R_OK | os.X_OK) else FileKind.UNREADABLE
+        if os.access(self.root + path, os.R_OK | os.X_OK):
+            return FileKind.FOLDER
+        return FileKind.UNREADABLE
 
     def target(self, path: str) -> str:
         return os.readlink(self.root + path)

@@ -49,7 +49,10 @@ class ImportPlace:
         try:
             with zipfile.ZipFile(io.BytesIO(self.files.read(self.path, _MAX_ZIP))) as archive:
                 for name in archive.namelist():
-                    members[name] = archive.read(name) if _METADATA.fullmatch(name) else None
+                    if _METADATA.fullmatch(name):
+                        members[name] = archive.read(name)
+                    else:
+                        members[name] = None
         except Exception:  # zipfile raises many types for a damaged file, and Python ignores such a file
             return {}
         return members
@@ -191,7 +194,10 @@ def find_all(places: Sequence[ImportPlace], module: str) -> list[ImportedModule]
 def cache_paths(source: str, tag: str, prefix: str = "") -> Iterator[tuple[str, int]]:
     """Yield the caches of a source and their optimisation levels."""
     folder, name = posixpath.split(source)
-    folder = f"{prefix}{folder}" if prefix else f"{folder}/__pycache__"
+    if prefix:
+        folder = f"{prefix}{folder}"
+    else:
+        folder = f"{folder}/__pycache__"
     stem = name.removesuffix(".py")
     for level, suffix in enumerate(("", ".opt-1", ".opt-2")):
         yield f"{folder}/{stem}.{tag}{suffix}.pyc", level

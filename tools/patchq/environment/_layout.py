@@ -121,7 +121,9 @@ def _is_nested(site: str) -> bool:
 
 def _version(text: str) -> tuple[int, int]:
     major, _, minor = text.partition(".")
-    return (int(major), int(minor)) if minor else _NO_VERSION
+    if minor:
+        return (int(major), int(minor))
+    return _NO_VERSION
 
 
 def _has_site(files: FileTree, lib: str) -> bool:

@@ -99,7 +99,9 @@ def _judge_python(
 def _library_path(env: Mapping[str, str], working: str) -> list[str]:
     """Return the folders of ``LD_LIBRARY_PATH``. Empty and relative ones are below ``working``."""
     value = env.get("LD_LIBRARY_PATH", "")
-    entries = re.split(r"[:;]", value) if value else []
+    entries = []
+    if value:
+        entries = re.split(r"[:;]", value)
     return [posixpath.join(working, entry) for entry in entries if working or entry.startswith("/")]
 
 
@@ -138,7 +140,10 @@ def _judge_libraries(
         base = interpreter.base.rstrip("/")
         own |= {files.resolve(f"{base}/lib"), files.resolve(f"{base}/lib64")}
     # An interpreter's folder has the libraries it was built with, but not the C library.
-    shape = _SYSTEM if real in own else _CRITICAL
+    if real in own:
+        shape = _SYSTEM
+    else:
+        shape = _CRITICAL
     for name in files.listed(real):
         if shape.fullmatch(name):
             findings.judge(name, Code.LIBRARY, [f"{folder}/{name}"], source)
@@ -175,7 +180,9 @@ def _may_exist(files: FileTree, entry: str) -> bool:
 def _modules_named(variable: str, value: str) -> list[str]:
     """Return the modules that Python imports because of a variable's value."""
     if variable == "PYTHON_PRESITE":
-        return [value] if value else []
+        if value:
+            return [value]
+        return []
     if variable == "PYTHONBREAKPOINT":
         names = [value]
     else:

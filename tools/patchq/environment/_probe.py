@@ -25,7 +25,10 @@ def spec_of(name: str, finders: List[Any], places: Any = None) -> Any:
     spec: Any = None
     full = ""
     for part in name.split("."):
-        full = full + "." + part if full else part
+        if full:
+            full = full + "." + part
+        else:
+            full = part
         spec = None
         for finder in finders:
             try:
@@ -78,7 +81,9 @@ def added_finders() -> List[str]:
     """Return the names of the finders that aren't Python's own."""
     names = []
     for finder in sys.meta_path:
-        kind = finder if isinstance(finder, type) else type(finder)
+        kind: type = type(finder)
+        if isinstance(finder, type):
+            kind = finder
         if not kind.__module__.startswith("_frozen_"):
             names.append(kind.__module__ + "." + kind.__qualname__)
     return names
@@ -123,5 +128,8 @@ def settings() -> Facts:
 
 if __name__ == "__main__":
     question = json.loads(sys.stdin.read())
-    answer = at_start(question["packages"]) if question["look"] == "start" else settings()
+    if question["look"] == "start":
+        answer = at_start(question["packages"])
+    else:
+        answer = settings()
     sys.stdout.write("\n" + json.dumps(answer) + "\n")

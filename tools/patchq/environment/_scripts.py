@@ -193,7 +193,10 @@ def _calls(body: str, point: EntryPoint) -> bool:
     for statement in statements:
         if isinstance(statement, ast.If) and not statement.orelse:
             is_main = ast.dump(statement.test) == _MAIN
-            flat += statement.body if is_main else [statement]
+            if is_main:
+                flat += statement.body
+            else:
+                flat += [statement]
         else:
             flat.append(statement)
     dumps = [ast.dump(statement) for statement in flat]

@@ -124,7 +124,10 @@ def _judge_module(
         except OSError:
             known = None
     if known is None:
-        allowed = name if name in findings.allow else own
+        if name in findings.allow:
+            allowed = name
+        else:
+            allowed = own
         findings.judge(allowed, Code.STARTUP_CODE, [path])
     else:
         _judge_known(environment, known, own, findings)

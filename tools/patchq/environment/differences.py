@@ -134,7 +134,10 @@ class Findings:
 
     def judge(self, name: str, code: Code, paths: Iterable[str] = (), *words: str) -> None:
         """Add a difference: a note if the lock allows ``name``, else a problem."""
-        level = Level.NOTE if name in self.allow else Level.PROBLEM
+        if name in self.allow:
+            level = Level.NOTE
+        else:
+            level = Level.PROBLEM
         self.add(code, paths, *words, level=level)
 
     @property

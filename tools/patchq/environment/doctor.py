@@ -88,7 +88,10 @@ def _mounted(package: str, tree: Path, python: str) -> Diagnosis:
     try:
         out = runner.run(argv, cwd=Path("/"), timeout=START_S).stdout
     except PatchqError as error:
-        message = error.output if isinstance(error, runner.CommandError) else error.message
+        if isinstance(error, runner.CommandError):
+            message = error.output
+        else:
+            message = error.message
         return _problem(package, f"can't be looked up: {message}", "--python PATH")
     origin = out.decode("utf-8", "surrogateescape").strip()
     if not origin:

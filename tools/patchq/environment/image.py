@@ -94,7 +94,9 @@ class Layers(FileTree):
         entry = self.entries.get(path)
         if entry:
             return entry.kind
-        return FileKind.FOLDER if path in self.folders else None
+        if path in self.folders:
+            return FileKind.FOLDER
+        return None
 
     def target(self, path: str) -> str:
         return self.entries[path].target
@@ -122,7 +124,9 @@ class Layers(FileTree):
 
     def digest(self, path: str, kinds: Iterable[str]) -> dict[str, str]:
         others = set(kinds) - {"sha256"}
-        data = self.read(path) if others else b""
+        data = b""
+        if others:
+            data = self.read(path)
         sums = {kind: hashlib.new(kind, data).hexdigest() for kind in others}
         return sums | {"sha256": self.entries[path].sha256}
 
@@ -166,7 +170,10 @@ class Layers(FileTree):
     def keep(self, file: IO[bytes], member: tarfile.TarInfo, path: str) -> ImageEntry:
         """Read a plain file and return its entry. Keep its content if it may be read later."""
         keep = member.size <= MAX_TEXT and (path in self._wanted or _is_kept(path, member.size))
-        offset = self._kept.seek(0, os.SEEK_END) if keep else -1
+        if keep:
+            offset = self._kept.seek(0, os.SEEK_END)
+        else:
+            offset = -1
         digest = hashlib.sha256()
         while chunk := file.read(1 << 20):
             digest.update(chunk)
@@ -361,7 +368,9 @@ def _manifest(store: _Store, platform: str) -> dict[str, Any]:
             return dict(found)
         chosen = [one for one in found["manifests"] if _fits(one, platform)]
         if len(chosen) != 1:
-            target = f" for {platform}" if platform else ""
+            target = ""
+            if platform:
+                target = f" for {platform}"
             raise ValueError(f"holds {len(chosen)} images{target}: choose by --platform")
         found = json.loads(store.read(chosen[0]))
     raise ValueError("its lists are nested too deeply")

@@ -231,7 +231,9 @@ def _home(files: FileTree, user: str) -> str:
         fields = line.split(":")
         if len(fields) > 5 and (user or "0") in (fields[0], fields[2]):
             return fields[5] or "/"
-    return "/root" if user in ("", "0", "root") else "/"
+    if user in ("", "0", "root"):
+        return "/root"
+    return "/"
 
 
 def _judge_package(
@@ -301,7 +303,10 @@ def _judge_program(
     for number, word in enumerate(words):
         if not _PYTHON.fullmatch(posixpath.basename(word)):
             continue
-        program = word if "/" in word else _which(image, word)
+        if "/" in word:
+            program = word
+        else:
+            program = _which(image, word)
         if not files.is_file(program):
             continue
         if "-c" in words[number + 1 :]:

@@ -284,7 +284,10 @@ def judge_package(
     judge = _Judge(environment=environment, distribution=distribution, package=package, python=python)
     found = judge.found
     direct = environment.locate(package)
-    judge.location = start.specs.get(package, direct) if start else direct
+    if start:
+        judge.location = start.specs.get(package, direct)
+    else:
+        judge.location = direct
     own = environment.named(distribution)
     versions = [one.version for one in own]
     if not judge.location.origin:
@@ -434,7 +437,10 @@ def _judge_release(judge: _Judge, own: Sequence[Distribution], thin: str, start:
     except FormatError:
         found.add(Code.MANIFEST_MALFORMED, (), thin)
     is_right = all(one.level is Level.NOTE for one in found.found)
-    state = PackageState.PATCHED if is_right else PackageState.ALTERED
+    if is_right:
+        state = PackageState.PATCHED
+    else:
+        state = PackageState.ALTERED
     version = ", ".join(one.version for one in own)
     return judge.result(state, version, stack_id=stack_id, reference=Basis.WHEEL, against=printable(thin))
 
@@ -622,7 +628,9 @@ def _digests(files: FileTree, root: str, name: str, row: RecordRow | None) -> di
 
 def _look_up(files: FileTree, root: str, name: str) -> tuple[str, FileKind | None]:
     """Return the path and kind of ``name``, or of the first link or missing file on its path."""
-    path = "/" if name.startswith("/") else root
+    path = "/"
+    if not name.startswith("/"):
+        path = root
     for part in name.lstrip("/").split("/"):
         if part == "..":
             path = posixpath.dirname(path)

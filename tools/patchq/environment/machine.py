@@ -25,7 +25,10 @@ class Machine:
     @property
     def can(self) -> frozenset[str]:
         """``Needs:`` that this machine meets."""
-        found = {"nvcc"} if self.nvcc else set()
+        if self.nvcc:
+            found = {"nvcc"}
+        else:
+            found = set()
         if self.capability:
             found.add("sm" + self.capability.replace(".", ""))
         return frozenset(found)
@@ -62,7 +65,9 @@ def nvcc_release() -> str:
     except runner.CommandError:
         return ""
     match = re.search(r"release (\d+\.\d+)", out)
-    return match[1] if match else ""
+    if match:
+        return match[1]
+    return ""
 
 
 def _gpu() -> tuple[str, str, str]:

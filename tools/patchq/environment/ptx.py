@@ -49,7 +49,9 @@ def _matrix(shape: str, count: int, layout: str) -> str:
 def _mma(kind: str, a: int, b: int, *, scaled: bool = False) -> str:
     sums = "%f0, %f1, %f2, %f3"
     left, right = _registers(0, a), _registers(a, b)
-    scales = ", {%r8}, {%h0, %h1}, {%r9}, {%h0, %h1}" if scaled else ""
+    scales = ""
+    if scaled:
+        scales = ", {%r8}, {%h0, %h1}, {%r9}, {%h0, %h1}"
     return f"mma.sync.aligned.{kind} {{{sums}}}, {{{left}}}, {{{right}}}, {{{sums}}}{scales};"
 
 

@@ -32,7 +32,9 @@ _TIMEOUT = 120.0
 
 def name_of(signing: Signing) -> str:
     """Return the name of the file with the signature."""
-    return ENVELOPE if signing.key else BUNDLE
+    if signing.key:
+        return ENVELOPE
+    return BUNDLE
 
 
 def sign(signing: Signing, root: Path, statement: bytes) -> bytes | None:
@@ -45,7 +47,9 @@ def sign(signing: Signing, root: Path, statement: bytes) -> bytes | None:
     """
     if signing.key:
         private = os.environ.get(KEY_VARIABLE)
-        return _seal(signing, root, statement, Path(private)) if private else None
+        if private:
+            return _seal(signing, root, statement, Path(private))
+        return None
     if not any(os.environ.get(name) for name in _TOKENS):
         return None
     with tempfile.TemporaryDirectory() as folder:

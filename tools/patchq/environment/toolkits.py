@@ -108,7 +108,9 @@ def judge(nvcc: str, known: Container[str] = ()) -> Toolkit | Unusable | None:
     release = re.search(r"V(\d+\.\d+\.\d+)", text)
     if not release:
         first = _short(text.strip().partition("\n")[0])
-        reason = repr(first) if first else "it prints nothing"
+        reason = "it prints nothing"
+        if first:
+            reason = repr(first)
         message = f"its version can't be read: {reason}"
         return Unusable(nvcc=nvcc, release="", message=message, hint=_NAME_HINT)
     if release[1] in known:
@@ -125,7 +127,9 @@ def judge(nvcc: str, known: Container[str] = ()) -> Toolkit | Unusable | None:
 def _program_fault(path: str) -> str:
     """Return why a path is not a program, or empty."""
     if not os.access(path, os.F_OK):
-        return "is a broken link" if os.path.islink(path) else "is not there"
+        if os.path.islink(path):
+            return "is a broken link"
+        return "is not there"
     if os.path.isdir(path):
         return "is a folder, not a program"
     if not os.access(path, os.X_OK):
@@ -146,7 +150,9 @@ def _try(nvcc: str, release: str, ptxas: str, folder: Path) -> Toolkit | Unusabl
     except runner.CommandError as error:
         message, hint = _missing(error)
         return unusable(f"it can't compile: {message}", hint)
-    text = made.read_bytes().decode("utf-8", "replace") if made.is_file() else ""
+    text = ""
+    if made.is_file():
+        text = made.read_bytes().decode("utf-8", "replace")
     version = re.search(r"^\.version\s+(\d+\.\d+)", text, re.M)
     target = re.search(r"^\.target\s+(sm_\w+)", text, re.M)
     if not version or not target:
@@ -205,4 +211,6 @@ def ended(error: runner.CommandError) -> str:
 
 def _short(text: str) -> str:
     shown = show_path(text.encode("utf-8", "replace"))
-    return shown if len(shown) <= _LONGEST else shown[:_LONGEST] + "…"
+    if len(shown) <= _LONGEST:
+        return shown
+    return shown[:_LONGEST] + "…"
