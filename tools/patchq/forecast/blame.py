@@ -76,8 +76,13 @@ def blame(
         search = _BlameSearch(history, both, carried)
         found = []
         for patch, ref in breaks.items():
-            at = refs.index(ref) if ref in refs else 0
-            before = refs[at - 1] if at else pin.ref
+            at = 0
+            if ref in refs:
+                at = refs.index(ref)
+            if at:
+                before = refs[at - 1]
+            else:
+                before = pin.ref
             culprit = search.first_stop(patch, ref, good=commits[before], bad=commits[ref])
             if culprit:
                 found.append(culprit)

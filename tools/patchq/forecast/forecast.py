@@ -140,7 +140,9 @@ def forecast(
     with project.locked("forecast"), at_hand(project, upstream) as history:
         planner = Planner(project, upstream, set_name, history, asked=from_ref, alone=bool(from_ref))
         pin = planner.own.pin
-        last = newest(project, pin)[0] if ahead else None
+        last = None
+        if ahead:
+            last = newest(project, pin)[0]
         wanted = [*refs, *(releases_of(pin, releases) if releases else ()), *([last.ref] if last else ())]
         wanted = list(dict.fromkeys(wanted))
         if not wanted:
@@ -165,7 +167,9 @@ def forecast(
         stacked.sort(key=lambda s: wanted.index(s.ref))
         definitions = shared_beside(project, stacked, set_name)
         applied = {s.ref: [name for name, _ in s.patches] for s in stacked}
-        drifted = drift_of_plans(project, history, plans, bases, applied) if shared else []
+        drifted = []
+        if shared:
+            drifted = drift_of_plans(project, history, plans, bases, applied)
     rows = tuple(f"{upstream}/{name}" for name in _rows(planner.own.names, plans))
     cells.sort(key=lambda cell: (rows.index(cell.patch), wanted.index(cell.ref)))
     sources = tuple(
@@ -242,7 +246,9 @@ def _carried(
     for n, past in enumerate(pasts):
         if taken := once_more(patches, columns[n], past):
             (columns[n],) = carry(project.store, patches, [bases[n]], plan.base, recorded, taken)
-    stacked = list(map(_stacked, plans, columns)) if shared else []
+    stacked = []
+    if shared:
+        stacked = list(map(_stacked, plans, columns))
     (tree,) = project.store.tree_of([plan.base])
     first = Column(project.store, tree, patches)
     versions = [(p.onto.ref, column) for p, column in zip(plans, columns, strict=True)]
@@ -296,7 +302,9 @@ def _ways(
             releases = [(r.ref, columns[r.commit]) for r in way]
             # Refs that are not releases have no version to sort by: keep the order of the request.
             before = [v for v in versions[:n] if version_of(v[0]) is None]
-            ask = None if past else Releases(git, first, [*releases, versions[n]], patches)
+            ask = None
+            if not past:
+                ask = Releases(git, first, [*releases, versions[n]], patches)
             found.append(_Way([*releases, *before, versions[n]], Asked(past, ask)))
         yield found
 
@@ -305,7 +313,9 @@ def _cells(upstream: str, plan: CarryPlan, number: int, base: Column, ways: Sequ
     """Return the cells of a patch. If the patch stops at a ref, upstream is searched for it."""
     patch = base.patches[number]
     replays = any(way.versions[-1][1].landings[number].outcome == REPLAYED for way in ways)
-    unproved = _unproved(patch) if replays else ""
+    unproved = ""
+    if replays:
+        unproved = _unproved(patch)
     found = []
     for way in ways:
         ref, column = way.versions[-1]
@@ -319,7 +329,9 @@ def _cells(upstream: str, plan: CarryPlan, number: int, base: Column, ways: Sequ
             commits = seen.commits
         elif outcome == REPLAYED and unproved:
             message = f"by a recorded resolution, and no proof says that it is right: {unproved}"
-        checked = line_map(plan.from_ref, ref) if landing.offsets else ""
+        checked = ""
+        if landing.offsets:
+            checked = line_map(plan.from_ref, ref)
         found.append(
             ForecastCell(
                 patch=f"{upstream}/{patch.name}",
@@ -348,5 +360,9 @@ def _unproved(patch: Patch) -> str:
     for key, value in trailers:
         if key == "Needs":
             needs += value.replace(",", " ").split()
-    lacking = [need for need in needs if need not in this_machine().can] if needs else []
-    return f"it needs {', '.join(lacking)}" if lacking else ""
+    lacking = []
+    if needs:
+        lacking = [need for need in needs if need not in this_machine().can]
+    if lacking:
+        return f"it needs {', '.join(lacking)}"
+    return ""

@@ -128,12 +128,19 @@ def _first_change(history: History, base: CommitId, target: CommitId, alarm: Ala
     entries = [_entry(history.git, commit, path) for commit in trees]
     history.need(blob for blob in entries if blob)
     contents = history.git.read_blobs(blob for blob in entries if blob)
-    name = alarm.now.partition(", ")[0] if alarm.kind in _NAMED_BY_NEW else alarm.callee
+    if alarm.kind in _NAMED_BY_NEW:
+        name = alarm.now.partition(", ")[0]
+    else:
+        name = alarm.callee
     body = alarm.kind not in _WITHOUT_BODY
     states = []
     for blob in entries:
-        content = contents[blob] if blob else b""
-        named = state_of(path, content, name, body=body) if name else ""
+        content = b""
+        if blob:
+            content = contents[blob]
+        named = ""
+        if name:
+            named = state_of(path, content, name, body=body)
         states.append(named or state_of(path, content, alarm.function, body=body))
     for info, state in zip(commits, states[1:], strict=True):
         if state != states[0]:
@@ -143,7 +150,9 @@ def _first_change(history: History, base: CommitId, target: CommitId, alarm: Ala
 
 def _entry(git: Git, commit: CommitId, path: bytes) -> BlobId | None:
     entry = git.list_tree(commit, [path]).get(path)
-    return entry.blob if entry else None
+    if entry:
+        return entry.blob
+    return None
 
 
 def _path_of(alarm: Alarm) -> str:

@@ -119,17 +119,25 @@ class Planner:
         target = self._target(onto, source)
         if target:
             commits |= dict(self._commits(target).commits)
-        known = target.names if target else ()
+        if target:
+            known = target.names
+        else:
+            known = ()
         merged = _merged_order(source.names, known)
         every = dict.fromkeys((*self.own.names, *merged))
         drops: dict[str, Drop] = {}
         for name in every:
-            drop = self._drop(name, source, onto) if name not in known else None
+            drop = None
+            if name not in known:
+                drop = self._drop(name, source, onto)
             if drop:
                 drops[name] = drop
         order = []
         for name in merged:
-            wanted = name in self.only if self.only else name not in drops
+            if self.only:
+                wanted = name in self.only
+            else:
+                wanted = name not in drops
             if name in known or wanted:
                 order.append(name)
         absent: dict[str, str] = {}
@@ -160,7 +168,9 @@ class Planner:
         refs = refs_up_to(pins, onto)
         if name in source.names:
             # Stacks of refs in between are not the nearest: their drops do not affect this ref.
-            between = refs[refs.index(source.pin.ref) + 1 :] if source.pin.ref in refs and not self.asked else []
+            between = []
+            if source.pin.ref in refs and not self.asked:
+                between = refs[refs.index(source.pin.ref) + 1 :]
             refs = [*(ref for ref in between if ref not in self.stacks and ref != onto.ref), onto.ref]
         else:
             earlier = [ref for ref in refs_up_to(pins, source.pin) if ref != onto.ref]
@@ -171,7 +181,9 @@ class Planner:
     def _target(self, onto: Pin, source: Stack) -> Stack | None:
         """Return the ref's own stack, if it has one and it is not the source."""
         there = self.stacks.get(onto.ref)
-        return None if self.alone or there is None or there.pin.ref == source.pin.ref else there
+        if self.alone or there is None or there.pin.ref == source.pin.ref:
+            return None
+        return there
 
     def _commits(self, stack: Stack) -> Carried:
         if stack.pin.ref not in self._carried:
@@ -189,7 +201,9 @@ class Planner:
         if not others or others == [own]:
             return own, f"the set {self.set_name}'s"
         found, by = self._nearest(onto, others, newest)
-        return (found, f"the nearest stack by {by}") if found else (own, f"the set {self.set_name}'s")
+        if found:
+            return (found, f"the nearest stack by {by}")
+        return (own, f"the set {self.set_name}'s")
 
     def _nearest(self, onto: Pin, stacks: Sequence[Stack], newest: bool) -> tuple[Stack | None, str]:
         if self.history and (target := self.history.commit(onto)):
@@ -207,7 +221,9 @@ class Planner:
     def _distance(self, target: CommitId, stack: Stack) -> int | None:
         assert self.history
         commit = self.history.commit(stack.pin)
-        return self.history.distance(commit, target) if commit else None
+        if commit:
+            return self.history.distance(commit, target)
+        return None
 
 
 def refs_up_to(pins: Iterable[Pin], last: Pin) -> list[str]:
@@ -224,6 +240,8 @@ def _merged_order(source: Sequence[str], target: Sequence[str]) -> list[str]:
     order = list(source)
     for n, name in enumerate(target):
         if name not in order:
-            at = order.index(target[n - 1]) + 1 if n else 0
+            at = 0
+            if n:
+                at = order.index(target[n - 1]) + 1
             order.insert(at, name)
     return order

@@ -85,8 +85,12 @@ class RefTally:
 def say_counts(parts: Sequence[tuple[int, str]], needs: int, where: Sequence[str]) -> str:
     """Return the counts as one line. It ends with the number of patches that need review."""
     words = [f"{count} {word}" for count, word in parts if count]
-    places = f" ({', '.join(where)})" if where else ""
-    need = f"{needs} need{'s' * (needs == 1)} review{places}" if needs else "none needs review"
+    places = ""
+    if where:
+        places = f" ({', '.join(where)})"
+    need = "none needs review"
+    if needs:
+        need = f"{needs} need{'s' * (needs == 1)} review{places}"
     return ", ".join([*words, need])
 
 
