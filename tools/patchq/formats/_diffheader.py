@@ -169,7 +169,9 @@ def _same_names(line: bytes) -> tuple[bytes | None, bytes | None]:
 
 def _label(prefix: bytes, path: bytes) -> bytes:
     """Return a path as written, quoted or not, with the prefix ``a/`` or ``b/``."""
-    return b'"' + prefix + path[1:] if path.startswith(b'"') else prefix + path
+    if path.startswith(b'"'):
+        return b'"' + prefix + path[1:]
+    return prefix + path
 
 
 def _plain(path: bytes) -> bytes:

@@ -23,7 +23,9 @@ def read(raw: Mapping[str, Any], where: str) -> dict[str, str]:
     table = raw.get("mergers", {})
     found: dict[str, str] = {}
     for name, entry in table.items() if isinstance(table, dict) else [("", None)]:
-        program = entry.get("program") if isinstance(entry, dict) and set(entry) == {"program"} else None
+        program = None
+        if isinstance(entry, dict) and set(entry) == {"program"}:
+            program = entry.get("program")
         if not isinstance(program, str) or not _PROGRAM.fullmatch(program):
             raise FormatError(
                 f"{where}: mergers.{name}: is not a table with a program, named without its folder",

@@ -214,7 +214,9 @@ def _for_git(file: FilePatch, seen: set[bytes]) -> str:
         and is_for_git(file.new_path)
     ):
         return "what may be a link where git reads a file of its own"
-    return _BINARY if file.binary else ""
+    if file.binary:
+        return _BINARY
+    return ""
 
 
 def _is_signature(lines: Sequence[bytes], at: int) -> bool:
@@ -239,7 +241,9 @@ def _parse_hunks(file: FilePatch, lines: Sequence[bytes], at: int, where: str) -
         context = trailing = 0
         at += 1
         while old_left > 0 or new_left > 0:
-            line = lines[at] if at < end else b"?"
+            line = b"?"
+            if at < end:
+                line = lines[at]
             kind = line[:1]
             if (kind == b" " or not kind) and old_left > 0 and new_left > 0:
                 # Some mailers drop the blank of an empty context line; git accepts that.
@@ -353,9 +357,13 @@ def apply_hunks(hunks: Sequence[Hunk], content: bytes) -> tuple[bytes, list[tupl
 
 
 def _and(places: Sequence[int]) -> str:
-    more = f" and {len(places) - 8} more" if len(places) > 8 else ""
+    more = ""
+    if len(places) > 8:
+        more = f" and {len(places) - 8} more"
     names = [str(place) for place in places[:8]]
-    return ", ".join(names) + more if more else ", ".join(names[:-1]) + " and " + names[-1]
+    if more:
+        return ", ".join(names) + more
+    return ", ".join(names[:-1]) + " and " + names[-1]
 
 
 def _fits(hunk: Hunk, image: list[bytes], at: int, done: Sequence[tuple[int, int]]) -> bool:

@@ -178,7 +178,9 @@ def _trailer_start(lines: list[str]) -> int:
         elif not line.strip():
             others += continued
             whole = (generated and trailers * 3 >= others) or (trailers and not others)
-            return at + 1 if whole else len(lines)
+            if whole:
+                return at + 1
+            return len(lines)
         elif line.startswith(_GENERATED):
             trailers, continued, generated = trailers + 1, 0, True
         elif _TRAILER.match(line):
@@ -192,7 +194,9 @@ def _trailer_start(lines: list[str]) -> int:
 
 def with_trailer(message: str, key: str, value: str) -> str:
     """Return ``message`` with another trailer at its end."""
-    gap = "\n" if split_trailers(message)[1] else "\n\n"
+    gap = "\n\n"
+    if split_trailers(message)[1]:
+        gap = "\n"
     return f"{message.rstrip()}{gap}{key}: {value}\n"
 
 
@@ -227,7 +231,9 @@ def clean_message(message: str) -> str:
     """
     lines = [line.rstrip(BLANKS) for line in message.split("\n")]
     text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip("\n")
-    return text + "\n" if text else ""
+    if text:
+        return text + "\n"
+    return ""
 
 
 def clean_subject(text: str) -> str:
@@ -255,7 +261,9 @@ def mail_safe(message: str) -> str:
     subject = clean_subject(first)
     body = body.strip("\n")
     if not body:
-        return f"{subject}\n" if subject else ""
+        if subject:
+            return f"{subject}\n"
+        return ""
     safe = "\n".join(" " + line if _CUTS.match(line) else line for line in body.split("\n"))
     return f"{subject}\n\n{' ' if _IN_BODY.match(safe) else ''}{safe}\n"
 
@@ -281,7 +289,9 @@ def split_mail(data: bytes) -> tuple[bytes, bytes, bytes]:
 def _header_end(data: bytes) -> int:
     """Return the offset of the first byte after the header block."""
     match = _HEADER_BLOCK.match(data)
-    return match.end() if match else 0
+    if match:
+        return match.end()
+    return 0
 
 
 #: git's mailinfo.c, is_rfc2822_header() with continued lines. A line that starts with a blank
@@ -356,7 +366,9 @@ def _check_parts(data: bytes, body: bytes, diff: bytes, *, where: str) -> None:
 
 def _line_of(data: bytes, text: bytes) -> int:
     """Return the number of the first line, from 1, that begins with ``text``."""
-    at = 0 if data.startswith(text) else data.find(b"\n" + text) + 1
+    at = 0
+    if not data.startswith(text):
+        at = data.find(b"\n" + text) + 1
     return data.count(b"\n", 0, at) + 1
 
 

@@ -84,7 +84,10 @@ def _each(lines: Iterable[bytes], entry: Callable[[Any], _Entry]) -> Iterator[tu
             if b"\\u" in line:
                 raise ValueError("maybe half of a character")
             raw, end = _decode(message)
-            one = entry(raw) if end == len(message) else _slowly(number, line, entry)
+            if end == len(message):
+                one = entry(raw)
+            else:
+                one = _slowly(number, line, entry)
         except (ValueError, FormatError, TypeError, KeyError, RecursionError, OverflowError):
             if not line.strip():
                 continue  # blank, but not in JSON's sense
@@ -106,6 +109,8 @@ def _slowly(number: int, line: bytes, entry: Callable[[Any], _Entry]) -> _Entry 
 
 def add(data: bytes, lines: Iterable[bytes]) -> bytes:
     """Return a ledger's bytes with more lines. Add a missing newline at its end first."""
-    gap = b"" if not data or data.endswith(b"\n") else b"\n"
+    gap = b"\n"
+    if not data or data.endswith(b"\n"):
+        gap = b""
     new = b"".join(lines)
     return data + (gap + new if new else b"")

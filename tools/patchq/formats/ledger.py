@@ -105,9 +105,15 @@ class Attempt:
 
     def line(self) -> bytes:
         """Return the ledger line of this attempt."""
-        version = 3 if self.outcome == "withdrawn" else 2 if self.offsets or self.checked else 1
-        version = 4 if self.dropped else version
-        version = 5 if self.outcome == "by rule" else version
+        version = 1
+        if self.outcome == "withdrawn":
+            version = 3
+        elif self.offsets or self.checked:
+            version = 2
+        if self.dropped:
+            version = 4
+        if self.outcome == "by rule":
+            version = 5
         body = {key: value for key, value in asdict(self).items() if value not in ("", (), 0)}
         return (json.dumps({"v": version, **body}, ensure_ascii=False) + "\n").encode("utf-8", "surrogateescape")
 
@@ -201,7 +207,9 @@ def drop_reason(outcome: str, how: str) -> str:
     Return an empty string if it doesn't, or if the user hasn't decided yet.
     """
     undecided = how.startswith(NOT_CARRIED_YET) or (outcome in ("conflict", "obsolete") and not how)
-    return "" if undecided else _REASONS.get(outcome, "")
+    if undecided:
+        return ""
+    return _REASONS.get(outcome, "")
 
 
 def find_drop(
@@ -220,7 +228,9 @@ def find_drop(
             return None
         if attempt := latest.get((patch, ref)):
             reason = drop_reason(attempt.outcome, attempt.how)
-            return Drop(patch=patch, ref=ref, reason=reason, how=attempt.how) if reason else None
+            if reason:
+                return Drop(patch=patch, ref=ref, reason=reason, how=attempt.how)
+            return None
     return None
 
 
@@ -228,12 +238,18 @@ def say_offsets(offsets: Sequence[FileOffset]) -> str:
     """Format offsets as ``+12``, or from least to most as ``-3..+12``; empty for none."""
     moved = [n for f in offsets for n in f.lines if n]
     low, high = min(moved, default=0), max(moved, default=0)
-    return "" if not moved else f"{low:+d}" if low == high else f"{low:+d}..{high:+d}"
+    if not moved:
+        return ""
+    if low == high:
+        return f"{low:+d}"
+    return f"{low:+d}..{high:+d}"
 
 
 def say_moved(offsets: Sequence[FileOffset], checked: str) -> str:
     """Format offsets and what confirmed them; empty for none."""
-    return f"{say_offsets(offsets)}, checked against the {checked}" if offsets else ""
+    if offsets:
+        return f"{say_offsets(offsets)}, checked against the {checked}"
+    return ""
 
 
 def line_map(before: str, after: str) -> str:

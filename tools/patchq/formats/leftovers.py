@@ -49,7 +49,9 @@ def leftovers(diff: bytes) -> list[tuple[int, bytes]]:
             at += 1
             while at < len(lines) and _EXTENDED.match(lines[at]):
                 at += 1
-            follows = lines[at][:4] if at < len(lines) else b""
+            follows = b""
+            if at < len(lines):
+                follows = lines[at][:4]
             bare = at == start + 1 or (at == start + 2 and lines[start + 1].startswith(b"index "))
             if bare and follows not in (b"--- ", b"+++ ", b"@@ -", b"GIT ", b"Bina"):
                 left.append((start + 1, line))  # the header's change is missing, or elsewhere
@@ -78,7 +80,9 @@ def _behind_hunk(lines: Sequence[bytes], at: int, match: re.Match[bytes]) -> int
     old, new = (int(count) if count is not None else 1 for count in match.groups())
     at += 1
     while old > 0 or new > 0:
-        kind = lines[at][:1] if at < len(lines) else b"?"
+        kind = b"?"
+        if at < len(lines):
+            kind = lines[at][:1]
         if kind in (b" ", b"", b"\r") and old and new:
             old, new = old - 1, new - 1
         elif kind == b"-" and old:

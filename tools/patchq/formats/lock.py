@@ -291,7 +291,9 @@ class _LockReader:
         into = self.text(raw, "into", at)
         url = self.text(raw, "url", at)
         pins = {ref: self.pin(name, ref, url, table) for ref, table in self.table(raw, "pins", f"{at}.").items()}
-        nested = self.into(into, at) if into else None
+        nested = None
+        if into:
+            nested = self.into(into, at)
         keyring = self.text(raw, "keyring", at)
         if keyring:
             check_inside(keyring, f"{self.where}: {at}.keyring")

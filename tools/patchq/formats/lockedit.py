@@ -78,7 +78,9 @@ def rules_for_adopted(before: CheckRules, broken: Collection[str]) -> CheckRules
     if before not in (CheckRules(), replace(before, reason=ADOPTED_REASON)):
         return None
     off = tuple(rule for rule in RULES if rule in before.off or (rule in broken and rule in ADOPTED))
-    sign_off = "none" if "dco" in broken else before.sign_off
+    sign_off = "none"
+    if "dco" not in broken:
+        sign_off = before.sign_off
     if (off, sign_off) == (before.off, before.sign_off):
         return None
     return CheckRules(off=off, warn=before.warn, sign_off=sign_off, reason=ADOPTED_REASON)

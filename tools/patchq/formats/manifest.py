@@ -62,7 +62,10 @@ def parse_manifest(text: str) -> Manifest:
             raise ValueError(f"is no object of schema {SCHEMA}")
         return _manifest(raw)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        message = f"lacks {error}" if isinstance(error, KeyError) else str(error) or type(error).__name__
+        if isinstance(error, KeyError):
+            message = f"lacks {error}"
+        else:
+            message = str(error) or type(error).__name__
         raise FormatError(f"the manifest {message[:200]}", hint="install the wheel again") from None
 
 
@@ -76,12 +79,15 @@ def _manifest(raw: dict[str, Any]) -> Manifest:
         name, applied = _text(upstream, "name"), []
         for patch in _list(upstream, "patches"):
             applied.append([_text(patch, "name"), _text(patch, "sha256")])
-        patches += [f"{name}/{patch}" for patch, _ in applied] if name in contains else []
+        if name in contains:
+            patches += [f"{name}/{patch}" for patch, _ in applied]
         stacks.append([name, *(_text_or_none(upstream, k) for k in ("ref", "commit", "sha256", "subdir")), applied])
     files = _table(raw, "files")
     if not all(_HEX.fullmatch(digest) for digest in files.values()):
         raise ValueError("has a file whose SHA-256 is none")
-    computed = () if left_out else tuple(stack_id(stacks, number) for number in range(1, BUILD_FORMAT + 1))
+    computed: tuple[str, ...] = ()
+    if not left_out:
+        computed = tuple(stack_id(stacks, number) for number in range(1, BUILD_FORMAT + 1))
     return Manifest(
         distribution=distribution,
         package=package,
@@ -102,7 +108,9 @@ def _text(raw: Any, key: str) -> str:
 
 
 def _text_or_none(raw: Any, key: str) -> str | None:
-    return None if raw[key] is None else _text(raw, key)
+    if raw[key] is None:
+        return None
+    return _text(raw, key)
 
 
 def _list(raw: dict[str, Any], key: str) -> list[Any]:

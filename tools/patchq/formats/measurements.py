@@ -102,7 +102,10 @@ def read_file(data: bytes, where: str) -> list[Reading]:
         except (ValueError, RecursionError) as error:
             raise FormatError(f"{where} is no JSON: {error}", hint="import what the tool wrote") from None
     try:
-        found = _tables(text) if raw is None else _json(raw)
+        if raw is None:
+            found = _tables(text)
+        else:
+            found = _json(raw)
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
         raise FormatError(f"{where}: {type(error).__name__}: {error}", hint="import what the tool wrote") from None
     if not found or len(found) > MAX_READINGS:
@@ -150,7 +153,12 @@ def _json(raw: Any) -> list[Reading]:
 
 def _llama_bench(item: Mapping[str, Any], place: str) -> Reading:
     prompt, generated = int(item["n_prompt"]), int(item["n_gen"])
-    test = f"pp{prompt}+tg{generated}" if prompt and generated else f"pp{prompt}" if prompt else f"tg{generated}"
+    if prompt and generated:
+        test = f"pp{prompt}+tg{generated}"
+    elif prompt:
+        test = f"pp{prompt}"
+    else:
+        test = f"tg{generated}"
     model = str(item.get("model_type") or item.get("model_filename", ""))
     build = str(item.get("build_commit", ""))
     return Reading(

@@ -41,7 +41,10 @@ def without(data: bytes, tables: Sequence[Path]) -> bytes:
         while body and not _REMARK.match(body[0]):
             last = max(n for n, line in enumerate(body) if not _REMARK.match(line))
             body = body[last + 1 :]
-        kept += body[1:] if body and not body[0].strip() else body
+        if body and not body[0].strip():
+            kept += body[1:]
+        else:
+            kept += body
     return _checked(data, b"\n".join(kept), lambda raw: [_take_out(raw, path) for path in tables])
 
 
@@ -89,7 +92,9 @@ def _path(raw: Mapping[str, Any]) -> Path:
 
 def _key(text: str) -> str:
     """Return a key in TOML syntax. Names and refs in a lock have no quotes."""
-    return text if re.fullmatch(r"[A-Za-z0-9_-]+", text) else f'"{text}"'
+    if re.fullmatch(r"[A-Za-z0-9_-]+", text):
+        return text
+    return f'"{text}"'
 
 
 def _take_out(raw: dict[str, Any], path: Path) -> Any:

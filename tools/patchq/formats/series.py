@@ -67,7 +67,8 @@ class Series:
             if name is None:
                 pending.append(line)
             elif name not in kept:
-                pending += [f"#{line.split('#', 1)[1]}"] if "#" in line else []
+                if "#" in line:
+                    pending += [f"#{line.split('#', 1)[1]}"]
             else:
                 above[name] = [*pending, line]
                 pending = []
@@ -83,7 +84,9 @@ class Series:
 
 def _name_of(line: str) -> str | None:
     text = line.split("#", 1)[0].strip()
-    return text.removesuffix(SUFFIX) if text else None
+    if text:
+        return text.removesuffix(SUFFIX)
+    return None
 
 
 def parse(data: bytes, where: str) -> Series:
@@ -172,7 +175,10 @@ def unite(data: bytes, where: str, base: bytes | None) -> bytes:
     """
     conflict = _conflict(data.decode("utf-8", "surrogateescape").splitlines())
     assert conflict, "there are no conflict markers"
-    start = conflict.base if base is None else base.decode("utf-8", "surrogateescape").splitlines()
+    if base is None:
+        start = conflict.base
+    else:
+        start = base.decode("utf-8", "surrogateescape").splitlines()
     gaps = [_gaps(start, side) for side in (conflict.ours, conflict.theirs)]
     if not all(gaps):
         raise SeriesConflictError(
@@ -199,4 +205,6 @@ def _gaps(base: Sequence[str], side: Sequence[str]) -> list[list[str]]:
             gaps.append([])
         else:
             gaps[-1].append(line)
-    return gaps if len(gaps) > len(base) else []
+    if len(gaps) > len(base):
+        return gaps
+    return []

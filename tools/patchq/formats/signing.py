@@ -27,7 +27,10 @@ def read(raw: Mapping[str, Any], where: str) -> Signing | None:
     if "signing" not in raw:
         return None
     table = raw["signing"]
-    named = set(table) if isinstance(table, dict) else set()
+    if isinstance(table, dict):
+        named = set(table)
+    else:
+        named = set()
     if named not in ({"key"}, {"identity", "issuer"}) or not all(_is_line(v) for v in table.values()):
         raise FormatError(
             f"{where}: signing: is neither a key nor an identity with its issuer",

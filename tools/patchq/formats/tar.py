@@ -80,11 +80,15 @@ def _check_records(data: bytes, refused: set[bytes]) -> None:
     at, data = 0, data.rstrip(b"\0")
     while at < len(data):
         record = _RECORD.match(data, at)
-        length = int(record[1]) if record else 0
+        length = 0
+        if record:
+            length = int(record[1])
         if record is None or at + length < record.end() or data[at + length - 1 : at + length] != b"\n":
             raise tarfile.ReadError("a PAX header that is no list of records")
         if record[2] in refused or record[2].startswith(b"GNU.sparse"):
-            kind = "global" if refused else "PAX"
+            kind = "PAX"
+            if refused:
+                kind = "global"
             raise tarfile.ReadError(f"a {kind} header with a {record[2].decode(errors='replace')}")
         at += length
 

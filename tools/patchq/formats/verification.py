@@ -28,7 +28,10 @@ def read(raw: Mapping[str, Any], where: str) -> Verification:
     :raises FormatError: for other keys, or values that aren't lists of names.
     """
     table = raw.get("verify", {})
-    lists = list(table.values()) if isinstance(table, dict) else [None]
+    if isinstance(table, dict):
+        lists = list(table.values())
+    else:
+        lists = [None]
     names = [name for value in lists if isinstance(value, list) for name in value]
     known = isinstance(table, dict) and set(table) <= {"allow", "plugin-groups"}
     if not known or not all(isinstance(v, list) for v in lists) or not all(_is_name(name) for name in names):
