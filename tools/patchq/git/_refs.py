@@ -23,7 +23,9 @@ class Refs(Command):
         """Return the commit that ``ref`` points at; None if there is no such ref."""
         argv = ("rev-parse", "--quiet", "--verify", f"{ref}^{{commit}}")
         found = self.line(*argv, ok_codes=(0, 1, 128))
-        return CommitId(found) if found else None
+        if found:
+            return CommitId(found)
+        return None
 
     def refs(self, *prefixes: str) -> dict[str, str]:
         """Return the refs below the prefixes and their object ids."""

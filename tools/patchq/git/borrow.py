@@ -67,7 +67,9 @@ def borrow(store: Git, folder: Path, first: str, last: str) -> list[Borrowed]:
             ) from None
     borrowed: list[Borrowed] = []
     for info in commits:
-        tree = before[info.parents[0]] if info.parents else None
+        tree = None
+        if info.parents:
+            tree = before[info.parents[0]]
         borrowed.append(Borrowed(info, tree, brought.get(info.commit, ())))
     return borrowed
 

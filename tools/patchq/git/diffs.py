@@ -115,7 +115,9 @@ class Diffs(Objects):
     def changes_between(self, pairs: Sequence[tuple[TreeId, TreeId]]) -> list[list[PathChange]]:
         """Return the differences of each pair of trees, read by one process."""
         data = "".join(f"{before} {after}\n" for before, after in pairs).encode()
-        out = self.run("diff-tree", "-r", "-z", "--no-renames", "--stdin", data=data) if pairs else b""
+        out = b""
+        if pairs:
+            out = self.run("diff-tree", "-r", "-z", "--no-renames", "--stdin", data=data)
         found: list[list[bytes]] = []
         fields = iter(out.split(b"\0"))
         for field in fields:
@@ -135,10 +137,16 @@ class Diffs(Objects):
         :param against: other parents to compare merges with.
         """
         data = _to_compare(commits, against)
-        merges = ("--diff-merges=first-parent",) if first_parent else ()
-        out = self.run("diff-tree", "-r", "-z", "--no-renames", *merges, "--stdin", data=data) if commits else b""
+        merges = []
+        if first_parent:
+            merges.append("--diff-merges=first-parent")
+        out = b""
+        if commits:
+            out = self.run("diff-tree", "-r", "-z", "--no-renames", *merges, "--stdin", data=data)
         found: dict[bytes, list[bytes]] = {c.encode(): [] for c in commits}
-        fields = found[commits[0].encode()] if commits else []
+        fields = []
+        if commits:
+            fields = found[commits[0].encode()]
         for field in out.split(b"\0")[:-1]:
             commit = field.strip()
             if commit in found:
@@ -161,7 +169,9 @@ class Diffs(Objects):
         Only the file's own folder, and files of the same name elsewhere, are candidates.
         """
         folder, _, name = re.sub(rb"([*?\[\]\\])", rb"\\\1", path).rpartition(b"/")
-        siblings = folder + b"/*" if folder else b"*"
+        siblings = b"*"
+        if folder:
+            siblings = folder + b"/*"
         places = (b":(literal)" + path, b":(glob)" + siblings, b":(glob)**/" + name)
         return self._renames(before, after, "--", *map(os.fsdecode, places)).get(path)
 
@@ -181,7 +191,8 @@ class Diffs(Objects):
         data = _to_compare(commits, against)
         argv = ["diff-tree", "-p", "--full-index", "--no-renames", "--unified=3", "--no-ext-diff", "--no-textconv"]
         argv += ["--diff-merges=first-parent"]
-        argv += ["--diff-algorithm=histogram", "--no-indent-heuristic"] if as_merged else []
+        if as_merged:
+            argv += ["--diff-algorithm=histogram", "--no-indent-heuristic"]
         out = self.run(*argv, "--src-prefix=a/", "--dst-prefix=b/", "--stdin", data=data, config=_DIFF_CONFIG)
         found = dict.fromkeys(commits, b"")
         # No line of a diff begins with an id.

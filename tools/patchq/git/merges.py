@@ -191,7 +191,9 @@ def _as_trees(git: Git, files: Sequence[tuple[BlobId, ...]]) -> tuple[list[bytes
             entries: dict[bytes, TreeEntry | None] = {}
             for name, blob in zip(names, blobs, strict=True):
                 entries[name] = TreeEntry(b"100644", blob)
-            parent = marks[0] if marks else 0
+            parent = 0
+            if marks:
+                parent = marks[0]
             marks.append(objects.commit("", entries, parent=parent))
     return names, [objects.id(mark) for mark in marks]
 

@@ -126,7 +126,9 @@ class Merging(Objects):
         """Return a commit for one side of a merge. Cached, because a patch merges onto many trees."""
         if (tree, parent) not in self._sides:
             author = Ident("patchq", "patchq@localhost", 946684800, "+0000")
-            parents = (parent,) if parent else ()
-            message = "side\n" if parent else "base\n"
-            self._sides[tree, parent] = self.commit_tree(tree, parents, author, message)
+            if parent:
+                made = self.commit_tree(tree, (parent,), author, "side\n")
+            else:
+                made = self.commit_tree(tree, (), author, "base\n")
+            self._sides[tree, parent] = made
         return self._sides[tree, parent]

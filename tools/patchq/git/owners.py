@@ -40,7 +40,9 @@ def foreign_owner(path: Path, *named: Path) -> int | None:
         accepted.add(str(name))
         for folder in name.parents:
             accepted.add(f"{folder}/*".replace("//", "/"))
-    return None if safe & accepted else owner
+    if safe & accepted:
+        return None
+    return owner
 
 
 def trust_hint(path: Path) -> str:
@@ -78,7 +80,9 @@ def _folders(dot: Path) -> list[Path]:
     found = [dot]
     if not dot.is_dir():
         target = (fsio.read_or_none(dot) or b"").removeprefix(b"gitdir:").strip()
-        found = [dot.parent / os.fsdecode(target)] if target else []
+        found = []
+        if target:
+            found = [dot.parent / os.fsdecode(target)]
     # The loop also visits the folders that it appends.
     for folder in found:
         for name, base in (("commondir", folder), ("objects/info/alternates", folder / "objects")):

@@ -82,7 +82,9 @@ def author(folder: Path, name: str = "", email: str = "") -> Ident | None:
             _refuse_unsafe(top, deep=False)
         code, out, _ = _ask(library.Git(str(folder)), "var", "GIT_AUTHOR_IDENT", env=own)
     match = _WHO.fullmatch(out.decode("utf-8", "replace").strip())
-    return Ident(match[1], match[2], int(match[3]), match[4]) if match and not code else None
+    if match and not code:
+        return Ident(match[1], match[2], int(match[3]), match[4])
+    return None
 
 
 def untracked(folder: Path, *paths: str) -> list[str]:
@@ -177,7 +179,9 @@ def borrowed(folder: Path, revisions: Sequence[str], attributes: Sequence[str] =
         (temporary.folder / "info").mkdir(exist_ok=True)
         text = "".join(f"**/{line}\n" for line in attributes)
         (temporary.folder / "info" / "attributes").write_text(text)
-        shown = "" if code else name.decode("utf-8", "replace").strip()
+        shown = ""
+        if not code:
+            shown = name.decode("utf-8", "replace").strip()
         yield BorrowedRepository(git=temporary, prefix=prefix, branch=shown, head=commits[0], commits=commits[1:])
 
 
@@ -195,7 +199,9 @@ def base_of_conflict(folder: Path, path: str) -> bytes | None:
         blobs = {stage: blob for _, blob, stage in (line.split(b"\t")[0].split() for line in stages.split(b"\0")[:-1])}
         if b"1" in blobs:
             return _answer(repo, folder, "cat-file", "blob", blobs[b"1"].decode())
-        return b"" if blobs else None
+        if blobs:
+            return b""
+        return None
 
 
 def find_remote(folder: Path, remote: str) -> Remote:
@@ -222,7 +228,10 @@ def push(store: Git, folder: Path, to: Remote, commit: CommitId, branch: str, *,
     ref = f"refs/heads/{branch}"
     code, message = _pushed(store, folder, to, f"--force-with-lease={ref}:{expected or ''}", refs={ref: commit})
     if code:
-        where = f"{to.name} ({to.url})" if to.name else to.url
+        if to.name:
+            where = f"{to.name} ({to.url})"
+        else:
+            where = to.url
         raise SourceError(f"{where} doesn't take {branch}: {message}", hint="look at what the remote has")
 
 
@@ -310,7 +319,10 @@ def _setting(key: str, value: str) -> bytes:
     value, name = (text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") for text in (value, key))
     section, _, rest = name.partition(".")
     within, _, last = rest.rpartition(".")
-    head = f'[{section} "{within}"]' if within else f"[{section}]"
+    if within:
+        head = f'[{section} "{within}"]'
+    else:
+        head = f"[{section}]"
     return os.fsencode(f'{head}\n\t{last} = "{value}"\n')
 
 
@@ -347,7 +359,9 @@ def branch(folder: Path) -> str:
     """
     with _opened(folder) as repo:
         code, out, _ = _ask(repo.git, "symbolic-ref", "--quiet", "--short", "HEAD")
-    return "" if code else out.decode("utf-8", "replace").strip()
+    if code:
+        return ""
+    return out.decode("utf-8", "replace").strip()
 
 
 def commit(folder: Path, paths: Sequence[str], message: str, who: Ident) -> str:

@@ -69,7 +69,9 @@ def bare_repository(folder: Path, *others: Git) -> Git:
 
 def partial_repository(folder: Path) -> Git:
     """Return the repository of a history without files. Keep the settings that git added to it."""
-    return Git(folder) if (folder / "config").exists() else bare_repository(folder)
+    if (folder / "config").exists():
+        return Git(folder)
+    return bare_repository(folder)
 
 
 @contextmanager

@@ -42,7 +42,10 @@ class Unreachable(SourceError):
 
 
 def _unreachable(url: str, error: runner.CommandError) -> Unreachable:
-    message = error.output.splitlines()[-1] if error.output else str(error.code)
+    if error.output:
+        message = error.output.splitlines()[-1]
+    else:
+        message = str(error.code)
     reason = re.sub(r"^fatal: (unable to access '[^']*': )?", "", message)
     return Unreachable(
         f"{url} can't be reached ({reason})", hint="check the address and the network, or use an archive"
@@ -91,7 +94,9 @@ def check_owner(folder: Path) -> Path | None:
         if owner is not None:
             whose = f"another user (uid {owner}) whom your safe.directory doesn't name"
             raise Unreachable(f"{path} belongs to {whose}; nothing of it was read", hint=trust_hint(folder))
-    return place if any(path.stat().st_uid != os.geteuid() for path in there) else None
+    if any(path.stat().st_uid != os.geteuid() for path in there):
+        return place
+    return None
 
 
 def _serve(url: str) -> tuple[str, ...]:
@@ -105,7 +110,9 @@ def _serve(url: str) -> tuple[str, ...]:
     if not url.startswith("/"):
         return ()
     place = check_owner(Path(url))
-    safe = f" -c {shlex.quote(f'safe.directory={place}')}" if place else ""
+    safe = ""
+    if place:
+        safe = f" -c {shlex.quote(f'safe.directory={place}')}"
     return (f"--upload-pack=GIT_ALLOW_PROTOCOL= GIT_NO_LAZY_FETCH=1 git{safe} -c core.hooksPath=/dev/null upload-pack",)
 
 
@@ -260,7 +267,9 @@ def fetch_tag(store: Git, url: str, tag: str, into: str, *, offline: bool = Fals
     if failed and into not in store.refs(into):
         return None
     found = store.run("rev-parse", into).decode().strip()
-    return found if store.run("cat-file", "-t", found).strip() == b"tag" else None
+    if store.run("cat-file", "-t", found).strip() == b"tag":
+        return found
+    return None
 
 
 def fetch_history(repository: Git, url: str, ref: str, *, files: bool = True) -> CommitId:
@@ -273,8 +282,11 @@ def fetch_history(repository: Git, url: str, ref: str, *, files: bool = True) ->
     message = ""
     for spec in (f"refs/tags/{ref}", f"refs/heads/{ref}", ref):
         name = f"refs/history/{ref_component(spec)}"
-        fetch = _fetch if files else _fetch_partial
-        message = fetch(repository, url, f"+{spec}:{name}")
+        refspec = f"+{spec}:{name}"
+        if files:
+            message = _fetch(repository, url, refspec)
+        else:
+            message = _fetch_partial(repository, url, refspec)
         if not message and (found := repository.ref_or_none(name)):
             return found
     raise SourceError(

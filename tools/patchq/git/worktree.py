@@ -77,7 +77,9 @@ class Worktree:
 
     def head(self) -> CommitId | None:
         """Return the commit checked out; None if there is no worktree."""
-        return self.git.ref_or_none("HEAD") if self.exists else None
+        if self.exists:
+            return self.git.ref_or_none("HEAD")
+        return None
 
     def status(self, *, untracked: bool = True) -> TreeStatus:
         """Return the state of the worktree and refresh file times in the index.
@@ -360,7 +362,9 @@ class Worktree:
         :raises EditedTreeError: for a file with an edit.
         """
         (self.git_folder() / "index.lock").unlink(missing_ok=True)
-        before = self.store.list_tree(old) if old else {}
+        before = {}
+        if old:
+            before = self.store.list_tree(old)
         after = self.store.list_tree(new)
         moved = {p for p in before.keys() | after.keys() if before.get(p) != after.get(p)}
         suspects = [p for p in moved if p not in self.nested]
@@ -451,7 +455,9 @@ class Worktree:
             link.symlink_to(target)
         if self.nested:
             exclude = self.store.folder / "info" / "exclude"
-            lines = exclude.read_bytes().split(b"\n") if exclude.exists() else []
+            lines = []
+            if exclude.exists():
+                lines = exclude.read_bytes().split(b"\n")
             missing = [b"/" + n for n in sorted(self.nested) if b"/" + n not in lines]
             if missing:
                 fsio.write_atomic(exclude, b"\n".join([*lines, *missing]).lstrip(b"\n") + b"\n")
