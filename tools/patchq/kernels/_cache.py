@@ -30,7 +30,10 @@ class Hashes:
     def of(self, path: Path) -> str:
         """Return the hash of a file, or empty if it doesn't exist."""
         if path not in self._known:
-            self._known[path] = fsio.sha256_file(path) if path.is_file() else ""
+            if path.is_file():
+                self._known[path] = fsio.sha256_file(path)
+            else:
+                self._known[path] = ""
         return self._known[path]
 
 
@@ -80,7 +83,9 @@ class UnitCache:
     def _entries(self, key: str) -> list[dict[str, Any]]:
         data = fsio.read_or_none(self._place(key))
         try:
-            return list(json.loads(data)["entries"]) if data else []
+            if data:
+                return list(json.loads(data)["entries"])
+            return []
         except (ValueError, KeyError, TypeError):
             return []
 

@@ -189,7 +189,9 @@ def _keys(units: Sequence[Unit], root: Path, tools: Toolchain, cache: UnitCache)
 
 
 def _kind(unit: Unit) -> str:
-    return "nvcc" if unit.source.endswith(".cu") else "c++"
+    if unit.source.endswith(".cu"):
+        return "nvcc"
+    return "c++"
 
 
 def _header_names(root: Path) -> str:

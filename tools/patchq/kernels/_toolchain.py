@@ -70,7 +70,10 @@ def find_toolchain(platform: str) -> Toolchain:
     if not release:
         raise BuildError(f"{nvcc} doesn't print its release", hint="is it nvcc?")
     version = re.search(r"V[\d.]+", text) or release
-    number = version[0] if version is not release else release[1]
+    if version is not release:
+        number = version[0]
+    else:
+        number = release[1]
     compiler = re.sub(r"^\S+ ", "", _output([cxx, "--version"]).splitlines()[0])
     target = runner.run([cxx, "-dumpmachine"]).stdout.decode().strip()
     return Toolchain(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,7 +79,9 @@ def read_wanted(project: Project, upstream: str) -> Wanted:
             hint=f"write {name}; docs/how-to/build-kernels-ahead.md has an example",
         )
     wanted = parse_wanted(data, name)
-    known = project.lock.upstreams[upstream].pins if upstream in project.lock.upstreams else {}
+    known: Collection[str] = ()
+    if upstream in project.lock.upstreams:
+        known = project.lock.upstreams[upstream].pins
     for module in wanted.modules:
         for ref in module.refs:
             if ref not in known:
