@@ -39,7 +39,9 @@ class LineMap:
         if at < 0:
             return None
         old, new, count = self.runs[at]
-        return new - old if end <= old + count else None
+        if end <= old + count:
+            return new - old
+        return None
 
     def patched(self, hunks: Sequence[diff.Hunk], landed: bool) -> LineMap:
         """Return the map after the hunks changed the old version, and if ``landed`` the new one."""
@@ -106,7 +108,10 @@ def leading(hunk: diff.Hunk) -> int:
 
 def changed_lines(hunk: diff.Hunk) -> tuple[int, int]:
     """Return the range (first, end) of the lines that a hunk changes, from 0, without context."""
-    start = hunk.old_start - 1 if hunk.old else hunk.old_start
+    if hunk.old:
+        start = hunk.old_start - 1
+    else:
+        start = hunk.old_start
     return start + leading(hunk), start + len(hunk.old) - hunk.trailing
 
 
@@ -140,7 +145,10 @@ def place(hunks: Sequence[diff.Hunk], content: bytes, lines: LineMap) -> tuple[b
     shifts = []
     done = 0
     for hunk in hunks:
-        start = hunk.old_start - 1 if hunk.old else hunk.old_start
+        if hunk.old:
+            start = hunk.old_start - 1
+        else:
+            start = hunk.old_start
         end = start + len(hunk.old)
         shift = lines.shift(start - (not leading(hunk)), end + (not hunk.trailing))
         if shift is None:

@@ -77,7 +77,9 @@ class Text:
 
     def line(self, at: int) -> bytes:
         """Return the line at a position, or ``b""`` outside the file."""
-        return self.lines[at] if 0 <= at < len(self.lines) else b""
+        if 0 <= at < len(self.lines):
+            return self.lines[at]
+        return b""
 
     def neighbours(self, block: Block, at: int) -> int:
         """Count the neighbour lines (0 to 2) that match, for a block's added lines at a position."""
@@ -170,7 +172,9 @@ def is_there(block: Block, base: Text, now: Text, times: int = 1) -> bool:
     unique = not before and len(places) == times
     if unique and len(telling(block.added)) >= _DISTINCT_LINES:
         return True
-    needed = 1 if unique else 2
+    needed = 2
+    if unique:
+        needed = 1
     matching = [at for at in places if now.neighbours(block, at) >= needed]
     if len(matching) < times:
         return False
@@ -307,10 +311,14 @@ def share(found: Sequence[Block], base: Text, now: Text) -> float:
         return 0.0
     for line, times in removed.items():
         have += _counted(times, now.count(line), base.count(line))
-    return have / total if total else 0.0
+    if total:
+        return have / total
+    return 0.0
 
 
 def _counted(times: int, before: int, after: int) -> int:
     """Count the changes of one line that upstream made; all or none if it also occurs elsewhere."""
     more = max(0, min(times, after - before))
-    return more if not before or more == times else 0
+    if not before or more == times:
+        return more
+    return 0

@@ -177,7 +177,9 @@ def replace_files(
     :param info: author and message of the commit that is written for it.
     :param modes: modes of files that ``onto`` lacks.
     """
-    known = store.list_tree(onto, sorted(files)) if files else {}
+    known = {}
+    if files:
+        known = store.list_tree(onto, sorted(files))
     changes, contents = [], {}
     for path, data in sorted(files.items()):
         if data is None:
@@ -185,7 +187,10 @@ def replace_files(
             continue
         blob = blob_id(data)
         contents[blob] = data
-        mode = known[path].mode if path in known else modes.get(path, diff.REGULAR)
+        if path in known:
+            mode = known[path].mode
+        else:
+            mode = modes.get(path, diff.REGULAR)
         changes.append(PathChange(path, known.get(path), TreeEntry(mode, blob)))
     (commit,) = write_commits(store, onto, [(info, changes)], contents)
     return store.tree_of([commit])[0]

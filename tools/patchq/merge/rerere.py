@@ -88,7 +88,10 @@ class Recorded:
     def __init__(self, store: Git, layout: Layout, upstream: str) -> None:
         self.store, self.layout, self.upstream = store, layout, upstream
         folder = recorded(layout, upstream)
-        self.known = {case.name for case in folder.iterdir()} if folder.is_dir() else set()
+        if folder.is_dir():
+            self.known = {case.name for case in folder.iterdir()}
+        else:
+            self.known = set()
 
     def resolve(self, stages: Sequence[Stage], contents: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
         """Return the resolved files if the resolutions settle all of a conflict, else ``{}``.
@@ -207,7 +210,9 @@ def _variant(root: Path, case: Path, preimage: bytes) -> str:
     """Return rerere's suffix for a conflict. The same conflict in another file is a new variant."""
     number = 0
     while True:
-        suffix = f".{number}" if number else ""
+        suffix = ""
+        if number:
+            suffix = f".{number}"
         known = project_files.read(root, case / f"preimage{suffix}")
         if known is None or known == preimage:
             return suffix

@@ -128,7 +128,9 @@ class Column:
                 continue
             # If a patch renames a folder, its other files move too: only a merge of whole trees detects it.
             alone = self.left.isdisjoint(patch.left)
-            landing = self._in_process(patch) if alone else None
+            landing = None
+            if alone:
+                landing = self._in_process(patch)
             if landing:
                 landing = self.by_its_rules(patch, landing)
                 if landing.outcome == CONFLICT:
@@ -137,7 +139,9 @@ class Column:
                     self.put(landing.changes)
                 self.landings[number] = landing
                 continue
-            sides = self._sides(patch) if alone else None
+            sides = None
+            if alone:
+                sides = self._sides(patch)
             if sides is None:
                 # A merge of whole trees may move any path, so it runs alone and in order.
                 if not waiting:
@@ -235,7 +239,9 @@ class Column:
             return landing
         try:
             same = set(self.regenerate(patch)) == set(landing.changes)
-            message = "" if same else "its rules give another result than its diff"
+            message = "its rules give another result than its diff"
+            if same:
+                message = ""
         except RuleStop as stop:
             message = str(stop)
         if not message:
@@ -278,7 +284,9 @@ class Column:
         if not hunks or not stand_alone(hunks, content):
             return None
         lines = self.maps.of(old.blob, there.blob, ask=there.blob not in self.unwritten)
-        found = place(hunks, content, lines) if lines else None
+        found = None
+        if lines:
+            found = place(hunks, content, lines)
         if lines is None or found is None:
             return None
         before = partial(self.maps.text, old.blob)

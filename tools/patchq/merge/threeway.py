@@ -251,7 +251,9 @@ class _Merger:
 
         def lacking(tree: TreeId, paths: Collection[bytes]) -> set[bytes]:
             wanted = sorted({folders[p] for p in paths})
-            there = self.git.list_tree(tree, wanted) if wanted else {}
+            there = {}
+            if wanted:
+                there = self.git.list_tree(tree, wanted)
             return {p for p in paths if not any(path.startswith(folders[p]) for path in there)}
 
         no_more, found = lacking(base, folders), set[bytes]()
@@ -364,7 +366,10 @@ def _land(request: MergeRequest, merged: Merged, recorded: Recorded | None) -> N
     elif not merged.stages:
         merged, message = _once(column, patch, merged)
     if not merged.stages:
-        outcome = MERGED if merged.changes else ABSORBED
+        if merged.changes:
+            outcome = MERGED
+        else:
+            outcome = ABSORBED
         landing = Landing(patch=patch.name, outcome=outcome, changes=merged.changes)
         landing = column.by_its_rules(patch, landing)
         column.landings[request.number] = landing
@@ -388,7 +393,10 @@ def _land(request: MergeRequest, merged: Merged, recorded: Recorded | None) -> N
     column.leave_out(patch)
     old = [e.path for e in patch.edits if e.old is not None]
     gone = old and not any(column.moved.get(path, path) in column.entries for path in old)
-    outcome, paths = (OBSOLETE, old) if gone else (CONFLICT, sorted({s.path for s in merged.stages}))
+    if gone:
+        outcome, paths = (OBSOLETE, old)
+    else:
+        outcome, paths = (CONFLICT, sorted({s.path for s in merged.stages}))
     files = _conflicts(column, merged, paths)
     column.landings[request.number] = Landing(
         patch=patch.name,
@@ -407,7 +415,9 @@ def _conflicts(column: Column, merged: Merged, paths: Iterable[bytes]) -> list[F
     blobs = {c.path: c.new.blob for c in merged.changes if c.new and c.new.blob in column.contents}
     files = []
     for path in paths:
-        lines = diff.split_lines(column.contents[blobs[path]]) if path in blobs else []
+        lines = []
+        if path in blobs:
+            lines = diff.split_lines(column.contents[blobs[path]])
         at = tuple(n for n, line in enumerate(lines, 1) if line.startswith(mark))
         files.append(FileConflict(show_path(path), at))
     return files
@@ -486,7 +496,9 @@ def _replayed(column: Column, merged: Merged, recorded: Recorded) -> tuple[PathC
         column.git.run("hash-object", "-w", "--stdin", data=content)
         changes[path] = PathChange(path, old, TreeEntry(new.mode, blob))
         stages.discard(path)
-    return () if stages else tuple(changes.values())
+    if stages:
+        return ()
+    return tuple(changes.values())
 
 
 def _once(column: Column, patch: Patch, merged: Merged) -> tuple[Merged, str]:

@@ -203,7 +203,10 @@ def find_dropped(store: Git, *, old: CommitId, new: CommitId, upstream: CommitId
         assert change.old
         there = own_files.get(change.path)
         same = untouched.get(change.path)
-        entries = (own.old, own.new) if own else (same, same)
+        if own:
+            entries = (own.old, own.new)
+        else:
+            entries = (same, same)
         old_before, old_after = (texts.get(entry.blob, b"") if entry else b"" for entry in entries)
         lines = dropped_lines(
             old_before=old_before,
@@ -213,7 +216,8 @@ def find_dropped(store: Git, *, old: CommitId, new: CommitId, upstream: CommitId
             upstream=texts.get(there.blob) if there else None,
         )
         # Upstream may have moved what the old patch removed into another file.
-        lines = lines if own else [(number, line) for number, line in lines if _key(line) not in removed]
+        if not own:
+            lines = [(number, line) for number, line in lines if _key(line) not in removed]
         path = show_path(change.path)
         found += [UpstreamLine(path, number, line.decode("utf-8", "replace")) for number, line in lines]
     return found
@@ -243,7 +247,9 @@ def _origins(
 
 def _untouched(store: Git, old: CommitId, paths: Sequence[bytes]) -> dict[bytes, TreeEntry]:
     """Return the files as they were before the old patch, which does not change them."""
-    return store.list_tree(f"{old}^", paths) if paths else {}
+    if paths:
+        return store.list_tree(f"{old}^", paths)
+    return {}
 
 
 def _removed(before: Sequence[PathChange], texts: Mapping[BlobId, bytes], store: Git) -> set[bytes]:
@@ -253,7 +259,9 @@ def _removed(before: Sequence[PathChange], texts: Mapping[BlobId, bytes], store:
     known = {**texts, **store.read_blobs(wanted - texts.keys())}
 
     def keys(entry: TreeEntry | None) -> Counter[bytes]:
-        return Counter(map(_key, known[entry.blob].splitlines())) if entry else Counter()
+        if entry:
+            return Counter(map(_key, known[entry.blob].splitlines()))
+        return Counter()
 
     found: set[bytes] = set()
     for first, last in sides:
