@@ -64,7 +64,8 @@ def mutants_of(path: str, content: bytes, lines: Collection[int]) -> list[Mutant
 def _mutant(path: str, content: bytes, edit: Edit, changed: bytes, names: dict[str, int]) -> Mutant:
     first = content.rfind(b"\n", 0, edit.start) + 1
     last = content.find(b"\n", edit.end)
-    last = len(content) if last < 0 else last
+    if last < 0:
+        last = len(content)
     before, after = content[first:last], changed[first : last + len(edit.new) - (edit.end - edit.start)]
     message = b"\0".join([path.encode(), before.strip(), after.strip()])
     digest = hashlib.sha256(message).hexdigest()[:10]
@@ -106,4 +107,6 @@ def language_of(path: str) -> str:
         return "cuda"
     if name.suffix == ".cmake" or name.name == "CMakeLists.txt":
         return "cmake"
-    return "jinja" if name.suffix in (".jinja", ".j2", ".jinja2") else ""
+    if name.suffix in (".jinja", ".j2", ".jinja2"):
+        return "jinja"
+    return ""

@@ -54,7 +54,10 @@ def _list(text: str, args: Sequence[Any]) -> Iterator[Edit]:
         new = text[two] + text[one.stop : two.start] + text[one]
         yield Edit(start=one.start, end=two.stop, new=new.encode("latin-1"), operator="argument swapped")
     if args:
-        start = args[-2].span.stop if len(args) > 1 else args[-1].span.start
+        if len(args) > 1:
+            start = args[-2].span.stop
+        else:
+            start = args[-1].span.start
         yield Edit(start=start, end=args[-1].span.stop, new=b"", operator="argument dropped")
 
 

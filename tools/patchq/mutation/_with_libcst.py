@@ -119,7 +119,9 @@ class _Finder(cst.CSTVisitor):
             self.put(node, self.text(node.expression), "operator left out")
 
     def visit_BooleanOperation(self, node: cst.BooleanOperation) -> None:
-        other = "or" if isinstance(node.operator, cst.And) else "and"
+        other = "and"
+        if isinstance(node.operator, cst.And):
+            other = "or"
         self._between(node.left, node.right, f" {other} ", "and for or")
         self.put(node, self.text(node.left), "condition shortened")
         self.put(node, self.text(node.right), "condition shortened")
@@ -218,7 +220,10 @@ class _Finder(cst.CSTVisitor):
 
     def _talks(self, node: cst.Call) -> bool:
         function = node.func
-        name = function.attr.value if isinstance(function, cst.Attribute) else getattr(function, "value", "")
+        if isinstance(function, cst.Attribute):
+            name = function.attr.value
+        else:
+            name = getattr(function, "value", "")
         parent = self.get_metadata(ParentNodeProvider, node)
         return name in _TALK or isinstance(parent, cst.Raise)
 

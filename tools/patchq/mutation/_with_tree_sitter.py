@@ -91,7 +91,10 @@ def _list(node: Any, what: str) -> Iterator[Edit]:
                 start=one.start_byte, end=two.end_byte, new=two.text + middle + one.text, operator=f"{what} swapped"
             )
     if items:
-        start = items[-2].end_byte if len(items) > 1 else items[-1].start_byte
+        if len(items) > 1:
+            start = items[-2].end_byte
+        else:
+            start = items[-1].start_byte
         yield Edit(start=start, end=items[-1].end_byte, new=b"", operator=f"{what} dropped")
 
 

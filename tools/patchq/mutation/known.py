@@ -49,7 +49,9 @@ def known_strength(project: Project, patch: str) -> KnownStrength | None:
     """Return the last result of a patch's mutants; None if none was killed or survived."""
     path = _file(project, patch)
     data = fsio.read_or_none(path)
-    found = fsio.load_state(data, path, _VERSION) if data else {}
+    found = {}
+    if data:
+        found = fsio.load_state(data, path, _VERSION)
     killed, survived, equivalent, not_tried = (
         int(found.get(key) or 0) for key in ("killed", "survived", "equivalent", "not_tried")
     )
@@ -64,4 +66,6 @@ def known_strength(project: Project, patch: str) -> KnownStrength | None:
 def known_score(project: Project, patch: str) -> float | None:
     """Return the last share of a patch's mutants that its proof killed; None if unknown."""
     strength = known_strength(project, patch)
-    return round(strength.score, 4) if strength else None
+    if strength:
+        return round(strength.score, 4)
+    return None

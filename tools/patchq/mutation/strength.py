@@ -73,7 +73,9 @@ class Strength:
     def score(self) -> float | None:
         """Share of killed among killed and surviving mutants; None if there are none."""
         judged = self.count(KILLED) + self.count(SURVIVED)
-        return self.count(KILLED) / judged if judged else None
+        if judged:
+            return self.count(KILLED) / judged
+        return None
 
     @property
     def whole(self) -> bool:
@@ -143,7 +145,9 @@ def mutate(
     need("mutate", "patchq test --mutate")
     budget = budget or Budget()
     set_name, machine = project.choose_set(set_name), this_machine()
-    end = time.monotonic() + budget.seconds if budget.seconds else None
+    end = None
+    if budget.seconds:
+        end = time.monotonic() + budget.seconds
     with planning(project, set_name) as whole:
         proofs = [proof for proof in proofs_of(whole.stacks, patches) if not proof.on]
     order = {proof.name: number for number, proof in enumerate(proofs)}
@@ -162,7 +166,9 @@ def mutate(
                 forks.unchanged[proof.name] = here
             missing = [n for n in proof.needs if n not in machine.can]
             if missing or not proof.files:
-                message = f"not run: needs {', '.join(missing)}" if missing else "the patch names no Proof:"
+                message = "the patch names no Proof:"
+                if missing:
+                    message = f"not run: needs {', '.join(missing)}"
                 found.append(Strength(patch=proof.name, proof=proof.files, tried=(), message=message, in_all=in_all))
                 continue
             tried = _try(
@@ -176,7 +182,12 @@ def mutate(
                 run_cells=run_cells or forks,
                 progress=progress,
             )
-            message, answers = (tried, ()) if isinstance(tried, str) else ("", tuple(tried))
+            message = ""
+            answers: tuple[Tried, ...] = ()
+            if isinstance(tried, str):
+                message = tried
+            else:
+                answers = tuple(tried)
             strength = Strength(patch=proof.name, proof=proof.files, tried=answers, message=message, in_all=in_all)
             found.append(strength)
             remember(project, strength.patch, as_json(strength))
@@ -198,7 +209,10 @@ def _try(
     """Return the result of each mutant, or a message if the proof itself doesn't pass."""
     if _is_over(end):
         return [Tried(mutant=mutant, state=UNTRIED) for mutant in mutants]
-    alone = run_here if isinstance(run_cells, Warm) else run_cells
+    if isinstance(run_cells, Warm):
+        alone = run_here
+    else:
+        alone = run_cells
     first = run_cells_kept(project, [here], machine, False, alone, lambda _: None)[here.key]
     if first.state != PASSED:
         return f"the proof itself: {first.state}: {first.message}"
@@ -240,7 +254,10 @@ def _answer(mutant: Mutant, result: CellResult) -> Tried:
     """
     if result.state in (FAILED, ERROR):
         return Tried(mutant=mutant, state=KILLED, message=result.message, seconds=result.seconds)
-    state = SURVIVED if result.state in (PASSED, NOT_RUN) else UNTRIED
+    if result.state in (PASSED, NOT_RUN):
+        state = SURVIVED
+    else:
+        state = UNTRIED
     return Tried(mutant=mutant, state=state, message=result.message, seconds=result.seconds)
 
 
