@@ -56,7 +56,9 @@ def infer(path: bytes, old: bytes, new: bytes) -> list[Rule]:
         same = regenerate(found, TextTree({path: old})) == {path: new}
     except RuleStop:
         return []
-    return found if same else []
+    if same:
+        return found
+    return []
 
 
 def _same_ends(old: bytes, new: bytes) -> tuple[bytes, bytes]:
@@ -103,7 +105,10 @@ def _between(lines: Sequence[bytes], change: _LineChange, *, before: bool, after
     text, at = b"".join(lines), change.start
     for count in range(1, _MOST_LINES + 1):
         left, right = lines[max(0, at - count) : at], lines[at : at + count]
-        one = b"".join(left) if before else _near_end(left[-1:], first=False)
+        if before:
+            one = b"".join(left)
+        else:
+            one = _near_end(left[-1:], first=False)
         other = b"".join(right)
         if not after or not _words_of(other):
             other = _near_end(lines[at : at + _MOST_LINES], first=True)

@@ -112,4 +112,6 @@ def patched(text: bytes, edits: Sequence[ByteEdit], crlf: bool) -> bytes:
         parts += [text[at : edit.start], edit.new]
         at = edit.end
     result = b"".join([*parts, text[at:]])
-    return result.replace(b"\n", b"\r\n") if crlf else result
+    if crlf:
+        return result.replace(b"\n", b"\r\n")
+    return result

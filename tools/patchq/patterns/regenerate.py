@@ -68,7 +68,9 @@ class RuleStop(Exception):
             case RuleFailure.NO_FILE:
                 return f"{rule}: {self.about} is not there"
             case RuleFailure.TIMES:
-                more = " or more" if self.found > MOST_TIMES else ""
+                more = ""
+                if self.found > MOST_TIMES:
+                    more = " or more"
                 return f"{rule} matches {self.found}{more} times, not {self.wanted}"
             case RuleFailure.CHANGED if self.about:
                 return f"{rule} matches nothing in {self.about}"
@@ -177,7 +179,9 @@ def _check_counts(rule: Rule, number: int, edits: Mapping[bytes, Sequence[ByteEd
     changed = sum(map(bool, edits.values()))
     if changed != rule.changed:
         lacking = [show_path(path) for path, found in edits.items() if not found]
-        about = "" if rule.has_glob else lacking[0]
+        about = ""
+        if not rule.has_glob:
+            about = lacking[0]
         raise RuleStop(number=number, reason=RuleFailure.CHANGED, found=changed, wanted=rule.changed, about=about)
 
 

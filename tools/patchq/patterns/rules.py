@@ -105,7 +105,10 @@ def parse_rule(text: str, where: str) -> Rule:
             raise ValueError("it is no object")
         return _rule(raw)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        message = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+        if isinstance(error, KeyError):
+            message = f"it has no {error}"
+        else:
+            message = str(error)
         raise FormatError(f"{where}: {TRAILER}: is no rule: {message}", hint=_HINT) from None
 
 
@@ -149,7 +152,10 @@ def make_rule(files: Sequence[str], find: str, new: str, *, times: int = 1, rege
 
 
 def _count(raw: Mapping[str, Any], key: str, default: int | None) -> int:
-    value = raw[key] if default is None else raw.get(key, default)
+    if default is None:
+        value = raw[key]
+    else:
+        value = raw.get(key, default)
     if type(value) is not int or not 1 <= value <= MOST_TIMES:
         raise ValueError(f"`{key}` is no number from 1 to {MOST_TIMES}")
     return value
@@ -234,4 +240,6 @@ def moved_to(message: str, moved: Mapping[bytes, bytes], where: str) -> str:
     for rule in rules:
         files = tuple(decode(moved.get(encode(name), encode(name))) for name in rule.files)
         found.append(replace(rule, files=files))
-    return with_rules(message, found) if tuple(found) != rules else message
+    if tuple(found) != rules:
+        return with_rules(message, found)
+    return message

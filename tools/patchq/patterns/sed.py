@@ -113,7 +113,10 @@ def _split(script: str) -> Iterator[tuple[str, str]]:
         for _ in range(2):
             start = at
             while at < len(script) and script[at] != mark:
-                at += 2 if script[at] == "\\" else 1
+                if script[at] == "\\":
+                    at += 2
+                else:
+                    at += 1
             if at >= len(script):
                 raise _NotPlain
             part = script[start:at]
@@ -141,7 +144,9 @@ def _convert(one: _SedCommand) -> tuple[str, str, bool]:
 
 
 def _template(piece: str | int) -> str:
-    return rf"\g<{piece}>" if isinstance(piece, int) else piece.replace("\\", "\\\\")
+    if isinstance(piece, int):
+        return rf"\g<{piece}>"
+    return piece.replace("\\", "\\\\")
 
 
 def _replacement(text: str) -> Iterator[str | int]:
