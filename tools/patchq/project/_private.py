@@ -151,12 +151,16 @@ def _is_link(path: str | Path) -> bool:
 
 
 def _inside(folder: Path) -> list[Path]:
-    return [folder / name for name in os.listdir(folder)] if folder.is_dir() else []
+    if folder.is_dir():
+        return [folder / name for name in os.listdir(folder)]
+    return []
 
 
 def _inside_real(folder: Path) -> list[Path]:
     """Return the entries of a folder; none if it is a link."""
-    return [] if folder.is_symlink() else _inside(folder)
+    if folder.is_symlink():
+        return []
+    return _inside(folder)
 
 
 def _is_tracked(layout: Layout) -> bool:
@@ -255,14 +259,20 @@ def _check_tree(tree: Path, store: Path) -> None:
     """
     gitfile = tree / ".git"
     _refuse_link(gitfile)
-    content = b"a folder" if gitfile.is_dir() else fsio.read_or_none(gitfile)
+    if gitfile.is_dir():
+        content: bytes | None = b"a folder"
+    else:
+        content = fsio.read_or_none(gitfile)
     if content is None:
         return
     if is_cut(content, b"gitdir: " + os.fsencode(store / "worktrees" / tree.name) + b"\n"):
         return  # damaged by a power cut, and repaired before git reads it
     # Accept only the exact format that git writes, which git and patchq read in the same way.
     match = _GITFILE.fullmatch(content)
-    target = Path(os.fsdecode(match[1])) if match else gitfile
+    if match:
+        target = Path(os.fsdecode(match[1]))
+    else:
+        target = gitfile
     record = store / "worktrees" / target.name
     is_named = target.name != ".."
     if match and target == record and is_named:

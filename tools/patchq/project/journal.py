@@ -185,7 +185,9 @@ class Journal:
         files: Mapping[str, Sequence[str | None]] = record["files"]
         refs: list[tuple[str, str | None, str | None]] = []
         kept = set()
-        current = self.store.refs("refs") if resumed else {}
+        current = {}
+        if resumed:
+            current = self.store.refs("refs")
         for ref, old, new in record["refs"]:
             if ref.startswith(KEPT) and new:
                 kept.add(CommitId(new))
@@ -297,7 +299,10 @@ class Journal:
     def _numbers(self, suffix: str) -> list[str]:
         """Return the numbers of the operations whose records have this suffix, in order."""
         folder = self.folder / "operations"
-        names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+        if folder.is_dir():
+            names = {path.name for path in folder.iterdir()}
+        else:
+            names = set()
         numbers = []
         for name in sorted(names):
             number = name.removesuffix(suffix)
@@ -311,7 +316,9 @@ class Journal:
 
     def _digest(self, path: str) -> str | None:
         data = self._read_file(path)
-        return hashlib.sha256(data).hexdigest() if data is not None else None
+        if data is not None:
+            return hashlib.sha256(data).hexdigest()
+        return None
 
     def _owned(self, files: Mapping[str, Sequence[str | None]]) -> list[tuple[str, Sequence[str | None]]]:
         """Return the user's files: those outside of ``.patchq``."""
@@ -351,12 +358,16 @@ class Journal:
     def last(self) -> tuple[str, dict[str, Any]] | None:
         """Return the number and record of the newest operation that can be undone."""
         number = self._last()
-        return (number, self._record(f"{number}.json")) if number else None
+        if number:
+            return (number, self._record(f"{number}.json"))
+        return None
 
     def _last(self) -> str:
         """Return the number of the newest operation that can be undone; empty if there is none."""
         numbers = self._numbers(".json")
-        return numbers[-1] if numbers else ""
+        if numbers:
+            return numbers[-1]
+        return ""
 
     def redoable(self) -> list[tuple[str, dict[str, Any]]]:
         """Return the operations that ``redo`` can carry out, in order.
@@ -631,7 +642,9 @@ class Journal:
 def _parent(record: Mapping[str, Any]) -> str | None:
     """Return the number of the operation before an undone one; None if it isn't known."""
     original = record.get("original", {})
-    return str(original["parent"]) if "parent" in original else None
+    if "parent" in original:
+        return str(original["parent"])
+    return None
 
 
 def _reverse(record: dict[str, Any]) -> None:

@@ -91,7 +91,10 @@ def changes_of(journal: Journal, record: Mapping[str, Any], *, reverse: bool = F
     lock: _Ends = (None, None)
     private = journal.layout.private.name
     for path, ends in sorted(record["files"].items()):
-        before, after = reversed(ends) if reverse else ends
+        if reverse:
+            before, after = reversed(ends)
+        else:
+            before, after = ends
         parts = PurePosixPath(path).parts
         if parts[0] == private:
             continue
@@ -162,7 +165,9 @@ def _changed_pins(before: bytes | None, after: bytes | None) -> tuple[list[str],
 
 def _pins(data: bytes | None) -> tuple[dict[str, Pin], list[str]]:
     try:
-        lock = parse_lock(data, "upstream.lock") if data else None
+        lock = None
+        if data:
+            lock = parse_lock(data, "upstream.lock")
     except PatchqError:  # damaged, or of another version
         lock = None
     pins: dict[str, Pin] = {}

@@ -46,7 +46,9 @@ def source_of(raw: object) -> str:
             name, value = str(archive.get("hash", "=")).split("=", 1)
             hashes = {name: value}
         found = f"patchq @ {url}#sha256={hashes.get('sha256')}"
-    return found if _PINNED.fullmatch(found) else ""
+    if _PINNED.fullmatch(found):
+        return found
+    return ""
 
 
 def differs(pinned: str) -> str:

@@ -46,7 +46,9 @@ def releases_of(pin: Pin, specifier: str) -> list[str]:
         return True
 
     index.find_files(name, wanted)
-    prefix = "v" if pin.ref.startswith("v") else ""
+    prefix = ""
+    if pin.ref.startswith("v"):
+        prefix = "v"
     return [f"{prefix}{version}" for version in sorted(versions)]
 
 
@@ -143,7 +145,9 @@ def age(pin: Pin) -> tuple[int, Version] | tuple[int]:
     version = version_of(pin.ref)
     if pin.subdir:
         version = version_of(pin.archive.partition("==")[2]) or version
-    return (1,) if version is None else (0, version)
+    if version is None:
+        return (1,)
+    return (0, version)
 
 
 def older_first(pins: Iterable[Pin]) -> list[Pin]:

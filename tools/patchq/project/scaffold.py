@@ -184,7 +184,9 @@ def requirements(*, every_extra: bool = False) -> bytes:
 
     :param every_extra: include those of the extra ``all`` (``locks/patchq-all.txt``, not ``locks/patchq.txt``).
     """
-    name = "requirements-all.txt" if every_extra else "requirements.txt"
+    name = "requirements.txt"
+    if every_extra:
+        name = "requirements-all.txt"
     return (Path(__file__).parents[1] / "templates" / "project" / name).read_bytes()
 
 

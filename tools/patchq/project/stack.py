@@ -89,7 +89,10 @@ def load_stack(layout: Layout, pin: Pin) -> Stack:
     _refuse_misnamed(folder, pin)
     path = folder / "series"
     data = project_files.read(layout.root, path, MOST_BYTES)
-    series = Series() if data is None else parse_series(data, str(path))
+    if data is None:
+        series = Series()
+    else:
+        series = parse_series(data, str(path))
     return Stack(root=layout.root, pin=pin, folder=folder, series=series)
 
 
@@ -99,7 +102,10 @@ def _refuse_misnamed(folder: Path, pin: Pin) -> None:
     :raises FormatError: if there is one.
     """
     parent = folder.parent
-    names = {pin.ref} if "/" in pin.ref else set()
+    if "/" in pin.ref:
+        names = {pin.ref}
+    else:
+        names = set()
     if parent.is_dir():
         names.update(name for name in os.listdir(parent) if folder_to_ref(name) == pin.ref)
     for name in sorted(names - {folder.name}):
@@ -227,7 +233,10 @@ def _state(raw: dict[str, Any]) -> State:
 def remember(stack: Stack, applied: AppliedPatch, data: bytes | None = None) -> Remembered:
     """Return the state's record of a patch whose file exists."""
     path = stack.path(applied.name)
-    content = stack.read(applied.name) if data is None else data
+    if data is None:
+        content = stack.read(applied.name)
+    else:
+        content = data
     try:
         key = fsio.stat_key(path)
     except FileNotFoundError:
@@ -259,5 +268,7 @@ def find_patch(stacks: list[Stack], name: str) -> tuple[Stack, str]:
         full += [f"{stack.pin.upstream}/{patch}" for patch in stack.names]
         plain += stack.names
     near = difflib.get_close_matches(name, [*full, *plain], 1)
-    hint = f"did you mean {near[0]}?" if near else "`patchq list` names them"
+    hint = "`patchq list` names them"
+    if near:
+        hint = f"did you mean {near[0]}?"
     raise UserError(f"no patch {name}", hint=hint)
