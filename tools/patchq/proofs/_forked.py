@@ -53,7 +53,9 @@ def _answer(job: dict[str, Any], ahead: Preloaded) -> dict[str, Any]:
             _run(job, message, seen, ahead)
         code = _wait(child, job["timeout"])
         ended = code is not None
-        words = message.read_bytes().decode("utf-8", "replace") if message.exists() else ""
+        words = ""
+        if message.exists():
+            words = message.read_bytes().decode("utf-8", "replace")
         if ended and seen.exists():
             ahead.load(json.loads(seen.read_text()))
     return {"message": words, "ended": ended, "code": code or 0}
@@ -154,7 +156,9 @@ def _wait(child: int, timeout: float | None) -> int | None:
 
     If the timeout expires, kill the child's process group and return None.
     """
-    end = time.monotonic() + timeout if timeout else None
+    end = None
+    if timeout:
+        end = time.monotonic() + timeout
     pause = 0.01
     while not (ended := os.waitpid(child, os.WNOHANG))[0]:
         if end is not None and time.monotonic() > end:

@@ -118,7 +118,9 @@ class Preloaded:
         frame: FrameType | None = sys._getframe(2)
         while frame and frame.f_code.co_name != "<module>":
             frame = frame.f_back
-        owner = str(frame.f_globals.get("__name__")) if frame else ""
+        owner = ""
+        if frame:
+            owner = str(frame.f_globals.get("__name__"))
         for name in names:
             parts = name.split(".")
             every = {".".join(parts[: n + 1]) for n in range(len(parts))} & sys.modules.keys()

@@ -131,7 +131,9 @@ def verdict_of(proof: Proof, cells: Sequence[CellResult], prove: bool) -> Verdic
     gone = by_kind[WITHOUT]
     if gone.state == FAILED:
         failures = [t for t in gone.tests if t["outcome"] == "assertion"]
-        first = failures[0]["message"].splitlines()[0][:160] if failures and failures[0]["message"] else ""
+        first = ""
+        if failures and failures[0]["message"]:
+            first = failures[0]["message"].splitlines()[0][:160]
         return Verdict(
             proof=proof,
             state="proven",

@@ -49,7 +49,9 @@ class Proof:
     @property
     def title(self) -> str:
         """Name for display. It is unique for each proof of a patch."""
-        return f"{self.name} on {self.on}" if self.on else self.name
+        if self.on:
+            return f"{self.name} on {self.on}"
+        return self.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,7 +197,10 @@ class WholeSet:
             if not any(n in gone for n, _ in commits):
                 continue
             kept = leave_out(self.store, upstream, bases[upstream], commits, gone, lambda other, _: gone.add(other))
-            tips[upstream] = kept[-1].commit if kept else bases[upstream]
+            if kept:
+                tips[upstream] = kept[-1].commit
+            else:
+                tips[upstream] = bases[upstream]
         return self._with_tips(WITHOUT, tips, tuple(sorted(gone)))
 
 
@@ -264,7 +269,9 @@ def variant_of(project: Project, cell: ProofCell) -> Variant:
         if cell.variant.change:
             upstream, path, content = cell.variant.change
             return whole.mutants(upstream, [(path, content)])[0]
-        return whole.variant if cell.variant.kind == WITH else whole.without(cell.proof.name)
+        if cell.variant.kind == WITH:
+            return whole.variant
+        return whole.without(cell.proof.name)
 
 
 def result_key(project: Project, proof: Proof, variant: Variant, machine: Machine) -> str:

@@ -91,7 +91,10 @@ def prove_at(project: Project, request: ProofRequest) -> tuple[str, str]:
     :raises EnvironmentFault: if the environment gave no result.
     """
     whole, at = WholeSet(project, request.set_name), (request.upstream, request.tip)
-    variant = whole.bare_at(*at) if request.bare else whole.at(WITH, *at)
+    if request.bare:
+        variant = whole.bare_at(*at)
+    else:
+        variant = whole.at(WITH, *at)
     proof = Proof(request.upstream, "", request.patch, request.files, request.needs)
     with trees_lock(project):
         result = run_cell(project, ProofCell(proof=proof, variant=variant, key="", set_name=request.set_name))
@@ -123,7 +126,9 @@ def run_cells_kept(
     results: dict[str, CellResult] = {}
     todo: dict[str, ProofCell] = {}
     for cell in cells:
-        kept = None if fresh else load_result(project, cell.key)
+        kept = None
+        if not fresh:
+            kept = load_result(project, cell.key)
         if kept:
             results[cell.key] = kept
             progress(kept)
@@ -150,7 +155,9 @@ def load_result(project: Project, key: str) -> CellResult | None:
     raw = fsio.load_state(data, path, RESULT_VERSION)
     raw.pop("version")
     result = result_of({**raw, "cached": True})
-    return result if result and is_kept(result) else None
+    if result and is_kept(result):
+        return result
+    return None
 
 
 def save_result(project: Project, key: str, result: CellResult) -> None:

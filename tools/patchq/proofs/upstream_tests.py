@@ -79,7 +79,11 @@ def compare(
         files, done[: len(files)], done[len(files) :], strict=True
     ):
         worse = tuple(t for t, outcome in before.items() if outcome == "passed" and after.get(t) != "passed")
-        message = said_after if not after else said_before if not before else ""
+        message = ""
+        if not after:
+            message = said_after
+        elif not before:
+            message = said_before
         if not after and LATE in said_after:
             worse = ()  # a timeout shows nothing about the change, but a crash does
         found.append(
@@ -98,7 +102,9 @@ def compare(
 def _count(outcomes: Mapping[str, str]) -> dict[str, int]:
     counted: dict[str, int] = {}
     for outcome in outcomes.values():
-        word = "failed" if outcome == "assertion" else outcome
+        word = "failed"
+        if outcome != "assertion":
+            word = outcome
         counted[word] = counted.get(word, 0) + 1
     return counted
 

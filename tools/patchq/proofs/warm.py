@@ -50,7 +50,9 @@ class Warm:
     def believed(self, project: Project, cell: ProofCell, slot: int) -> CellResult:
         """Run a cell in a fork, and again in a new process if the result isn't the expected one."""
         forked = run_cell(project, cell, slot, self._in_fork(project, slot, learn=True))
-        return forked if forked.state == _EXPECTED.get(cell.variant.kind) else run_cell(project, cell, slot)
+        if forked.state == _EXPECTED.get(cell.variant.kind):
+            return forked
+        return run_cell(project, cell, slot)
 
     def _rehearsed(self, project: Project, proof: str, slot: int) -> Execute:
         """Return the function that runs a proof in a slot.
@@ -65,7 +67,8 @@ class Warm:
                 execute = self._in_fork(project, slot, learn=True)
                 if run_cell(project, cell, slot, execute).state == PASSED:
                     execute = self._in_fork(project, slot, learn=False)
-                    how = execute if run_cell(project, cell, slot, execute).state == PASSED else how
+                    if run_cell(project, cell, slot, execute).state == PASSED:
+                        how = execute
             self._how[slot, proof] = how
         return self._how[slot, proof]
 
