@@ -145,7 +145,10 @@ def brief(project: Project, upstream: str, *, fetch: bool = False) -> Brief:
             _fetch_history(project, progress)
         history, causes = _causes(project, progress, files)
         host = _host(project, progress)
-        hint = "" if history or not host else f"`patchq conflict {upstream} --history` fetches it from {host}"
+        if history or not host:
+            hint = ""
+        else:
+            hint = f"`patchq conflict {upstream} --history` fetches it from {host}"
         return Brief(
             upstream=upstream,
             from_ref=progress.from_ref,
@@ -183,7 +186,9 @@ def _why(header: Header) -> str:
 
 def _files(project: Project, stop: Stop) -> tuple[Disputed, ...]:
     stages = stops.stop_stages(stop)
-    entries = project.store.list_tree(stop.parked, sorted({s.path for s in stages})) if stages else {}
+    entries = {}
+    if stages:
+        entries = project.store.list_tree(stop.parked, sorted({s.path for s in stages}))
     contents = project.store.texts(entries)
     found = []
     for path in dict.fromkeys(s.path for s in stages):
@@ -217,7 +222,9 @@ def collisions(parked: bytes) -> Iterator[Collision]:
     sides: dict[str, list[str]] = {}
     side, start = "", 0
     for number, line in enumerate(parked.decode("utf-8", "replace").split("\n"), 1):
-        mark = line[:7] if line[:7] in marks and (len(line) == 7 or line[7] == " ") else ""
+        mark = ""
+        if line[:7] in marks and (len(line) == 7 or line[7] == " "):
+            mark = line[:7]
         if mark == "<<<<<<<":
             side, start, sides = "ours", number, {"ours": [], "base": [], "theirs": []}
         elif mark and side:
@@ -256,8 +263,12 @@ def _causes(project: Project, progress: RebaseProgress, files: Sequence[Disputed
                 for commit in _made(git, f"{old}..{new}", file):
                     paths.setdefault(commit, []).append(file.path)
             output = [CommitId(c) for c in list(paths)[:_TOLD]]
-            infos = git.log("--no-walk=unsorted", *output) if output else []
-            dates = git.run("log", "--no-walk=unsorted", "--format=%H %as", *output).decode() if output else ""
+            infos = []
+            if output:
+                infos = git.log("--no-walk=unsorted", *output)
+            dates = ""
+            if output:
+                dates = git.run("log", "--no-walk=unsorted", "--format=%H %as", *output).decode()
         except runner.CommandError:  # the history is incomplete
             return "", ()
     on = dict(line.split(" ") for line in dates.split("\n") if line)
@@ -265,7 +276,9 @@ def _causes(project: Project, progress: RebaseProgress, files: Sequence[Disputed
     for info in sorted(infos, key=lambda i: on[i.commit]):
         subject = info.message.split("\n", 1)[0]
         number = _PULL_REQUEST.search(subject)
-        pull = next(filter(None, number.groups()), "") if number else ""
+        pull = ""
+        if number:
+            pull = next(filter(None, number.groups()), "")
         author = f"{info.author.name} <{info.author.email}>"
         causes.append(
             Cause(
@@ -339,9 +352,13 @@ def _suggestions(project: Project, progress: RebaseProgress, stop: Stop) -> Iter
     paths = sorted({os.fsencode(path) for path, *_ in stop.stages})
     sides = project.store.texts({s.path: s.entry for s in stops.stop_stages(stop) if s.number == 2})
     resolve = f"patchq resolve {progress.upstream}"
-    recorded = recorded_files(project, progress, stop) if paths else {}
+    recorded = {}
+    if paths:
+        recorded = recorded_files(project, progress, stop)
     if recorded:
-        part = "" if set(recorded) == set(paths) else f"; {len(paths) - len(recorded)} are left"
+        part = ""
+        if set(recorded) != set(paths):
+            part = f"; {len(paths) - len(recorded)} are left"
         message = f"the recorded resolution of {', '.join(show_path(p) for p in sorted(recorded))}{part}"
         yield Suggestion(
             source="recorded", message=message, diff=_diff(sides, recorded), command=f"{resolve} --recorded"

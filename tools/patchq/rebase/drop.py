@@ -165,7 +165,10 @@ def _with_proof(
             tip=base_of(project, onto).commit,
             bare=True,
         )
-        state, message = prove(request) if request.files else ("not run", "the patch names no proof")
+        if request.files:
+            state, message = prove(request)
+        else:
+            state, message = ("not run", "the patch names no proof")
     return DropEvidence(
         patch=cell.patch,
         ref=ref,

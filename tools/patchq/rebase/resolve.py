@@ -247,7 +247,9 @@ def _candidate(project: Project, progress: RebaseProgress, stop: Stop, source: S
 def find_resolution(project: Project) -> RebaseProgress | None:
     """Return the rebase in progress if the last operation is a resolution in it."""
     last = project.journal.last()
-    summary = str(last[1]["summary"]) if last else ""
+    summary = ""
+    if last:
+        summary = str(last[1]["summary"])
     upstream, _, patch = summary.removeprefix(_RESOLUTION).partition("/")
     if not summary.startswith(_RESOLUTION) or not state_path(project, upstream).exists():
         return None
@@ -295,7 +297,9 @@ def undo_resolution(project: Project) -> tuple[str, str] | None:
 def step_of(step: PatchStep, checks: Sequence[ResolutionCheck], dropped: Sequence[UpstreamLine]) -> PatchStep:
     """Return a step with the proof result and upstream's dropped lines."""
     proofs = [check for check in checks if check.name == "passes with"]
-    word = stops.proof_word(proofs[0].state, proofs[0].message) if proofs else ""
+    word = ""
+    if proofs:
+        word = stops.proof_word(proofs[0].state, proofs[0].message)
     return replace(step, proof=word, dropped=tuple((line.path, line.line, line.text) for line in dropped))
 
 
@@ -327,7 +331,9 @@ def settle(
     )
     progress.settled.append(Settled(stop=stop, steps=len(progress.done), tree=str(taken.tree)))
     result = go_on(project, progress, step, taken.tree, prove)
-    return replace(result, notes=(f"{stop.patch}: {note}", *result.notes)) if note else result
+    if note:
+        return replace(result, notes=(f"{stop.patch}: {note}", *result.notes))
+    return result
 
 
 # Candidates
@@ -363,7 +369,10 @@ def from_files(project: Project, progress: RebaseProgress, stop: Stop, given: Se
         if not equals:
             path, name = _path_of(text, paths), text
         inside = os.fsencode(str(check_inside(path, "a resolution")))
-        files[inside] = _read(Path(name)) if name else None
+        if name:
+            files[inside] = _read(Path(name))
+        else:
+            files[inside] = None
     how = "from " + ", ".join(given)
     undecided = frozenset(os.fsencode(path) for path in paths) - files.keys()
     return Candidate(_tree(project, progress, stop, files), how, undecided)
@@ -511,7 +520,9 @@ def run_merger(program: str, path: bytes, sides: Mapping[int, bytes]) -> bytes:
         try:
             runner.run(argv, cwd=folder, timeout=SECONDS)
         except runner.CommandError as error:
-            why = "is not installed" if error.code == 127 else f"leaves {show_path(path)}: {error.output or error.code}"
+            why = "is not installed"
+            if error.code != 127:
+                why = f"leaves {show_path(path)}: {error.output or error.code}"
             raise SourceError(f"the merger {program} {why}", hint="resolve it by hand") from None
         data = fsio.read_or_none(folder / f"merged{end}")
     if data is None:
@@ -665,7 +676,9 @@ def _text(project: Project, upstream: str, commit: CommitId) -> tuple[str, str]:
     """Run the text checks of ``check`` on the commit's diff."""
     (text,) = project.store.diffs_of([commit])
     found = [message for _, message, _ in check_diff(text, upstream)]
-    return (FAILED, "; ".join(found)) if found else (PASSED, "no debugging, no markers")
+    if found:
+        return (FAILED, "; ".join(found))
+    return (PASSED, "no debugging, no markers")
 
 
 def _python(project: Project, progress: RebaseProgress, commit: CommitId) -> tuple[str, str]:
@@ -696,7 +709,9 @@ def _proof(project: Project, progress: RebaseProgress, stop: Stop, commit: Commi
     state, message = stops.run_proof(project, progress, stop.patch, commit, prove)
     if state == PASSED:
         return PASSED, message
-    return (NOT_RUN, message) if state == NOT_RUN else (FAILED, f"with the patch its proof {state}: {message}")
+    if state == NOT_RUN:
+        return (NOT_RUN, message)
+    return (FAILED, f"with the patch its proof {state}: {message}")
 
 
 def _no_proof(project: Project, progress: RebaseProgress, stop: Stop, prove: Prove) -> tuple[str, str]:

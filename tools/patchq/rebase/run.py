@@ -162,7 +162,9 @@ def skip(project: Project, upstream: str, *, prove: Prove, how: str = "") -> Res
         files = stop_worktree(project, progress).snapshot(pass_over=True)
         note = stops.keep_files(project, progress, stop, files)
         result = go_on(project, progress, stops.skipped(stop, how), files, prove)
-        return replace(result, notes=(f"{stop.patch}: {note}", *result.notes)) if note else result
+        if note:
+            return replace(result, notes=(f"{stop.patch}: {note}", *result.notes))
+        return result
 
 
 def abort(project: Project, upstream: str) -> Result:
@@ -247,7 +249,9 @@ def _land(
         by_rule = bool(landing.conflicted)  # the later patches were applied onto its result
         progress.stop = stops.stop_at(progress, patch, landing, landings[number + 1 :], upstream)
         asked = progress.retire or progress.stop.by_history
-        step = stops.retire(project, progress, progress.stop, prove) if asked else None
+        step = None
+        if asked:
+            step = stops.retire(project, progress, progress.stop, prove)
         if step is None and (recorded or not progress.leave_out):
             parked = stops.parked_commit(project, progress, patch, landing, column)
             progress.stop = replace(progress.stop, parked=parked)
@@ -345,8 +349,12 @@ def _commit(
     for patch, landing in run:
         commit = commits[patch.name]
         known = patch.name in progress.target
-        offsets = () if known else landing.offsets
-        checked = ledgers.line_map(progress.from_ref, progress.onto.ref) if offsets else ""
+        offsets: tuple[ledgers.FileOffset, ...] = ()
+        if not known:
+            offsets = landing.offsets
+        checked = ""
+        if offsets:
+            checked = ledgers.line_map(progress.from_ref, progress.onto.ref)
         step = PatchStep(
             patch=patch.name, outcome=landing.outcome, commit=commit, known=known, offsets=offsets, checked=checked
         )

@@ -150,8 +150,12 @@ class Result:
 
 def result(project: Project, progress: RebaseProgress, state: str) -> Result:
     """Return the state of a rebase as a :class:`Result`."""
-    stop = progress.stop if state == "stopped" else None
-    folder = str(stop_worktree(project, progress).path) if stop else ""
+    stop = None
+    if state == "stopped":
+        stop = progress.stop
+    folder = ""
+    if stop:
+        folder = str(stop_worktree(project, progress).path)
     left = len(progress.order) - len(progress.done)
     return Result(
         upstream=progress.upstream,
@@ -197,7 +201,9 @@ def ready_stop(progress: RebaseProgress) -> Stop | None:
 
     Return None if no patch is stopped or if patchq was killed before the worktree was ready.
     """
-    return progress.stop if progress.phase == CARRYING and progress.stop and progress.stop.ready else None
+    if progress.phase == CARRYING and progress.stop and progress.stop.ready:
+        return progress.stop
+    return None
 
 
 def stopped(progress: RebaseProgress) -> Stop:

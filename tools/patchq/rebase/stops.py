@@ -112,7 +112,9 @@ class StoppedUpstream:
     def _past(self) -> Landed | None:
         history = self._open.enter_context(at_hand(self.project, self.progress.upstream))
         old = source_pin(self.project, self.progress)
-        return history.past(old, self.progress.onto, self.patches) if history else None
+        if history:
+            return history.past(old, self.progress.onto, self.patches)
+        return None
 
     @cached_property
     def _asked(self) -> Asked:
@@ -240,7 +242,9 @@ def header_of(project: Project, progress: RebaseProgress, patch: str) -> Header:
 
 def proof_word(state: str, message: str) -> str:
     """Return the ledger's text for a proof result."""
-    return state if state == "passed" else f"{state}: {message}"
+    if state == "passed":
+        return state
+    return f"{state}: {message}"
 
 
 def skipped(stop: Stop, how: str = "") -> PatchStep:
@@ -250,7 +254,9 @@ def skipped(stop: Stop, how: str = "") -> PatchStep:
 
 def postponed(stop: Stop) -> PatchStep:
     """Return the step of a stopped patch that is left for a later rebase and not dropped."""
-    message = f"; {stop.message}" if stop.message else ""
+    message = ""
+    if stop.message:
+        message = f"; {stop.message}"
     return _without(stop, ledgers.NOT_CARRIED_YET + _if_absorbed(stop) + message)
 
 
@@ -267,7 +273,9 @@ def _without(stop: Stop, how: str) -> PatchStep:
 
 
 def _if_absorbed(stop: Stop) -> str:
-    return f": upstream has it ({stop.evidence})" if stop.outcome == ABSORBED else ""
+    if stop.outcome == ABSORBED:
+        return f": upstream has it ({stop.evidence})"
+    return ""
 
 
 def _files(stop: Stop) -> tuple[tuple[str, int], ...]:
@@ -306,7 +314,9 @@ def conflicting(project: Project, stop: Stop, tree: str) -> dict[bytes, bytes]:
     """Return the conflicting files of a tree that both sides changed."""
     numbers = _stage_numbers(stop)
     both = [path for path in _paths(stop) if numbers[path] >= {2, 3}]
-    entries = project.store.list_tree(tree, both) if both else {}
+    entries = {}
+    if both:
+        entries = project.store.list_tree(tree, both)
     files = {path: e for path, e in entries.items() if e.mode not in (SYMLINK, GITLINK)}
     return project.store.texts(files)
 
@@ -524,7 +534,9 @@ def keep_ignored(project: Project, worktree: Worktree) -> str:
     kept = store.commit_tree(tree, [head], nobody, "Ignored files of a worktree\n")
     store.run("update-ref", f"{KEPT}{kept}", kept)
     names = ", ".join(show_path(path) for path in paths[:_MOST_NAMED])
-    more = f" and {len(paths) - _MOST_NAMED} more" if len(paths) > _MOST_NAMED else ""
+    more = ""
+    if len(paths) > _MOST_NAMED:
+        more = f" and {len(paths) - _MOST_NAMED} more"
     return f"the worktree is removed; its ignored files are kept as the commit {kept}: {names}{more}"
 
 
@@ -555,7 +567,9 @@ def resolved(
     if undecided:
         names = ", ".join(show_path(p) for p in undecided)
         links = any(s.entry.mode == GITLINK and s.path in undecided for s in stop_stages(stop))
-        how = "`git update-index --cacheinfo 160000,COMMIT,PATH`" if links else "`git rm` or `git add` it"
+        how = "`git rm` or `git add` it"
+        if links:
+            how = "`git update-index --cacheinfo 160000,COMMIT,PATH`"
         raise ConflictError(
             f"{progress.upstream}/{stop.patch}: {names}: {UNDECIDED}",
             [
@@ -565,7 +579,9 @@ def resolved(
             hint=f"{how} in {worktree.path}, or `patchq rebase {progress.upstream} --skip`",
         )
     if tree == project.store.tree_of([progress.tip])[0]:
-        edited = f"`--include {sh(taken.left_out[0])}` takes what you edited there; " if taken.left_out else ""
+        edited = ""
+        if taken.left_out:
+            edited = f"`--include {sh(taken.left_out[0])}` takes what you edited there; "
         raise UserError(
             f"nothing is left of {progress.upstream}/{stop.patch}",
             hint=f"{edited}`--skip` leaves it out of the new stack; if upstream has it, `--continue --retire`",
@@ -588,8 +604,12 @@ def unsettled(project: Project, stop: Stop, tree: TreeId, left: Collection[bytes
     :param left: paths that are not yet resolved by `git add` or `git rm`.
     """
     paths = _paths(stop)
-    there = project.store.list_tree(tree, paths) if paths else {}
-    parked = project.store.list_tree(stop.parked, paths) if paths else {}
+    there = {}
+    if paths:
+        there = project.store.list_tree(tree, paths)
+    parked = {}
+    if paths:
+        parked = project.store.list_tree(stop.parked, paths)
     marked = [p for p, text in sorted(project.store.texts(there).items()) if not rerere.is_settled(text)]
     deleted_by_both = {1}
     numbers = _stage_numbers(stop)
@@ -603,7 +623,10 @@ def as_step(project: Project, progress: RebaseProgress, stop: Stop, tree: TreeId
     (info,) = project.store.log(f"{progress.commits[stop.patch]}^!")
     commit = project.store.commit_tree(tree, [progress.tip], info.author, info.message)
     lines = _changed_lines(project, info.commit, commit)
-    outcome = REPLAYED if tree == stop.replayed else RESOLVED
+    if tree == stop.replayed:
+        outcome = REPLAYED
+    else:
+        outcome = RESOLVED
     return PatchStep(
         patch=stop.patch,
         outcome=outcome,

@@ -47,8 +47,12 @@ def name_for(lock: Lock, set_name: str, upstream: str, ref: str) -> str:
     """
     new = _part(upstream, ref)
     old = lock.sets[set_name].get(upstream)
-    at = _find_part(set_name, _part(upstream, old)) if old else None
-    return set_name[: at.start()] + new + set_name[at.end() :] if at else set_name + new
+    at = None
+    if old:
+        at = _find_part(set_name, _part(upstream, old))
+    if at:
+        return set_name[: at.start()] + new + set_name[at.end() :]
+    return set_name + new
 
 
 def use(project: Project, set_name: str, *, name: str = "", keep: bool = False, replaces: Sequence[str] = ()) -> Used:
@@ -68,8 +72,13 @@ def use(project: Project, set_name: str, *, name: str = "", keep: bool = False, 
         lock, data = project.lock, project_files.read(root, project.layout.lock) or b""
         for wanted in (set_name, *replaces):
             lock.pins_of(wanted)
-        gone = [] if keep else [s for s in lock.sets if s != set_name and (s in replaces or _older(lock, s, set_name))]
-        called = check_name(name, "a set") if name else set_name
+        gone = []
+        if not keep:
+            gone = [s for s in lock.sets if s != set_name and (s in replaces or _older(lock, s, set_name))]
+        if name:
+            called = check_name(name, "a set")
+        else:
+            called = set_name
         if called != set_name and called in lock.sets and called not in gone:
             raise UserError(f"there is a set {called} already", hint="another name after --as")
         _refuse_under_way(project, [*gone, *([set_name] if called != set_name else [])])
@@ -92,7 +101,9 @@ def use(project: Project, set_name: str, *, name: str = "", keep: bool = False, 
                 project.layout.stack(pin.upstream, pin.ref).rmdir()
         project.__dict__.pop("lock", None)
         heir = _environments(lock, set_name, gone)[0]
-        notes = [f"the containers of {heir} are now those of {called}"] if heir and heir != called else []
+        notes = []
+        if heir and heir != called:
+            notes = [f"the containers of {heir} are now those of {called}"]
         names = tuple(f"{p.upstream} {p.ref}" for p in pins)
         return Used(
             set_name=called,
@@ -127,7 +138,9 @@ def _environments(lock: Lock, set_name: str, gone: Sequence[str]) -> tuple[str, 
     set has its own containers, or if no removed set has containers.
     """
     having = sorted((s for s in gone if s in lock.environments), key=lambda s: s != lock.default_set)
-    return ("", having) if set_name in lock.environments or not having else (having[0], having[1:])
+    if set_name in lock.environments or not having:
+        return ("", having)
+    return (having[0], having[1:])
 
 
 def _part(upstream: str, ref: str) -> str:
@@ -193,12 +206,17 @@ def _refuse_unkept(
     except UserError as error:
         raise UserError(f"git's history keeps nothing of what would go: {error.message}", hint=hint) from None
     missing = [f for f in files if kept.get(f) != project_files.read(root, root / f)]
-    before = parse_lock(kept[LOCK_NAME], f"HEAD:{LOCK_NAME}") if LOCK_NAME in kept else replace(lock, sets={})
+    if LOCK_NAME in kept:
+        before = parse_lock(kept[LOCK_NAME], f"HEAD:{LOCK_NAME}")
+    else:
+        before = replace(lock, sets={})
     missing += [f"the set {s}" for s in sets if before.sets.get(s) != lock.sets[s]]
     for pin in pins:
         there = before.upstreams.get(pin.upstream)
         if not there or there.pins.get(pin.ref) != pin:
             missing.append(f"the pin of {pin.upstream} {pin.ref}")
     if missing:
-        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        more = ""
+        if len(missing) > 3:
+            more = f" and {len(missing) - 3} more"
         raise UserError(f"git's history hasn't {', '.join(missing[:3])}{more} as it is here", hint=hint)
