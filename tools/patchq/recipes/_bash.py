@@ -116,8 +116,14 @@ class Shell:
             own = "else"
         else:
             given = next((child for child in children if child.is_named), None)
-            own = text_of(given) if given is not None else node.type
-        inner = f"{condition} and {own}" if condition else own
+            if given is not None:
+                own = text_of(given)
+            else:
+                own = node.type
+        if condition:
+            inner = f"{condition} and {own}"
+        else:
+            inner = own
         for child in children:
             outer = child.type in ("elif_clause", "else_clause")
             yield from self._run(child, f"not {own}" if outer else inner, deep + 1)
@@ -130,7 +136,9 @@ class Shell:
         tested = first.type == "test_command" or (first.type == "command" and _is_test(text_of(first)))
         if operator == "||" and not tested:
             return  # `patch … || die`
-        own = text_of(first) if tested else ""
+        own = ""
+        if tested:
+            own = text_of(first)
         inner = " and ".join(filter(None, [condition, f"not {own}" if own and operator == "||" else own]))
         yield from self._run(second, inner, deep + 1)
 
@@ -145,7 +153,10 @@ class Shell:
     def _assign(self, node: Any, condition: str) -> None:
         name, value = text_of(node.child_by_field_name("name")), node.child_by_field_name("value")
         adds = any(text_of(child) == "+=" for child in node.children)
-        items = list(value.named_children) if value is not None and value.type == "array" else [value]
+        if value is not None and value.type == "array":
+            items = list(value.named_children)
+        else:
+            items = [value]
         found: list[Word] = []
         for item in items:
             if item is None:
@@ -215,9 +226,12 @@ class Shell:
                 quoted = not quoted
                 continue
             values = self._part(match, quoted)
-            found[-1] += values[0] if values else ""
+            if values:
+                found[-1] += values[0]
             found += values[1:]
-        return found if any(found) or text in ('""', "''") else []
+        if any(found) or text in ('""', "''"):
+            return found
+        return []
 
     def _part(self, match: re.Match[str], quoted: bool) -> list[str]:
         if match["single"] is not None:
@@ -227,12 +241,17 @@ class Shell:
         if match["plain"] is not None:
             return [match["plain"]]
         inside = match["braced"] or match["name"]
-        parameter = _PARAMETER.fullmatch(inside) if inside else None
+        parameter = None
+        if inside:
+            parameter = _PARAMETER.fullmatch(inside)
         if not parameter or parameter["name"] not in self.words:
             return [UNKNOWN]
         values = self.values(parameter["name"])
         if parameter["all"] is None and parameter["name"] != "@":
-            values = values[:1] if quoted or len(values) != 1 else values[0].split() or [""]
+            if quoted or len(values) != 1:
+                values = values[:1]
+            else:
+                values = values[0].split() or [""]
         if parameter["how"]:
             values = [_substituted(value, parameter) for value in values]
         return values
@@ -244,7 +263,10 @@ def _substituted(value: str, how: re.Match[str]) -> str:
     if UNKNOWN in value or "$" in what or "$" in how["by"]:
         return UNKNOWN
     if kind == "/" and what[:1] in ("#", "%"):
-        start, end = ("\\A", "") if what[0] == "#" else ("", "\\Z")
+        if what[0] == "#":
+            start, end = ("\\A", "")
+        else:
+            start, end = ("", "\\Z")
         return re.sub(f"{start}{re.escape(what[1:])}{end}", lambda _: how["by"].strip("'\""), value, count=1)
     if kind in ("/", "//"):
         pattern = re.compile(fnmatch.translate(what).removeprefix("(?s:").removesuffix(r")\Z"))

@@ -34,11 +34,15 @@ class _Conda:
         """Yield the entries of a patch, a list of patches, or an ``if`` with ``then`` and ``else``."""
         if node.id == "sequence":
             for item in node.value:
-                inner = self.selector(item) if item.id == "scalar" else ""
+                inner = ""
+                if item.id == "scalar":
+                    inner = self.selector(item)
                 yield from self.entries(item, folder, _and(condition, inner))
         elif node.id == "mapping":
             parts = {key.value: value for key, value in node.value}
-            own = parts["if"].value if "if" in parts and parts["if"].id == "scalar" else ""
+            own = ""
+            if "if" in parts and parts["if"].id == "scalar":
+                own = parts["if"].value
             for key, words in (("then", own), ("else", f"not {own}")):
                 if key in parts:
                     yield from self.entries(parts[key], folder, _and(condition, words))
@@ -53,7 +57,9 @@ class _Conda:
                 yield from self.sources(item, _and(condition, self.selector(item) if item.id == "scalar" else ""))
         elif node.id == "mapping":
             parts = {key.value: (key, value) for key, value in node.value}
-            own = parts["if"][1].value if "if" in parts else ""
+            own = ""
+            if "if" in parts:
+                own = parts["if"][1].value
             for key, words in (("then", own), ("else", f"not {own}")):
                 if key in parts:
                     yield from self.sources(parts[key][1], _and(condition, words))
@@ -79,7 +85,9 @@ def conda_entries(recipe: RecipeFile) -> Iterator[Entry]:
     except (yaml.YAMLError, RecursionError) as error:
         message = str(error).partition("\n")[0]
         raise FormatError(f"{recipe.path} is no YAML: {message}", hint="name the patches themselves") from None
-    todo: list[Any] = [root] if root is not None else []
+    todo: list[Any] = []
+    if root is not None:
+        todo = [root]
     while todo:
         node = todo.pop()
         if node.id == "mapping":
@@ -121,7 +129,9 @@ def _blocks(text: str) -> list[str]:
 
 def _block(text: str, name: str) -> str:
     match = re.search(rf"^{name}:\n((?:[ #].*\n|\n)*)", text, re.MULTILINE)
-    return match[1] if match else ""
+    if match:
+        return match[1]
+    return ""
 
 
 def _and(first: str, second: str) -> str:

@@ -32,7 +32,9 @@ def homebrew_entries(recipe: RecipeFile) -> Iterator[Entry]:
 
 def _patch(recipe: RecipeFile, node: Any, data: str) -> Iterator[Entry]:
     arguments = node.child_by_field_name("arguments")
-    words = [text_of(child) for child in arguments.named_children] if arguments else []
+    words = []
+    if arguments:
+        words = [text_of(child) for child in arguments.named_children]
     level = next((int(word[2:]) for word in words if re.fullmatch(r":p\d+", word)), 1)
     condition, resource = _context(node)
     block = node.child_by_field_name("block")
@@ -51,7 +53,9 @@ def _patch(recipe: RecipeFile, node: Any, data: str) -> Iterator[Entry]:
         found = [_remote(recipe, node, inner)]
     else:
         found = [Entry(where=recipe.at(line_of(node)), text=text_of(node)[:60], state=EntryState.UNREADABLE)]
-    folder = _string(inner["directory"][0]) if "directory" in inner else ""
+    folder = ""
+    if "directory" in inner:
+        folder = _string(inner["directory"][0])
     for entry in found:
         entry = replace(entry, folder=folder)
         if resource:
@@ -60,7 +64,10 @@ def _patch(recipe: RecipeFile, node: Any, data: str) -> Iterator[Entry]:
 
 
 def _remote(recipe: RecipeFile, node: Any, inner: dict[str, list[Any]]) -> Entry:
-    url = _string(inner["url"][0]) if "url" in inner else text_of(node)[:60]
+    if "url" in inner:
+        url = _string(inner["url"][0])
+    else:
+        url = text_of(node)[:60]
     return Entry(where=recipe.at(line_of(node)), text=url, state=EntryState.REMOTE)
 
 
@@ -77,7 +84,9 @@ def _context(node: Any) -> tuple[str, str]:
     while node is not None:
         if node.type in ("if", "unless", "if_modifier", "unless_modifier", "elsif", "else", "case", "when"):
             found = node.child_by_field_name("condition")
-            prefix = "not " if "unless" in node.type or child.type in ("else", "elsif") else ""
+            prefix = ""
+            if "unless" in node.type or child.type in ("else", "elsif"):
+                prefix = "not "
             if found:
                 conditions.append(prefix + text_of(found))
         elif node.type == "call" and node.child_by_field_name("block"):

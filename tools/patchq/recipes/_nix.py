@@ -95,8 +95,13 @@ class _Expression:
             text = url or text_of(node)
             yield Entry(where=self.recipe.at(line_of(node)), text=text, state=EntryState.REMOTE).only_if(condition)
         elif _SUBSTITUTE.fullmatch(name):
-            source = arguments[0] if arguments[0].type == "path_expression" else None
-            file = self.string(source) if source is not None else self._attribute(arguments[0], "src")
+            source = None
+            if arguments[0].type == "path_expression":
+                source = arguments[0]
+            if source is not None:
+                file = self.string(source)
+            else:
+                file = self._attribute(arguments[0], "src")
             found = self.recipe.entry(file or "$…", line_of(node))
             yield replace(found, state=EntryState.OPTION, detail=f"{name}, which replaces words of it").only_if(
                 condition
@@ -153,4 +158,6 @@ def _strings(found: _Expression, node: Any) -> list[str]:
 
 
 def _and(first: str, second: str) -> str:
-    return f"{first} and {second}" if first else second
+    if first:
+        return f"{first} and {second}"
+    return second

@@ -50,7 +50,10 @@ def gentoo_entries(recipe: RecipeFile) -> Iterator[Entry]:
     shell = Shell(recipe.text)
     name = recipe.path.stem
     match = re.fullmatch(r"(.+?)-(\d[\w.]*)(-r\d+)?", name)
-    package, version = (match[1], match[2]) if match else (name, "")
+    if match:
+        package, version = (match[1], match[2])
+    else:
+        package, version = (name, "")
     known = {"PN": package, "PV": version, "P": f"{package}-{version}", "PF": name, "FILESDIR": "files"}
     shell.words |= {key: [Word(value, 0)] for key, value in known.items()}
     shell.words |= {"S": [Word(".", 0)]}
@@ -114,7 +117,10 @@ def _of_call(recipe: RecipeFile, shell: Shell, call: ShellCommand) -> list[Entry
         return []
     options = _options(words[1:], 1 if is_git else None)
     options.keep_returns |= is_git
-    files = [call.stdin] if call.stdin and not options.files else options.files
+    if call.stdin and not options.files:
+        files = [call.stdin]
+    else:
+        files = options.files
     found: list[Entry] = []
     for name in files:
         for entry in _files(recipe, name, call.line, options.strip):
@@ -173,7 +179,8 @@ def _folder(folders: Sequence[str]) -> str:
     parts: list[str] = []
     for number, folder in enumerate(folders):
         words = [part for part in folder.split("/") if part not in ("", ".")]
-        words = words[1:] if number == 0 or folder.startswith(("./", UNKNOWN)) else words
+        if number == 0 or folder.startswith(("./", UNKNOWN)):
+            words = words[1:]
         parts += words
     if any(UNKNOWN in part or part == ".." for part in parts):
         return ""

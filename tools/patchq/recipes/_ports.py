@@ -21,8 +21,9 @@ def port_folder(path: Path) -> Path | None:
 
 
 def _patches(folder: Path) -> list[Path]:
-    found = folder.glob("patch-*") if folder.is_dir() else ()
-    return sorted(path for path in found if path.is_file() and not _BACKUP.fullmatch(path.name))
+    if not folder.is_dir():
+        return []
+    return sorted(path for path in folder.glob("patch-*") if path.is_file() and not _BACKUP.fullmatch(path.name))
 
 
 def port_entries(folder: Path) -> Iterator[Entry]:

@@ -68,14 +68,24 @@ class _Spec:
         flags, name, text = match[1] or "", match[2] or match[4], match[3]
         value = self.macros.get(name.lower() if name.lower() in ("name", "version", "release") else name)
         if name.startswith("with_") and name[5:] in self.bconds:
-            value = "1" if self.bconds[name[5:]] else None
+            value = None
+            if self.bconds[name[5:]]:
+                value = "1"
             if value is None:
-                return (text or "") if "!" in flags else ("" if "?" in flags else match[0])
+                if "!" in flags:
+                    return text or ""
+                if "?" in flags:
+                    return ""
+                return match[0]
         if value is None or (text is not None and "?" not in flags):
             return match[0]
         if text is None:
-            return "" if "!" in flags else value
-        return "" if "!" in flags else text
+            if "!" in flags:
+                return ""
+            return value
+        if "!" in flags:
+            return ""
+        return text
 
     def truth(self, expression: str) -> bool | None:
         """Return the value of a condition, or None if the spec alone doesn't determine it."""
@@ -83,8 +93,12 @@ class _Spec:
         text = self.expand(text).strip()
         if negated := re.fullmatch(r"!\s*(.*)", text):
             inner = self.truth(negated[1])
-            return None if inner is None else not inner
-        return int(text) != 0 if re.fullmatch(r"\d+", text) else None
+            if inner is None:
+                return None
+            return not inner
+        if re.fullmatch(r"\d+", text):
+            return int(text) != 0
+        return None
 
     def _with(self, match: re.Match[str]) -> str:
         name = match[1] or match[2]
@@ -122,7 +136,10 @@ def rpm_entries(recipe: RecipeFile) -> Iterator[Entry]:
             _tag(spec, line, text)
     for number, entry in spec.patches.items():
         if number not in spec.applied:
-            state = EntryState.CONDITIONAL if entry.state is EntryState.CONDITIONAL else EntryState.UNUSED
+            if entry.state is EntryState.CONDITIONAL:
+                state = EntryState.CONDITIONAL
+            else:
+                state = EntryState.UNUSED
             spec.found.append(replace(entry, state=state))
     yield from spec.found
 
@@ -133,7 +150,10 @@ def _define(spec: _Spec, text: str) -> None:
     if defined := _DEFINE.match(text):
         spec.macros[defined[1]] = spec.expand(defined[2].strip())
     elif option := _BCOND.match(text):
-        spec.bconds[option[2]] = option[3] == "1" if option[3] else option[1] == "_without"
+        if option[3]:
+            spec.bconds[option[2]] = option[3] == "1"
+        else:
+            spec.bconds[option[2]] = option[1] == "_without"
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
@@ -157,22 +177,33 @@ def _condition(spec: _Spec, text: str) -> bool:
         return False
     word, rest = match[1], match[2].strip()
     if word.startswith("if"):
-        shown = rest if word == "if" else f"{word} {rest}"
+        if word == "if":
+            shown = rest
+        else:
+            shown = f"{word} {rest}"
         spec.open.append(_Condition(shown, spec.truth(rest) if word == "if" else None))
     elif spec.open and word == "endif":
         spec.open.pop()
     elif spec.open:
         last = spec.open[-1]
-        last.text = f"not {last.text}" if word == "else" else rest
+        if word == "else":
+            last.text = f"not {last.text}"
+        else:
+            last.text = rest
         before = last.value
-        last.value = None if before is None or (word != "else" and not before) else not before
+        if before is None or (word != "else" and not before):
+            last.value = None
+        else:
+            last.value = not before
     return True
 
 
 def _tag(spec: _Spec, line: int, text: str) -> None:
     bare = text.lstrip("#% ")
     match = _TAG.match(bare)
-    patch = _PATCH_TAG.fullmatch(match[1]) if match else None
+    patch = None
+    if match:
+        patch = _PATCH_TAG.fullmatch(match[1])
     if not match:
         return
     if text.startswith("#"):
@@ -189,7 +220,10 @@ def _declare(spec: _Spec, line: int, number: str, value: str) -> None:
     entry = spec.recipe.entry(_base(name), line)
     if entry.state is EntryState.MISSING and "://" in name:
         entry = replace(entry, state=EntryState.REMOTE, text=name)
-    key = int(number) if number else max(spec.patches, default=-1) + 1
+    if number:
+        key = int(number)
+    else:
+        key = max(spec.patches, default=-1) + 1
     spec.patches[key] = entry.only_if(spec.condition)
 
 
@@ -219,7 +253,9 @@ def _prepare(spec: _Spec, line: int, text: str) -> None:
     if text.startswith("#"):
         _commented(spec, line, text)
         return
-    word = text.split()[0] if text else ""
+    word = ""
+    if text:
+        word = text.split()[0]
     if word in ("%setup", "cd", "pushd", "popd") and spec.skipped:
         return
     if word == "%setup":
@@ -237,7 +273,10 @@ def _prepare(spec: _Spec, line: int, text: str) -> None:
     elif word in ("cd", "pushd", "popd"):
         _change(spec, text)
     elif re.match(r"patch\s", text):
-        state = EntryState.UNREADABLE if not spec.condition else EntryState.CONDITIONAL
+        if not spec.condition:
+            state = EntryState.UNREADABLE
+        else:
+            state = EntryState.CONDITIONAL
         spec.found.append(Entry(where=spec.recipe.at(line), text=text, state=state, detail=spec.condition))
     elif _EDIT.match(text):
         spec.found.append(Entry(where=spec.recipe.at(line), text=spec.expand(text), state=EntryState.EDIT))
@@ -266,13 +305,18 @@ def _value_of(options: Sequence[str], letter: str) -> str | None:
 def _setup(spec: _Spec, options: Sequence[str]) -> None:
     """Set the folder that ``%setup`` changes to, below the top folder of the archive."""
     name = (_value_of(options, "n") or "").strip("'\"")
-    spec.folder = "" if "-c" in options else name.partition("/")[2].strip("/")
+    if "-c" in options:
+        spec.folder = ""
+    else:
+        spec.folder = name.partition("/")[2].strip("/")
 
 
 def _change(spec: _Spec, text: str) -> None:
     """Follow ``cd``, as far as the spec shows where it leads."""
     words = spec.expand(text).split()
-    target = words[1].strip("'\"") if len(words) > 1 else ""
+    target = ""
+    if len(words) > 1:
+        target = words[1].strip("'\"")
     if words[0] == "popd" or not re.fullmatch(r"[\w.+-]+(?:/[\w.+-]+)*", target) or ".." in target.split("/"):
         spec.folder = ""
     else:
@@ -285,14 +329,21 @@ def _range(spec: _Spec, options: Sequence[str]) -> list[int]:
     low, high = _value_of(options, "m"), _value_of(options, "M")
     if listed:
         return [number for number in listed if number in spec.patches]
-    first = int(low) if low and low.isdigit() else 0
-    last = int(high) if high and high.isdigit() else max(spec.patches, default=0)
+    first = 0
+    if low and low.isdigit():
+        first = int(low)
+    if high and high.isdigit():
+        last = int(high)
+    else:
+        last = max(spec.patches, default=0)
     return [number for number in sorted(spec.patches) if first <= number <= last]
 
 
 def _automatic(spec: _Spec, line: int, options: Sequence[str], numbers: Sequence[int]) -> None:
     level = _value_of(options, "p")
-    strip = int(level) if level and level.isdigit() else None
+    strip = None
+    if level and level.isdigit():
+        strip = int(level)
     if strip is None and (_value_of(options, "S") or "").startswith("git"):
         strip = 1
     for number in numbers:
@@ -301,7 +352,9 @@ def _automatic(spec: _Spec, line: int, options: Sequence[str], numbers: Sequence
 
 def _number(rest: str) -> str:
     match = re.search(r"-P\s*(\d+)|^\s+(\d+)\b", rest)
-    return (match[1] or match[2]) if match else "0"
+    if match:
+        return match[1] or match[2]
+    return "0"
 
 
 def _patch(spec: _Spec, line: int, match: re.Match[str]) -> None:
@@ -335,7 +388,10 @@ def _with_options(entry: Entry, options: Sequence[str]) -> Entry:
         elif word in ("-E", "--remove-empty-files"):
             entry = replace(entry, remove_empty=True)
         elif re.match(r"-d.|--directory=", word):
-            inner = word[2:] if word[1] == "d" else word.partition("=")[2]
+            if word[1] == "d":
+                inner = word[2:]
+            else:
+                inner = word.partition("=")[2]
             entry = replace(entry, folder="/".join(part for part in (entry.folder, inner.strip("/")) if part))
         elif word in ("-l", "--ignore-whitespace"):
             entry = replace(entry, state=EntryState.OPTION, detail=word)
@@ -349,7 +405,9 @@ def _apply(spec: _Spec, number: int, how: Entry, condition: str = "") -> None:
     if declared is None:
         found = replace(how, text=f"patch {number}", state=EntryState.UNREADABLE)
     else:
-        state = declared.state if declared.state is not EntryState.TAKEN else how.state
+        state = declared.state
+        if state is EntryState.TAKEN:
+            state = how.state
         detail = declared.detail or how.detail
         found = replace(how, text=declared.text, data=declared.data, state=state, detail=detail)
     spec.found.append(found.only_if(condition))

@@ -84,7 +84,10 @@ def _command(port: _Port, name: str, arguments: Sequence[Token], line: int) -> I
     if name in ("if", "foreach", "while"):
         port.conditions.append(" ".join(plain))
     elif name in ("else", "elseif") and port.conditions:
-        port.conditions[-1] = " ".join(plain) if name == "elseif" else f"not {port.conditions[-1]}"
+        if name == "elseif":
+            port.conditions[-1] = " ".join(plain)
+        else:
+            port.conditions[-1] = f"not {port.conditions[-1]}"
     elif name in ("endif", "endforeach", "endwhile"):
         port.conditions = port.conditions[:-1]
     elif name == "set" and len(plain) > 1:
@@ -92,7 +95,10 @@ def _command(port: _Port, name: str, arguments: Sequence[Token], line: int) -> I
     elif name == "list" and plain[:1] in (["APPEND"], ["PREPEND"]):
         new = port.entries(arguments[2:])
         old = port.variables.get(plain[1], [])
-        port.variables[plain[1]] = old + new if plain[0] == "APPEND" else new + old
+        if plain[0] == "APPEND":
+            port.variables[plain[1]] = old + new
+        else:
+            port.variables[plain[1]] = new + old
     elif name == "vcpkg_download_distfile" and plain:
         url = next((text for text in plain if "://" in text), plain[0])
         url = _VARIABLE.sub(lambda match: port.words.get(match[1], match[0]), url)

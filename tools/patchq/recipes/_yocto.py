@@ -56,7 +56,8 @@ def _text(recipe: Path, words: dict[str, str], above: Sequence[Path], count: lis
     :param above: recipes that include this one.
     :param count: all files read so far.
     """
-    count = [] if count is None else count
+    if count is None:
+        count = []
     count.append(recipe)
     if len(count) > MOST_INCLUDED:
         raise UserError(
@@ -67,7 +68,9 @@ def _text(recipe: Path, words: dict[str, str], above: Sequence[Path], count: lis
 
     def included(match: re.Match[str]) -> str:
         path = recipe.parent / Path(_expand(match[1], words)).name
-        return _text(path, words, [*above, recipe], count) if path not in (*above, recipe) and path.is_file() else ""
+        if path not in (*above, recipe) and path.is_file():
+            return _text(path, words, [*above, recipe], count)
+        return ""
 
     return _INCLUDE.sub(included, text)
 

@@ -80,12 +80,16 @@ class Entry:
 
     def words(self) -> str:
         """Return the reason for leaving the entry out."""
-        name = f" {self.text}" if self.text else ""
+        name = ""
+        if self.text:
+            name = f" {self.text}"
         if self.state is EntryState.CONDITIONAL:
             return f"{self.where}:{name} is applied only if {self.detail}: left out{self._command()}"
         if self.state is EntryState.EDIT:
             sed = re.match(r"(?:sed|perl)\s", self.text)
-            how = f"`patchq import NAME --run {sh(self.text)}`" if sed else "edit the worktree, and `patchq new`"
+            how = "edit the worktree, and `patchq new`"
+            if sed:
+                how = f"`patchq import NAME --run {sh(self.text)}`"
             return f"{self.where}: an edit, not a patch, was left out: {_short(self.text)}; to make it: {how}"
         return f"{self.where}:{name} is {self.state.value}{self.detail and f' ({self.detail})'}: left out"
 
@@ -104,7 +108,9 @@ class Entry:
             return None
         if self.state is EntryState.REMOTE:
             found = _REQUEST.fullmatch(self.text)
-            request = f"`patchq import NAME {sh(found[1])}`" if found else "download it, and name the file"
+            request = "download it, and name the file"
+            if found:
+                request = f"`patchq import NAME {sh(found[1])}`"
             return UserError(
                 f"{self.where}: {self.text} is downloaded by the packager's tool",
                 hint=f"{request}; --partial leaves it out",

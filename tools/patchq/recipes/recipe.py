@@ -48,7 +48,9 @@ def recipe_in(folder: Path) -> Path | None:
     found = [path for path in found if path.suffix != ".nix" or "patches" in RecipeFile(path).text]
     if len(found) > 1:
         raise UserError(f"{folder} has {len(found)} recipes", hint=f"name one: {sh(found[0])}")
-    return found[0] if found else port_folder(folder)
+    if found:
+        return found[0]
+    return port_folder(folder)
 
 
 def recipe_entries(path: Path) -> list[Entry]:
