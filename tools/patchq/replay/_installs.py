@@ -79,7 +79,9 @@ def _pip(
     arguments: Sequence[str], requirements: Sequence[str], package: Package, *, installs_base: bool
 ) -> Iterator[Effect]:
     command = next((word for word in arguments if not word.startswith("-")), "")
-    rest = arguments[arguments.index(command) + 1 :] if command else []
+    rest: Sequence[str] = []
+    if command:
+        rest = arguments[arguments.index(command) + 1 :]
     install = _parse(rest, requirements)
     if command == "uninstall":
         for word in install.words:

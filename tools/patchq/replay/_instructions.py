@@ -64,7 +64,9 @@ class Instruction:
             words = json.loads(self.value)
         except (ValueError, RecursionError):
             return None
-        return words if isinstance(words, list) and all(isinstance(word, str) for word in words) else None
+        if isinstance(words, list) and all(isinstance(word, str) for word in words):
+            return words
+        return None
 
     @property
     def text(self) -> str:
@@ -150,7 +152,10 @@ class _InstructionReader:
         """Read a here-document. Return None if it has no end: ``1 <<n`` is none."""
         found: list[str] = []
         for number in range(self.at, len(self.lines)):
-            line = self.lines[number].lstrip("\t") if strip else self.lines[number]
+            if strip:
+                line = self.lines[number].lstrip("\t")
+            else:
+                line = self.lines[number]
             if line == name:
                 self.at = number + 1
                 return Heredoc(name=name, text="".join(found), plain=plain)
@@ -186,11 +191,18 @@ def expand(text: str, values: Mapping[str, str]) -> str:
     def one(match: re.Match[str]) -> str:
         name, how, other = match[1] or match[4], match[2] or "", match[3] or ""
         value = values.get(name)
-        is_set = bool(value) if how.startswith(":") else value is not None
+        if how.startswith(":"):
+            is_set = bool(value)
+        else:
+            is_set = value is not None
         if how.endswith("-"):
-            return value or "" if is_set else expand(other, values)
+            if is_set:
+                return value or ""
+            return expand(other, values)
         if how.endswith("+"):
-            return expand(other, values) if is_set else ""
+            if is_set:
+                return expand(other, values)
+            return ""
         if value is None:
             raise Unset(name)
         return value
@@ -221,7 +233,8 @@ def split(text: str, values: Mapping[str, str]) -> list[str]:
     for match in re.finditer(r"'([^']*)'|\"((?:[^\"\\]|\\.)*)\"|(\s+)|((?:[^\s'\"\\]|\\.?)+)", text, re.DOTALL):
         single, double, blank, plain = match.groups()
         if blank:
-            words += ["".join(current)] if current else []
+            if current:
+                words += ["".join(current)]
             current = []
             left -= len(words[-1]) if words else 0
             if left < 0:
@@ -232,7 +245,9 @@ def split(text: str, values: Mapping[str, str]) -> list[str]:
             current.append(expand(double, values).replace('\\"', '"'))
         else:
             current.append(re.sub(r"\\(.)", r"\1", expand(plain, values)))
-    return [*words, "".join(current)] if current else words
+    if current:
+        return [*words, "".join(current)]
+    return words
 
 
 def assignments(instruction: Instruction, values: Mapping[str, str]) -> dict[str, str]:

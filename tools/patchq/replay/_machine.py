@@ -123,7 +123,9 @@ class Container:
         """Make a folder below ``/usr`` writable."""
         if path == self.place and os.path.isdir(path) and not path.startswith("/usr/local/"):
             return  # site-packages is mounted over this machine's
-        existing = "/usr/local" if path.startswith("/usr/local/") else path
+        existing = "/usr/local"
+        if not path.startswith("/usr/local/"):
+            existing = path
         while not os.path.isdir(existing):
             existing = posixpath.dirname(existing)
         if existing in ("/usr", "/usr/bin", "/usr/lib", "/usr/sbin") and path == existing:

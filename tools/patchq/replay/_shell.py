@@ -45,7 +45,9 @@ def steps_of(text: str, where: str, line: int = 1) -> list[ShellStep]:
     data = text.encode()
     root = _parser().parse(data).root_node
     if root.has_error:
-        return [ShellStep(text=text, where=f"{where}:{line}")] if text.strip() else []
+        if text.strip():
+            return [ShellStep(text=text, where=f"{where}:{line}")]
+        return []
     found: list[ShellStep] = []
     setup: list[str] = []
     comments: list[tuple[int, str]] = []
@@ -65,7 +67,9 @@ def steps_of(text: str, where: str, line: int = 1) -> list[ShellStep]:
             setup.append(output)
             continue
         later = _folders_in(node)
-        above = " ".join(c for _, c in comments) if comments and comments[-1][0] == at - 1 else ""
+        above = ""
+        if comments and comments[-1][0] == at - 1:
+            above = " ".join(c for _, c in comments)
         comments = []
         found.append(ShellStep(text=output, where=f"{where}:{line + at}", setup=tuple(setup), comment=above))
         setup += later
@@ -88,7 +92,10 @@ def _flat(node: Any, data: bytes, end: int = 0, *, is_last: bool) -> Iterator[tu
     """
     statements = [child for child in node.children if child.is_named and child.type != "comment"]
     for child in node.children:
-        last = end if end and child == node.children[-1] else child.end_byte
+        if end and child == node.children[-1]:
+            last = end
+        else:
+            last = child.end_byte
         inner = child
         if child.type == "redirected_statement" and child.children[0].type == "list":
             # In a shell, a redirection belongs to the last command only, unlike in the parsed tree.
@@ -135,10 +142,16 @@ def script_steps(data: bytes, where: str) -> list[ShellStep]:
     """Return the commands of a script. A script for another interpreter is a single command."""
     text = data.decode("utf-8", "replace")
     first = text.split("\n", 1)[0]
-    program = first.removeprefix("#!").split() if first.startswith("#!") else []
+    program = []
+    if first.startswith("#!"):
+        program = first.removeprefix("#!").split()
     if program[:1] == ["/usr/bin/env"]:
         program = program[1:]
-    name = program[0].rsplit("/", 1)[-1] if program else "python3" if where.endswith(".py") else "bash"
+    name = "bash"
+    if program:
+        name = program[0].rsplit("/", 1)[-1]
+    elif where.endswith(".py"):
+        name = "python3"
     if name in ("sh", "bash", "dash"):
         if len(data) > MOST_COMMANDS:
             raise too_large(where, f"{len(data)} bytes of shell commands", MOST_COMMANDS)

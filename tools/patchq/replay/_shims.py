@@ -307,7 +307,9 @@ def read_log(data: bytes) -> Iterator[tuple[str, ...]]:
     at = 0
     while at < len(words):
         # A command can write to the log, too.
-        count = int(words[at]) if words[at].isdigit() and len(words[at]) < 6 else 0
+        count = 0
+        if words[at].isdigit() and len(words[at]) < 6:
+            count = int(words[at])
         if count:
             yield tuple(words[at + 1 : at + 1 + count])
         at += 1 + count

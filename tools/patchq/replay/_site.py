@@ -46,7 +46,9 @@ def find_place(instructions: Sequence[Instruction], texts: Sequence[str], tops: 
             prefix = next(filter(None, match.groups())).rstrip("/")
             return f"{prefix}/lib/python{version}/site-packages"
     bases = [one.value for one in instructions if one.word == "FROM"]
-    kind = "dist" if any(_DEBIANS.search(base) for base in bases) else "site"
+    kind = "site"
+    if any(_DEBIANS.search(base) for base in bases):
+        kind = "dist"
     return f"/usr/local/lib/python{version}/{kind}-packages"
 
 

@@ -80,14 +80,20 @@ def judge(step: Replayed, package: Package, names: PackageNames) -> list[Account
     if ran.code:
         named = names.may_be_in(step.text) or step.changed.tree != step.before
         if not any(one.reason is Reason.NETWORK for one in found):
-            status = StepStatus.REFUSED if named else StepStatus.NOT_UNDERSTOOD
+            if named:
+                status = StepStatus.REFUSED
+            else:
+                status = StepStatus.NOT_UNDERSTOOD
             found.append(replace(step.account, status=status, reason=Reason.FAILED, code=ran.code, message=ran.message))
         return found
     missing = tuple(dict.fromkeys(_NOT_FOUND.findall(ran.message)))
     if missing:
         found.append(replace(step.account, status=StepStatus.NOT_UNDERSTOOD, reason=Reason.NO_PROGRAM, words=missing))
     if not found and is_edit(step.text):
-        status = StepStatus.REFUSED if names.are_in(step.text) else StepStatus.NOT_UNDERSTOOD
+        if names.are_in(step.text):
+            status = StepStatus.REFUSED
+        else:
+            status = StepStatus.NOT_UNDERSTOOD
         if names.may_be_in(step.text):
             found.append(replace(step.account, status=status, reason=Reason.CHANGES_NOTHING, message=ran.message))
     return found or [replace(step.account, status=StepStatus.UNRELATED)]
@@ -101,6 +107,9 @@ def _of_changes(step: Replayed) -> list[Account]:
         found.append(replace(step.account, status=StepStatus.TAKEN, trees=(step.before, changed.tree)))
     for paths, reason in ((changed.generated, Reason.NOT_OF_SOURCE), (changed.others, Reason.NEXT_TO_IT)):
         if paths:
-            status = StepStatus.REFUSED if reason is Reason.NOT_OF_SOURCE else StepStatus.NOT_UNDERSTOOD
+            if reason is Reason.NOT_OF_SOURCE:
+                status = StepStatus.REFUSED
+            else:
+                status = StepStatus.NOT_UNDERSTOOD
             found.append(replace(step.account, status=status, reason=reason, paths=paths))
     return found

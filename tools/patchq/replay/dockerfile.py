@@ -229,7 +229,9 @@ class _Replay:
 
     def _fate_by(self, text: str) -> StepStatus:
         """Return the fate of an instruction that can't be replayed."""
-        return StepStatus.REFUSED if self.names.may_be_in(text) else StepStatus.NOT_UNDERSTOOD
+        if self.names.may_be_in(text):
+            return StepStatus.REFUSED
+        return StepStatus.NOT_UNDERSTOOD
 
     def _early(self, instruction: Instruction) -> None:
         """Begin a stage for an instruction before the first FROM, which Docker would refuse."""
@@ -241,7 +243,10 @@ class _Replay:
 
     def _from(self, instruction: Instruction) -> None:
         match = re.match(r"(\S+)(?:\s+as\s+(\S+))?", instruction.value, re.IGNORECASE)
-        image, name = (match[1], match[2] or "") if match else ("", "")
+        if match:
+            image, name = (match[1], match[2] or "")
+        else:
+            image, name = ("", "")
         with contextlib.suppress(Unset):
             image = expand(image, self.arguments)
         self._begin(name, self._stage_named(image))
@@ -273,7 +278,9 @@ class _Replay:
         for stage in self.stages:
             if stage.name and stage.name.lower() == name.lower():
                 return stage
-        return self.stages[int(name)] if name.isdigit() and int(name) < len(self.stages) else None
+        if name.isdigit() and int(name) < len(self.stages):
+            return self.stages[int(name)]
+        return None
 
     def _add_arguments(self, instruction: Instruction, into: dict[str, str], known: Mapping[str, str]) -> None:
         defaults = assignments(instruction, {**known, **into})
@@ -333,7 +340,9 @@ class _Replay:
             lines = [*prelude, *(f"{{ {line}\n}} || exit 96" for line in step.setup), step.text]
             argv = step.program
             if is_shell:
-                strict = "set -eu" if "\n" in step.text and not self._may_matter(step.text) else "set -u"
+                strict = "set -u"
+                if "\n" in step.text and not self._may_matter(step.text):
+                    strict = "set -eu"
                 script = "\n".join([strict, *lines]) + "\n"
             else:
                 script = step.text
@@ -355,7 +364,9 @@ class _Replay:
             return [ShellStep(text=text, where=where, program=program)]
         found: list[ShellStep] = []
         for step in steps_of(text, self.build.where, instruction.line):
-            last = found[-1] if found else None
+            last = None
+            if found:
+                last = found[-1]
             if (
                 last
                 and last.setup == step.setup
@@ -399,8 +410,12 @@ class _Replay:
             elif kind == "bind":
                 place = posixpath.normpath("/" + (options.get("source") or options.get("src") or ""))
                 name = options.get("from", "")
-                source = self._stage_named(name) if name else source
-                root = STAGE if name else BESIDE
+                if name:
+                    source = self._stage_named(name)
+                if name:
+                    root = STAGE
+                else:
+                    root = BESIDE
                 if name and source is None:
                     self._name(instruction, self._fate_by(instruction.value), Reason.OTHER_IMAGE, name)
                 where = sh(posixpath.normpath(target))
@@ -421,17 +436,23 @@ class _Replay:
             self._unknown(instruction)
             return
         *sources, target = words
-        target = expand(target, stage.values) if instruction.words else target
+        if instruction.words:
+            target = expand(target, stage.values)
         is_folder = target.endswith(("/", "/.")) or target in (".", "..")
         target = posixpath.normpath(posixpath.join(stage.working, target))
         touches = _overlaps(target, self.place)
-        status = StepStatus.REFUSED if touches else StepStatus.NOT_UNDERSTOOD
+        if touches:
+            status = StepStatus.REFUSED
+        else:
+            status = StepStatus.NOT_UNDERSTOOD
         remote = [word for word in sources if re.match(r"(?:https?|ftp)://|git@|\S+\.git(?:#|$)", word)]
         if remote:
             self._name(instruction, status, Reason.NETWORK, *remote)
         texts, sources = _texts_of(instruction, [word for word in sources if word not in remote], stage.values)
         name = instruction.flag("from")
-        other = self._stage_named(expand(name, stage.values)) if name else None
+        other = None
+        if name:
+            other = self._stage_named(expand(name, stage.values))
         if name and other is None:
             is_program = "bin" in (posixpath.basename(target), posixpath.basename(posixpath.dirname(target)))
             if not is_program:
@@ -565,8 +586,13 @@ class _Replay:
         if outcome.ran.code or self.place in folders:
             return []
         lines = [one for one in self.instructions if one.word == "ENV" and "PYTHONPATH" in one.value]
-        where = self._where(lines[-1]) if lines else self.build.where
-        text = lines[-1].text if lines else "PYTHONPATH"
+        if lines:
+            where = self._where(lines[-1])
+        else:
+            where = self.build.where
+        text = "PYTHONPATH"
+        if lines:
+            text = lines[-1].text
         status, reason = StepStatus.NOT_UNDERSTOOD, Reason.SHADOWS
         return [Account(where=where, text=text, status=status, reason=reason, paths=tuple(folders))]
 
@@ -576,14 +602,18 @@ def _roughly_expanded(text: str, values: Mapping[str, str]) -> str:
 
     def one(match: re.Match[str]) -> str:
         value = values.get(match[1], match[0])
-        return value if len(value) < _LONG else match[0]
+        if len(value) < _LONG:
+            return value
+        return match[0]
 
     return re.sub(r"\$\{?(\w+)\}?", one, text)
 
 
 def _before_base(account: Account) -> Account:
     """Return the outcome of a step before the package is installed."""
-    return replace(account, status=StepStatus.UNRELATED) if account.status is StepStatus.NOT_UNDERSTOOD else account
+    if account.status is StepStatus.NOT_UNDERSTOOD:
+        return replace(account, status=StepStatus.UNRELATED)
+    return account
 
 
 def _overlaps(target: str, place: str) -> bool:
@@ -620,7 +650,9 @@ def _texts_of(
     texts, others = [], []
     for word in sources:
         name = word.removeprefix("<<").removeprefix("-").strip("\"'")
-        here = by_name.get(name) if word.startswith("<<") else None
+        here = None
+        if word.startswith("<<"):
+            here = by_name.get(name)
         if here:
             texts.append((name, here.text if here.plain else expand(here.text, values)))
         else:

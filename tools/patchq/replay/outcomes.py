@@ -84,7 +84,10 @@ class NotTaken(UserError):
     def __init__(self, accounts: Sequence[Account], taken: int = 0) -> None:
         lines = []
         for account in accounts:
-            reason = account.reason.value if account.reason else account.status.value
+            if account.reason:
+                reason = account.reason.value
+            else:
+                reason = account.status.value
             lines.append(f"{account.where}: `{short(account.text)}`: {reason}")
         super().__init__("\n".join(lines), hint="")
         self.accounts, self.taken = tuple(accounts), taken

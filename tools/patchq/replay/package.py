@@ -52,7 +52,9 @@ class Package:
 
     def tree_path(self, name: str) -> str:
         """Return the path in the tree of a file in site-packages."""
-        return f"{self.prefix}/{name}" if self.prefix else name
+        if self.prefix:
+            return f"{self.prefix}/{name}"
+        return name
 
     def owns(self, name: str) -> bool:
         """Return True for a file of site-packages that belongs to the package."""
@@ -95,12 +97,16 @@ def _guess(paths: Collection[str], name: str) -> tuple[str, frozenset[str]]:
     for prefix, tops in below.items():
         if name in tops or f"{name}.py" in tops:
             return prefix, frozenset(tops)
-    prefix = "src" if below["src"] else ""
+    prefix = ""
+    if below["src"]:
+        prefix = "src"
     return prefix, frozenset(below[prefix])
 
 
 def _tops_below(paths: Collection[str], prefix: str) -> set[str]:
-    start = f"{prefix}/" if prefix else ""
+    start = ""
+    if prefix:
+        start = f"{prefix}/"
     found = set()
     for path in paths:
         if not path.startswith(start) or not re.search(r"\.pyi?$", path):
@@ -238,7 +244,9 @@ class SitePackages:
     def _below_prefix(self, tree: TreeId) -> dict[str, tuple[bytes, str]]:
         """Return mode and blob of the tree's files that may be installed, by their installed names."""
         found = {}
-        start = f"{self.package.prefix}/" if self.package.prefix else ""
+        start = ""
+        if self.package.prefix:
+            start = f"{self.package.prefix}/"
         for path, entry in self.store.list_tree(tree).items():
             text = os.fsdecode(path)
             name = text[len(start) :]

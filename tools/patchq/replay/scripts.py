@@ -139,7 +139,10 @@ def _with(account: Account, status: StepStatus, reason: Reason, ran: Ran) -> Acc
 
 def _run(step: ShellStep, copy: Path, moved: dict[str, str], context: Path | None, limits: Limits) -> Ran:
     script = "\n".join([*(_inside(line, moved) for line in step.setup), _inside(step.text, moved)]) + "\n"
-    argv = ["bash", "-s"] if step.program == ("bash",) else [*step.program, "-"]
+    if step.program == ("bash",):
+        argv = ["bash", "-s"]
+    else:
+        argv = [*step.program, "-"]
     return run_isolated(argv, copy, context=context, data=script.encode(), limits=limits)
 
 
