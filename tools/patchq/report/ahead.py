@@ -62,14 +62,18 @@ class Ahead:
     @property
     def message(self) -> str:
         """Return the counts in one line."""
-        applied = "applies" if len(self.lands) == 1 else "apply"
+        applied = "apply"
+        if len(self.lands) == 1:
+            applied = "applies"
         parts = [
             (len(self.retire), "upstream has"),
             (len(self.lands), applied),
             (len(self.dropped), "dropped"),
             (len(self.unknown), "not looked at"),
         ]
-        files = [many(len(self.files), "file")] if self.files else []
+        files = []
+        if self.files:
+            files = [many(len(self.files), "file")]
         return say_counts(parts, len(self.needs), files)
 
 

@@ -46,7 +46,9 @@ def read_goals(project: Project) -> Goals:
     """Read ``measurements/targets.toml``; without the file there are no goals."""
     path = project.layout.root / FOLDER / "targets.toml"
     data = project_files.read(project.layout.root, path)
-    return parse_goals(data, str(path)) if data is not None else Goals()
+    if data is not None:
+        return parse_goals(data, str(path))
+    return Goals()
 
 
 def import_files(
@@ -77,7 +79,10 @@ def import_files(
             "a measurement needs either a build or a source",
             hint="--python PATH of the measured environment, or --reported WHO",
         )
-    stack_id, patches = _build(python, expected) if python else ("", ())
+    if python:
+        stack_id, patches = _build(python, expected)
+    else:
+        stack_id, patches = ("", ())
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     with project.locked("bench"):
         change = Change(verb="bench", summary=f"bench import {' '.join(path.name for path in paths)}")

@@ -186,7 +186,9 @@ def gather(
     ahead: list[Ahead] = []
     for matrix in matrices:
         ahead += _ahead(project, matrix, set_name)
-    set_option = "" if set_name == project.lock.default_set else f" --set {sh(set_name)}"
+    set_option = ""
+    if set_name != project.lock.default_set:
+        set_option = f" --set {sh(set_name)}"
     todo = []
     for stack, found in zip(stacks, status(project, set_name), strict=True):
         failing = [patch.name for patch in stack.patches if patch.proof in ("failed", "not proven")]
@@ -234,7 +236,9 @@ def _stacks(
         for info in infos:
             if info.upstream == found.upstream:
                 name = f"{info.upstream}/{info.name}"
-                when = 0 if info.problem else stack.load(info.name)[0].author.when
+                when = 0
+                if not info.problem:
+                    when = stack.load(info.name)[0].author.when
                 verdict = verdict_of.get(name)
                 view = PatchView(
                     info=info,

@@ -127,7 +127,10 @@ _STEP_LABELS = {
 
 def _say_step(evidence: Evidence, todo: StackTodo, stack: StackView) -> str:
     """Return the reason for a stack's next step."""
-    patches = many(len(todo.patches), "patch") if len(todo.patches) == 1 else f"{len(todo.patches)} patches"
+    if len(todo.patches) == 1:
+        patches = many(len(todo.patches), "patch")
+    else:
+        patches = f"{len(todo.patches)} patches"
     newer = [release for release in evidence.ahead if release.upstream == todo.upstream]
     onto = _short(todo.onto)
     if todo.step is NextStep.NO_PATCHES:
@@ -152,7 +155,9 @@ def _say_step(evidence: Evidence, todo: StackTodo, stack: StackView) -> str:
 
 def _short(ref: str) -> str:
     is_commit = re.fullmatch("[0-9a-f]{40}", ref)
-    return ref[:12] if is_commit else ref
+    if is_commit:
+        return ref[:12]
+    return ref
 
 
 def _has_stop(cells: Sequence[object]) -> bool:
@@ -162,7 +167,9 @@ def _has_stop(cells: Sequence[object]) -> bool:
 def _url(status: str) -> str:
     """Return the web address in an ``Upstream-Status:``, or an empty text; other schemes are ignored."""
     match = re.search(r"https?://[^\s\[\]\"'<>]+", status)
-    return match[0] if match else ""
+    if match:
+        return match[0]
+    return ""
 
 
 def _json(value: object) -> str:
@@ -173,7 +180,9 @@ def _json(value: object) -> str:
 
 
 def _escape_unprintable(match: re.Match[str]) -> str:
-    return match[0] if match[0].isprintable() else json.dumps(match[0])[1:-1]
+    if match[0].isprintable():
+        return match[0]
+    return json.dumps(match[0])[1:-1]
 
 
 def _cells(matrix: Matrix, link: Callable[[str], str]) -> dict[str, object]:
@@ -293,7 +302,9 @@ def _chart(measurements: Sequence[Measurement], labels: Mapping[str, str]) -> Ch
     limits = []
     for value, label in sorted(labels.items(), key=lambda item: float(item[0])):
         limits.append(ChartLimit(x=round(left + scale * float(value), 1), value=value, label=label))
-    depth = f" after {first.depth} tokens" if first.depth else ""
+    depth = ""
+    if first.depth:
+        depth = f" after {first.depth} tokens"
     return Chart(
         title=f"{first.machine}: {first.test}{depth}, t/s",
         bars=tuple(bars),

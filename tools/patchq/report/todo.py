@@ -50,7 +50,10 @@ def next_step(stack: StackStatus, failing: Sequence[str], ahead: Sequence[Ahead]
     :param set_option: `` --set SET``, or empty for the default set.
     """
     name = stack.upstream
-    step = NextStep.CARRIED if ahead else NextStep.NEWEST
+    if ahead:
+        step = NextStep.CARRIED
+    else:
+        step = NextStep.NEWEST
     command, onto = f"patchq forecast {sh(name)} --newest{set_option}", ""
     patches: tuple[str, ...] = ()
     # A ref with a stack of its own was carried already.
@@ -69,7 +72,10 @@ def next_step(stack: StackStatus, failing: Sequence[str], ahead: Sequence[Ahead]
     elif open_refs:
         release = open_refs[0]
         onto, patches = release.ref, tuple(patch for patch, _ in release.needs)
-        step = NextStep.REVIEW if patches else NextStep.CARRY
+        if patches:
+            step = NextStep.REVIEW
+        else:
+            step = NextStep.CARRY
         command = f"patchq rebase {sh(name)} --onto {sh(onto)}{set_option}"
         if release.unknown:
             step, patches = NextStep.NOT_LOOKED_AT, release.unknown
