@@ -36,7 +36,9 @@ def lost_change(sides: Sides, tree: TreeId) -> str:
         _count(sides.texts(side, paths)) for side in (sides.base, sides.ours, sides.patch.commit, tree)
     )
     word = _unlike(base, ours, theirs, result)
-    return word.decode("utf-8", "replace") if word is not None else ""
+    if word is not None:
+        return word.decode("utf-8", "replace")
+    return ""
 
 
 def made_twice(sides: Sides, tree: TreeId) -> str:
@@ -151,6 +153,9 @@ def _head(node: ast.AST) -> str:
         nested = isinstance(value, list) and any(isinstance(item, ast.stmt | ast.ExceptHandler) for item in value)
         if nested:
             continue
-        items = value if isinstance(value, list) else [value]
+        if isinstance(value, list):
+            items = value
+        else:
+            items = [value]
         parts.append(name + ",".join(ast.dump(item) if isinstance(item, ast.AST) else repr(item) for item in items))
     return " ".join(parts)

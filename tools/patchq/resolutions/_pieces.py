@@ -151,7 +151,10 @@ def _collide(first: _SideEdit, second: _SideEdit) -> bool:
         return False
     if first.is_insertion and second.is_insertion:
         return True
-    replacing = second if first.is_insertion else first
+    if first.is_insertion:
+        replacing = second
+    else:
+        replacing = first
     return (first.is_insertion or second.is_insertion) and not replacing.keeps_count
 
 
@@ -161,7 +164,9 @@ def _adjacent_lines(region: Region) -> bytes | None:
     if len(base) * max(len(ours), len(theirs)) > _MOST_COMPARED or not _ends_lines(region):
         return None
     merged = _merge(base, [*_edits(base, ours, 0), *_edits(base, theirs, 1)])
-    return None if merged is None else b"".join(merged)
+    if merged is None:
+        return None
+    return b"".join(merged)
 
 
 def _ends_lines(region: Region) -> bool:
@@ -186,7 +191,9 @@ def _entries(text: bytes) -> set[bytes]:
     """Return the list entries of a text without blanks, or nothing if it is no whole list."""
     lines = [line for line in text.splitlines() if line.strip()]
     indents = {len(line) - len(line.lstrip()) for line in lines}
-    first = lines[0] if lines else b""
+    first = b""
+    if lines:
+        first = lines[0]
     if _RELEASE.search(text):
         return set()
     if not re.match(rb"\s*(?:[-*+]|\d+[.)])\s", first) or len(first) - len(first.lstrip()) != min(indents):
@@ -221,4 +228,6 @@ def _names(source: bytes) -> tuple[type, frozenset[str]] | None:
             names += (alias.asname or alias.name for alias in node.names)
         else:
             return None
-    return (kinds.pop(), frozenset(names)) if len(kinds) == 1 else None
+    if len(kinds) == 1:
+        return (kinds.pop(), frozenset(names))
+    return None

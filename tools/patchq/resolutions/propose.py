@@ -113,7 +113,9 @@ def propose(project: Project, upstream: str, request: ProposeRequest, *, prove: 
         known = ", ".join(project.lock.mergers) or "none"
         hint = f'known: {known}; [mergers.{unknown[0]}] program = "{unknown[0]}"'
         raise UserError(f"no merger {unknown[0]!r} in upstream.lock", hint=hint)
-    report = brief(project, upstream) if request.tools else None
+    report = None
+    if request.tools:
+        report = brief(project, upstream)
     with project.locked("rebase"):
         progress = load(project, upstream)
         stop = stopped(progress)
@@ -138,7 +140,10 @@ def propose(project: Project, upstream: str, request: ProposeRequest, *, prove: 
         for tree, same in trees.items():
             checks = _judge(project, progress, stop, tree, prove=once, proofs=request.proofs)
             refused = _refusal(checks, has_proof=has_proof)
-            outcome = StrategyOutcome.REFUSED if refused else StrategyOutcome.PROPOSED
+            if refused:
+                outcome = StrategyOutcome.REFUSED
+            else:
+                outcome = StrategyOutcome.PROPOSED
             tried += [StrategyAttempt(strategy=found.strategy, outcome=outcome, where=refused) for found in same]
             if not refused:
                 proposals.append(_proposal(project, progress, stop, tree, checks, same))
@@ -160,7 +165,9 @@ def take(project: Project, upstream: str, number: int, *, prove: Prove, proofs: 
     stop = stopped(load(project, upstream))
     known = _saved(project, upstream, stop)
     if not 1 <= number <= len(known):
-        there = f"there are {len(known)}" if known else "there is none"
+        there = "there is none"
+        if known:
+            there = f"there are {len(known)}"
         raise UserError(
             f"no proposal {number} for {upstream}/{stop.patch}: {there}", hint=f"`patchq rebase {upstream} --propose`"
         )
