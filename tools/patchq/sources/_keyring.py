@@ -45,7 +45,9 @@ def verify(store: Git, commit: CommitId, ref: str, tag: str | None, root: Path, 
                 or not named
                 or named[1] != ref.encode()
             ):
-                name = named[1].decode("utf-8", "replace") if named else "nothing"
+                name = "nothing"
+                if named:
+                    name = named[1].decode("utf-8", "replace")
                 raise SourceError(f"the tag that {ref} names says that it is {name}, or of another commit", hint=hint)
             return f"tag signed by {_verified(store, 'verify-tag', tag, ref, root, keyring, hint)}"
         raise SourceError(f"the tag {ref} is not signed, whoever signed its commit", hint=hint)
@@ -79,7 +81,9 @@ def _why(message: str) -> str:
     ):
         if status in message:
             return words
-    return message.strip().splitlines()[-1] if message.strip() else "git says no more"
+    if message.strip():
+        return message.strip().splitlines()[-1]
+    return "git says no more"
 
 
 @contextmanager

@@ -35,7 +35,9 @@ class Partial:
         while chunk := file.read(1 << 20):
             self.digest.update(chunk)
             self.size += len(chunk)
-        tag = fsio.read_limited(self._tag, _MOST_TAG) if kept and self._tag.is_file() else b""
+        tag = None
+        if kept and self._tag.is_file():
+            tag = fsio.read_limited(self._tag, _MOST_TAG)
         self.validator = (tag or b"").decode("ascii", "replace")
         if self.size and not self.validator:
             self.clear()
@@ -48,17 +50,26 @@ class Partial:
     def asking(self) -> dict[str, str]:
         """Return request headers for the missing bytes, valid only if the file hasn't changed."""
         plain = {"Accept-Encoding": "identity"}
-        return {**plain, "Range": f"bytes={self.size}-", "If-Range": self.validator} if self.size else plain
+        if self.size:
+            return {**plain, "Range": f"bytes={self.size}-", "If-Range": self.validator}
+        return plain
 
     def answered(self, status: int, headers: Mapping[str, str]) -> None:
         """Process the headers of a response: continue with the existing bytes, or start again."""
         plain = "Content-Encoding" not in headers
         message = str(headers.get("Content-Length", ""))  # an int from some versions of requests-file
-        length = int(message) if plain and message.isdecimal() else 0
-        found = _RANGE.fullmatch(headers.get("Content-Range", "")) if status == 206 else None
+        length = 0
+        if plain and message.isdecimal():
+            length = int(message)
+        found = None
+        if status == 206:
+            found = _RANGE.fullmatch(headers.get("Content-Range", ""))
         if found and int(found[1]) == self.size and plain:
             self.resumed = self.size > 0
-            self.total = int(found[2]) if found[2] != "*" else self.size + length
+            if found[2] != "*":
+                self.total = int(found[2])
+            else:
+                self.total = self.size + length
             return
         self.clear()
         self.total = length
@@ -99,7 +110,9 @@ def opened(root: Path, sha256: str) -> Iterator[Partial]:
     """
     root.mkdir(parents=True, exist_ok=True)
     path = root / "partial" / sha256
-    fd = _claimed(path) if sha256 else None
+    fd = None
+    if sha256:
+        fd = _claimed(path)
     if fd is None:
         fd, name = tempfile.mkstemp(prefix=".download-", dir=root)
         path = Path(name)

@@ -164,7 +164,9 @@ def _import(
     only: Callable[[bytes], bool] | None = None,
 ) -> CommitId:
     ref = "refs/patchq/scratch/import"
-    prefix = subdir.encode() + b"/" if subdir else b""
+    prefix = b""
+    if subdir:
+        prefix = subdir.encode() + b"/"
     skipped = tuple(s.encode() + b"/" for s in skip)
     body = message.encode()
     seen: set[bytes] = set()
@@ -278,7 +280,10 @@ def _folder_members(folder: Path) -> Iterator[_ArchiveMember]:
         for name in sorted(os.listdir(os.path.join(root, at))):
             if name == b".git":
                 continue
-            path = at + b"/" + name if at else name
+            if at:
+                path = at + b"/" + name
+            else:
+                path = name
             full = os.path.join(root, path)
             if os.path.isdir(full) and not os.path.islink(full):
                 yield from walk(path)
@@ -289,7 +294,10 @@ def _folder_members(folder: Path) -> Iterator[_ArchiveMember]:
     try:
         yield from _read(root, walk(b""), str(folder))
     except OSError as error:
-        name = show_path(error.filename) if isinstance(error.filename, bytes) else str(folder)
+        if isinstance(error.filename, bytes):
+            name = show_path(error.filename)
+        else:
+            name = str(folder)
         raise SourceError(
             f"{name} can't be read: {error.strerror}", hint="make it readable; nothing was imported"
         ) from None
@@ -322,7 +330,10 @@ def _check_links(links: Mapping[bytes, bytes], files: Iterable[bytes], where: st
         parts = path.split(b"/")
         above = b""
         for part in parts[:-1]:
-            above = above + b"/" + part if above else part
+            if above:
+                above = above + b"/" + part
+            else:
+                above = part
             if above in links:
                 raise _refused(where, path, "would be written through a symbolic link")
             if above in files:

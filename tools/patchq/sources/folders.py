@@ -46,7 +46,9 @@ def folder_commit(layout: Layout, store: Git, folder: Path, pin: Pin, skip: Iter
     """
     whose = pin.url.partition("/")[0] if pin.url.startswith("~") else "~"  # `~name` is another user's home folder
     homes = {local_path(layout, name) for name in ("~", whose)}
-    why = "this project lies in it" if folder in (layout.root, *layout.root.parents) else ""
+    why = ""
+    if folder in (layout.root, *layout.root.parents):
+        why = "this project lies in it"
     if any(folder in (home, *home.parents) for home in homes):
         why = why or "a home folder lies in it"
     if why:

@@ -80,12 +80,16 @@ class Forge:
         if not _ID.fullmatch(commit):
             raise SourceError(f"{commit!r} is no commit", hint="look at the remote")
         answer = self._ask("GET", f"git/commits/{commit}")
-        return str(answer["message"]) if isinstance(answer, dict) else ""
+        if isinstance(answer, dict):
+            return str(answer["message"])
+        return ""
 
     def open(self, title: str, branch: str, base: str, body: str) -> Pull | None:
         """Open a pull request. Return None in a dry run."""
         answer = self._ask("POST", "pulls", {"title": title, "head": branch, "base": base, "body": body})
-        return self._pull(answer) if answer else None
+        if answer:
+            return self._pull(answer)
+        return None
 
     def edit(self, pull: Pull, body: str) -> None:
         """Replace the text of a pull request."""
@@ -134,8 +138,12 @@ class Forge:
         except (ValueError, RecursionError):
             found = None
         if not 200 <= answer.status_code < 300 or (found is None and method != "PATCH"):
-            message = found.get("message", "") if isinstance(found, dict) else ""
+            message = ""
+            if isinstance(found, dict):
+                message = found.get("message", "")
             denied = answer.status_code in (401, 403, 404)
-            hint = "the token needs contents and pull requests: write" if denied else "run it again"
+            hint = "run it again"
+            if denied:
+                hint = "the token needs contents and pull requests: write"
             raise SourceError(f"{method} {call.url}: {answer.status_code} {message}".rstrip(), hint=hint)
         return found

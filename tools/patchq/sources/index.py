@@ -164,7 +164,9 @@ def _sdist_version(project: str, name: str) -> Version | None:
         found, version = parse_sdist_filename(name)
     except InvalidSdistFilename:
         return None
-    return version if found == canonicalize_name(project) else None
+    if found == canonicalize_name(project):
+        return version
+    return None
 
 
 def find_releases(project: str) -> list[IndexRelease]:
@@ -300,7 +302,9 @@ def _bring(file: IndexFile, part: Partial, progress: Progress | None, most: int,
                 raise  # an error of the local disk
             message = f"{file.name} could not be downloaded: {error}"
         if not left or part.size <= before or not part.validator:
-            kept = f"; {part.size} bytes are kept, and it goes on there" if part.size and part.validator else ""
+            kept = ""
+            if part.size and part.validator:
+                kept = f"; {part.size} bytes are kept, and it goes on there"
             raise SourceError(f"{message}{kept}", hint="run the command again" if kept else _OFFLINE_HINT)
 
 
@@ -362,7 +366,8 @@ def session(url: str) -> Any:
     class FolderAdapter(BaseAdapter):
         def send(self, request: PreparedRequest, *args: Any, **kwargs: Any) -> Response:
             path = Path(unquote(urlsplit(request.url or "").path))
-            path = path / "index.html" if path.is_dir() else path
+            if path.is_dir():
+                path = path / "index.html"
             response = requests.Response()
             response.request, response.url = request, path.as_uri()
             try:
@@ -392,7 +397,10 @@ def session(url: str) -> Any:
 def _linked_files(links: list[str]) -> Iterator[Path]:
     """Yield the files in ``find-links`` folders. Pages of links are ignored."""
     for link in links:
-        folder = Path(unquote(urlsplit(link).path)) if link.startswith("file:") else Path(link).expanduser()
+        if link.startswith("file:"):
+            folder = Path(unquote(urlsplit(link).path))
+        else:
+            folder = Path(link).expanduser()
         if folder.is_dir():
             for path in sorted(folder.iterdir()):
                 if path.is_file():

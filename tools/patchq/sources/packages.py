@@ -47,7 +47,9 @@ def build_of_tree(store: Git, commit: CommitId) -> BuildConfig | None:
     contents = store.read_blobs(wanted)
     texts = {path: contents[entries[path].blob] for path in (b"pyproject.toml", b"setup.cfg") if path in entries}
     name = _name_in_pyproject(texts.get(b"pyproject.toml", b"")) or _name_in_setup(texts.get(b"setup.cfg", b""))
-    return guess_build(name, entries, released=False) if _NAME.fullmatch(name) else None
+    if _NAME.fullmatch(name):
+        return guess_build(name, entries, released=False)
+    return None
 
 
 def _name_in_pyproject(data: bytes) -> str:

@@ -65,7 +65,9 @@ class Fetcher:
         self._together(wanted)
         kept = self._keep_all(wanted, refs)
         for pin in pins:
-            base = None if self.source else have_base(self.store, pin, refs)
+            base = None
+            if not self.source:
+                base = have_base(self.store, pin, refs)
             if base and base.source == "git":
                 self._check_signature(pin)
             bases.append(base or kept.get(base_ref(pin, "git")) or self._fetch(pin))
@@ -77,7 +79,10 @@ class Fetcher:
         One check of several pins is faster than one check per pin.
         """
         wanted = [p for p in pins if p.commit and p.url and (self.source or p.source) != "archive"]
-        here = self.store.commits_here(p.commit for p in wanted if p.commit) if len(wanted) > 1 else set()
+        if len(wanted) > 1:
+            here = self.store.commits_here(p.commit for p in wanted if p.commit)
+        else:
+            here = set()
         whole = [p for p in wanted if p.commit in here]
         if not whole or not self.store.is_whole(here):
             return {}
@@ -100,7 +105,10 @@ class Fetcher:
         Commits that the connection doesn't bring are fetched one by one later.
         """
         by_url: dict[str, list[Pin]] = {}
-        asked = pins if not self.offline and self.source != "archive" else ()
+        if not self.offline and self.source != "archive":
+            asked = pins
+        else:
+            asked = ()
         here = self.store.commits_here(p.commit for p in asked if p.commit)
         for pin in asked:
             if pin.source != "archive" and pin.commit and pin.url and pin.commit not in here:
@@ -109,7 +117,10 @@ class Fetcher:
             folder = local_folder(self.layout, wanted[0].url)
             if len(wanted) == 1 or (folder and not is_repository(folder)):
                 continue
-            url = str(folder) if folder else wanted[0].url
+            if folder:
+                url = str(folder)
+            else:
+                url = wanted[0].url
             try:
                 remote_commit(url, wanted[0].ref, timeout=REACH_TIMEOUT)
             except Unreachable as error:
@@ -150,7 +161,10 @@ class Fetcher:
     def _from_git(self, pin: Pin, *, again: bool = False) -> Base:
         assert pin.commit
         folder = local_folder(self.layout, pin.url)
-        url = str(folder) if folder else pin.url
+        if folder:
+            url = str(folder)
+        else:
+            url = pin.url
         if folder and not folder.is_dir():
             raise Unreachable(
                 f"{pin.upstream} {pin.ref} comes from {folder}, and no such folder is there",
@@ -224,7 +238,9 @@ class Fetcher:
 
 
 def _host(url: str) -> str:
-    return url.split("/")[2] if "://" in url else url
+    if "://" in url:
+        return url.split("/")[2]
+    return url
 
 
 def tag_ref(pin: Pin) -> str:
@@ -250,7 +266,10 @@ def check_signature(layout: Layout, lock: Lock, store: Git, pin: Pin, *, offline
     folder = local_folder(layout, pin.url)
     if not upstream or not upstream.keyring or not pin.commit:
         return ""
-    url = str(folder) if folder else pin.url
+    if folder:
+        url = str(folder)
+    else:
+        url = pin.url
     if not store.ref_or_none(pin.commit) and not offline:
         fetch_commit(store, url, pin.commit, pin.ref)
     tag = fetch_tag(store, url, pin.ref, tag_ref(pin), offline=offline)
@@ -341,8 +360,13 @@ def pin_git(
         raise UserError(f"the folder {folder} is not there", hint="check --url")
     if folder and not is_repository(folder):
         there = folder_commit(layout, store, folder, pin, skip)
-        return keep_folder(store, folder, pin, skip) if keep else there
-    url = str(folder) if folder else pin.url
+        if keep:
+            return keep_folder(store, folder, pin, skip)
+        return there
+    if folder:
+        url = str(folder)
+    else:
+        url = pin.url
     check_ref(pin.ref, "a ref")
     commit = commit_named((hosts or Hosts()).refs(url), pin.ref)
     if commit is None and pin.ref == pin.commit:

@@ -72,7 +72,9 @@ def _json_files(files: Any, url: str) -> Iterator[IndexFile]:
     for file in files:
         when = file.get("upload-time")
         # Python 3.10 parses neither Z nor more than six digits of a second.
-        uploaded = datetime.fromisoformat(f"{when[:19]}+00:00").timestamp() if when else 0.0
+        uploaded = 0.0
+        if when:
+            uploaded = datetime.fromisoformat(f"{when[:19]}+00:00").timestamp()
         sha256 = str(file["hashes"].get("sha256", ""))
         yield IndexFile(
             name=str(file["filename"]), url=urljoin(url, str(file["url"])), sha256=sha256, uploaded=uploaded
