@@ -40,7 +40,9 @@ class View:
 
     def content(self, path: bytes | None) -> bytes:
         """Return a file's current content, or nothing if no content is loaded for the path."""
-        return self._contents.get(path, b"") if path is not None else b""
+        if path is not None:
+            return self._contents.get(path, b"")
+        return b""
 
     def file_paths(self) -> list[bytes]:
         """Return the paths of the regular files."""

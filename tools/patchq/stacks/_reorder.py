@@ -120,7 +120,10 @@ def _import(
     """Commit the changes of the entries on ``tip``, one after the other, in one git process."""
     with import_commits(store, _REF) as (out, ids):
         for number, entry in enumerate(entries, 1):
-            mark = tip.encode() if number == 1 else b":%d" % (number - 1)
+            if number == 1:
+                mark = tip.encode()
+            else:
+                mark = b":%d" % (number - 1)
             out.write(commit_start(_REF, number, entry.commit.author, mail_safe(entry.commit.message), mark))
             # Removals come first, because a folder may replace a file.
             for change in sorted(changes[entry.name], key=lambda c: c.new is not None):

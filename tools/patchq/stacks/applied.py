@@ -30,7 +30,9 @@ class Applied:
     def release(self) -> str:
         """Version of the release that the pin names on an index, or an empty text."""
         pin = self.stack.pin
-        return release_version(pin) if pin.archive and not is_local_archive(pin.archive) and not pin.subdir else ""
+        if pin.archive and not is_local_archive(pin.archive) and not pin.subdir:
+            return release_version(pin)
+        return ""
 
 
 def read_applied(project: Project, set_name: str, *, edits_matter: bool = True) -> list[Applied]:
@@ -98,7 +100,10 @@ def release_version(pin: Pin) -> str:
     """Return the version of a pin's archive or ref; ``0.0.0`` for a branch or commit."""
     from packaging.version import InvalidVersion, Version
 
-    text = pin.archive.partition("==")[2] if pin.archive and not is_local_archive(pin.archive) else pin.ref
+    if pin.archive and not is_local_archive(pin.archive):
+        text = pin.archive.partition("==")[2]
+    else:
+        text = pin.ref
     try:
         return Version(text.removeprefix("release/")).public
     except InvalidVersion:

@@ -126,11 +126,17 @@ def plan(
     names = stack.names[:count]
     reused = _reuse(stack, names, base, before)
     fresh: list[Remembered] = []
-    tip = reused[-1].applied.commit if reused else base.commit
+    if reused:
+        tip = reused[-1].applied.commit
+    else:
+        tip = base.commit
     if len(reused) < len(names):
         fresh = _commit(project, stack, names[len(reused) :], tip)
         tip = fresh[-1].applied.commit
-    tree = before.tree if before and before.tip == tip else TreeId(project.store.tree_of([tip])[0])
+    if before and before.tip == tip:
+        tree = before.tree
+    else:
+        tree = TreeId(project.store.tree_of([tip])[0])
     after = State(
         set_name=set_name,
         ref=stack.pin.ref,
@@ -210,7 +216,9 @@ def carried_stacks(project: Project, stacks: Sequence[Stack], set_name: str) -> 
     found = []
     for stack, base in zip(stacks, bases_of(project, stacks, states, False), strict=True):
         after = plan(project, stack, base, states[stack.pin.upstream], set_name).after
-        infos = project.store.log(f"{base.commit}..{after.tip}") if after.patches else []
+        infos = []
+        if after.patches:
+            infos = project.store.log(f"{base.commit}..{after.tip}")
         commits = tuple((p.applied.name, info) for p, info in zip(after.patches, infos, strict=True))
         found.append(Carried(stack, base.commit, commits))
     return found
@@ -232,7 +240,9 @@ def add_move(
     branch = branch_of(upstream)
     if head != after.tip:
         change.trees.append(TreeMove(upstream, head, after.tip))
-    old_branch = head if head is not None else project.store.ref_or_none(branch)
+    old_branch = head
+    if old_branch is None:
+        old_branch = project.store.ref_or_none(branch)
     if old_branch != after.tip:
         change.refs.append((branch, old_branch, after.tip))
     path = project.layout.state(upstream)

@@ -73,7 +73,9 @@ def check(
                 raise UserError(
                     f"no upstream {name!r} in upstream.lock", hint=nearest(name, known, f"it has {', '.join(known)}")
                 )
-        found = [] if names else _strays(project)
+        found = []
+        if not names:
+            found = _strays(project)
         bases: dict[tuple[str, str], CommitId] = {}
         for upstream in project.lock.upstreams.values():
             for pin in upstream.pins.values() if not names or upstream.name in names else ():
@@ -245,7 +247,9 @@ def _check_trailers(project: Project, full: str, header: Header) -> list[_Proble
     upstream, _, name = full.partition("/")
     reword = f"`patchq reword {sh(full)} --trailer"
     statuses = header.values("Upstream-Status")
-    match = _STATUS.fullmatch(statuses[0]) if len(statuses) == 1 else None
+    match = None
+    if len(statuses) == 1:
+        match = _STATUS.fullmatch(statuses[0])
     if not match or match["word"] not in STATUS_WORDS or (match["word"] != "Pending" and not match["detail"]):
         shown = ", ".join(f"{w} […]" if w != "Pending" else w for w in STATUS_WORDS)
         hint = f"{reword} 'Upstream-Status: Pending'`; or another of {shown}"
@@ -352,7 +356,10 @@ def _check_requires(project: Project, stack: Stack, name: str, header: Header) -
                 found.append(("requires", f"Requires: {required} comes later in the series", hint))
             continue
         sets = [s for s in project.lock.sets.values() if s.get(stack.pin.upstream) == stack.pin.ref]
-        refs = {s[upstream] for s in sets if upstream in s} if upstream in project.lock.upstreams else set()
+        if upstream in project.lock.upstreams:
+            refs = {s[upstream] for s in sets if upstream in s}
+        else:
+            refs = set()
         pins = [project.lock.upstreams[upstream].pins[r] for r in refs]
         if not any(other in load_stack(project.layout, pin).names for pin in pins):
             found.append(("requires", f"Requires: {required} is in no stack of the same set", remove))
@@ -396,7 +403,9 @@ def _check_bytes(
     """
     pin = stack.pin
     state = load_state(project.layout, pin.upstream)
-    usable = state if state and state.ref == pin.ref else None
+    usable = None
+    if state and state.ref == pin.ref:
+        usable = state
     try:
         base = bases_of(project, [stack], {pin.upstream: usable}, offline)[0]
         bases[pin.upstream, pin.ref] = base.commit

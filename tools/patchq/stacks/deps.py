@@ -159,7 +159,9 @@ class _PathVersions:
     def before(self, number: int) -> TreeEntry | None:
         """Return the file before the patch with this number."""
         at = bisect_left(self.numbers, number)
-        return self.changes[at].old if at < len(self.changes) else self.changes[-1].new
+        if at < len(self.changes):
+            return self.changes[at].old
+        return self.changes[-1].new
 
 
 #: Patch number, target, and True if no further patch is merged onto the result.
@@ -241,7 +243,10 @@ class _Graph:
             block = [k for k in kept if k > other]
             onto: _Onto | None = _Onto(self.trees[other])
             for member in block:
-                onto = (yield member, onto, member == block[-1]) if onto is not None else None
+                if onto is not None:
+                    onto = yield member, onto, member == block[-1]
+                else:
+                    onto = None
             if onto is None:
                 insort(kept, other)
                 waiting |= self._sharing(other)
@@ -272,7 +277,10 @@ class _Graph:
             self.merged[key] = self._carried(key, sides)
         trees = [(self.trees[n], onto.tree, dict(onto.files), self.commits[n][1].tree) for n, onto, _ in rest]
         for key, merge in zip(rest, merge_trees(self.store, trees), strict=True):
-            self.merged[key] = None if merge.stages or merge.failed else _Onto(merge.tree)
+            if merge.stages or merge.failed:
+                self.merged[key] = None
+            else:
+                self.merged[key] = _Onto(merge.tree)
 
     def _sides(self, number: int, onto: _Onto) -> dict[bytes, FileSides] | None:
         """Return the base, ours and theirs blobs of each file that a patch changes.

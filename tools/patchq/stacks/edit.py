@@ -179,7 +179,10 @@ def load(project: Project, stack: Stack, set_name: str, *, offline: bool = False
     before = load_state(project.layout, upstream)
     worktree = project.worktree(upstream)
     same = before is not None and before.ref == stack.pin.ref
-    head = worktree.refuse_edits(before.tip if before else None).head if same else worktree.head()
+    if same:
+        head = worktree.refuse_edits(before.tip if before else None).head
+    else:
+        head = worktree.head()
     base = bases_of(project, [stack], {upstream: before}, offline)[0]
     state = plan(project, stack, base, before, set_name).after
     return Loaded(
@@ -255,7 +258,9 @@ def _take_from_series(project: Project, change: Change, stack: Stack, name: str,
 def _note_withdrawn(project: Project, change: Change, stack: Stack, name: str, commit: str, why: str) -> None:
     if not why:
         return
-    pid = project.store.patch_ids_of([CommitId(commit)])[0] if commit else ""
+    pid = ""
+    if commit:
+        pid = project.store.patch_ids_of([CommitId(commit)])[0]
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     ref, path = stack.pin.ref, ledger_path(project.layout, stack.pin.upstream)
     line = ledgers.Attempt(
@@ -299,7 +304,9 @@ def move(project: Project, patch: str, *, before: str = "", after: str = "", set
         found = _rewrite(project, loaded, order, Change(verb="move", summary=f"move {stack.pin.upstream}/{name}"), name)
         if order == loaded.entries:
             return found
-        where = f"after {order[at - 1].name}" if at else "to the bottom of the stack"
+        where = "to the bottom of the stack"
+        if at:
+            where = f"after {order[at - 1].name}"
         passed = abs(at - loaded.entries.index(moving))
         return replace(found, moved=f"{name} {where}, past {passed} patch{'es' if passed > 1 else ''}")
 

@@ -94,7 +94,10 @@ class Engine:
         # The ref is temporary, because `apply` must change nothing if another stack fails.
         with import_commits(self.store, ref) as (out, ids):
             for number, (patch, files) in enumerate(patches, 1):
-                parent = onto.encode() if number == 1 else b":%d" % (number - 1)
+                if number == 1:
+                    parent = onto.encode()
+                else:
+                    parent = b":%d" % (number - 1)
                 out.write(commit_start(ref, number, patch.header.author, patch.header.message, parent))
                 applied.append(self._write_patch(view, patch, files, out))
         return [replace(patch, commit=ids[n]) for n, patch in enumerate(applied, 1)]
@@ -242,10 +245,16 @@ class Engine:
 
     def _refused(self, patch: Incoming, why: Unsupported, message: str) -> PatchqError:
         lines = [line[7:] for line in message.splitlines() if line.startswith(("error: ", "fatal: "))]
-        text = lines[0] if lines else message
+        if lines:
+            text = lines[0]
+        else:
+            text = message
         if not lines or _MALFORMED.search(text):
             return FormatError(f"{patch.where}: {why.reason}; git says: {text}", hint=_ANEW)
-        path = text.split(":")[1].strip() if text.count(":") > 1 else text.split(":")[0]
+        if text.count(":") > 1:
+            path = text.split(":")[1].strip()
+        else:
+            path = text.split(":")[0]
         return self._error([Conflict(upstream=self.upstream, patch=patch.name, path=path, reason=text)])
 
     def _unsure(self, patch: Incoming, why: Unsupported, moved: MovedHunk) -> ConflictError:

@@ -131,7 +131,9 @@ def _amendment(project: Project, stack: Stack, state: State, name: str, head: Co
     tree = project.worktree(upstream).snapshot()
     if tree == project.store.tree_of([head])[0]:
         commits = f"the worktree has commits that are not in the stack: `patchq export {upstream}` first"
-        hint = "edit the worktree first" if head == state.tip else commits
+        hint = "edit the worktree first"
+        if head != state.tip:
+            hint = commits
         raise UserError(f"{upstream}: there are no edits to put into {name}", hint=hint)
     header = stack.load(name)[0]
     author, message = header.author, header.message
@@ -297,7 +299,10 @@ def fold(store: Git, upstream: str, base: CommitId, entries: Sequence[Reconciled
                 message = rest + "\n"
             elif kind and kind[1] == "squash" and rest:
                 message = message.rstrip() + "\n\n" + rest + "\n"
-        commit = target.commit.commit if not folded else CommitId("")
+        if not folded:
+            commit = target.commit.commit
+        else:
+            commit = CommitId("")
         result.append(ReconciledEntry(target.name, replace(target.commit, commit=commit, tree=onto, message=message)))
     return result
 
@@ -327,7 +332,10 @@ def write_stack(
     """
     layout, store = project.layout, project.store
     done, headers = _commit(store, stack, state, entries, made)
-    tip = done[-1].commit if done else state.base
+    if done:
+        tip = done[-1].commit
+    else:
+        tip = state.base
     tip_tree, base_tree = store.tree_of([tip, state.base])
     below = [base_tree, *(e.commit.tree for e in entries)]
     done = [replace(a, empty=e.commit.tree == b) for a, e, b in zip(done, entries, below, strict=False)]
@@ -406,7 +414,9 @@ def _mails(store: Git, stack: Stack, state: State, done: Sequence[AppliedPatch],
     """Return the patch file of each commit, read from disk for unchanged patches."""
     new = [a for a in done if a.name not in same]
     if len(new) * 20 > len(done):
-        written = format_patches(store, state.base, done[-1].commit, len(done)) if done else []
+        written = []
+        if done:
+            written = format_patches(store, state.base, done[-1].commit, len(done))
         found = {a.name: mail for a, mail in zip(done, written, strict=True) if a.name not in same}
     else:
         found = {a.name: format_patches(store, CommitId(f"{a.commit}^"), a.commit, 1)[0] for a in new}

@@ -82,7 +82,9 @@ def _fix_files(project: Project, names: Sequence[str]) -> list[str]:
             data = project_files.read(layout.root, folder / "series", MOST_BYTES)
             if data is None or not has_conflict(data):
                 continue
-            base = person.base_of_conflict(layout.root, path) if person.has_repository(layout.root) else None
+            base = None
+            if person.has_repository(layout.root):
+                base = person.base_of_conflict(layout.root, path)
             united = unite(data, str(folder / "series"), base)
             for name in parse(united, path).names:
                 if not (folder / (name + SUFFIX)).exists():
@@ -175,5 +177,6 @@ def _reworded(old: str, message: str, trailers: Sequence[tuple[str, str]]) -> st
     for key, value in trailers:
         at = next((n for n, line in enumerate(block) if line.lower().startswith(f"{key.lower()}:")), len(block))
         block = [line for line in block if not line.lower().startswith(f"{key.lower()}:")]
-        block[at:at] = [f"{key}: {value}"] if value else []
+        if value:
+            block.insert(at, f"{key}: {value}")
     return clean_message("\n".join([text.rstrip(), "", *block]))

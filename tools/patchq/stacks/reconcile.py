@@ -47,7 +47,9 @@ class Reconciled:
 
 def entries_of(store: Git, state: State) -> list[ReconciledEntry]:
     """Return the applied patches with their commits."""
-    commits = store.log(f"{state.base}..{state.tip}") if state.patches else []
+    commits = []
+    if state.patches:
+        commits = store.log(f"{state.base}..{state.tip}")
     return [ReconciledEntry(p.applied.name, commit) for p, commit in zip(state.patches, commits, strict=True)]
 
 
@@ -190,7 +192,9 @@ def _carry(
 ) -> list[ReconciledEntry]:
     """Rebase each patch onto the patch below it, in the store."""
     parents = [e.commit.parents[0] for e in entries]
-    trees = dict(zip(parents, store.tree_of(parents), strict=True)) if parents else {}
+    trees = {}
+    if parents:
+        trees = dict(zip(parents, store.tree_of(parents), strict=True))
     onto: TreeId = store.tree_of([base])[0]
     tip, found = base, []
     for entry in entries:

@@ -95,7 +95,9 @@ def _least_context(text: bytes, name: str) -> int:
     except diff.Unsupported:
         return 1
     only_adds = any(len(hunk.old) == hunk.context for file in files for hunk in file.hunks)
-    return 1 if only_adds else 0
+    if only_adds:
+        return 1
+    return 0
 
 
 def _put_aside(project: Project, worktree: Worktree, name: str) -> list[str]:

@@ -63,7 +63,8 @@ def differences(
     lock = project.lock
     pins = {pin.upstream: pin for pin in lock.pins_of(set_name)}
     if instead:
-        lock = lock if pins[instead.upstream].ref == instead.ref else replace(lock, mismatches={})
+        if pins[instead.upstream].ref != instead.ref:
+            lock = replace(lock, mismatches={})
         pins[instead.upstream] = instead
     return list(_compare(lock, set_name, pins, {u: requirements(project, c) for u, c in bases.items()}))
 
@@ -166,4 +167,6 @@ def _exactly(requirement: Requirement) -> str:
     """Return the exact version that a requirement pins, or an empty text."""
     specifiers = list(requirement.specifier)
     one = len(specifiers) == 1 and specifiers[0].operator == "==" and not specifiers[0].version.endswith(".*")
-    return specifiers[0].version if one else ""
+    if one:
+        return specifiers[0].version
+    return ""

@@ -117,7 +117,9 @@ def _compare(stack: Stack, state: State) -> str:
             fsio.stat_key(path) != item.key and project_files.hash_file(stack.root, path) != item.sha256
         ):
             return "outdated"
-    return "applied" if len(names) == len(stack.names) else "partial"
+    if len(names) == len(stack.names):
+        return "applied"
+    return "partial"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
