@@ -158,7 +158,9 @@ def _tips(project: Project) -> dict[str, CommitId]:
 def _replay(project: Project, upstream: str) -> str:
     """Write a stack's commits again from its patch files. Return a message for the user."""
     state = load_state(project.layout, upstream)
-    pin = project.lock.upstreams[upstream].pins.get(state.ref) if state else None
+    pin = None
+    if state:
+        pin = project.lock.upstreams[upstream].pins.get(state.ref)
     if not state or not pin:
         return f"{upstream}: the lock has no pin of the applied release"
     stack = load_stack(project.layout, pin)

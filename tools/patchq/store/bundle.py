@@ -120,7 +120,10 @@ def _local_archive(root: Path, archive: str) -> str:
 @contextmanager
 def _member_file(root: Path, name: str, path: Path) -> Iterator[BinaryIO]:
     """Open the file of a member. Files of the project are opened with the project's checks."""
-    file = project_files.open_file(root, path) if name.startswith("project/") else path.open("rb")
+    if name.startswith("project/"):
+        file = project_files.open_file(root, path)
+    else:
+        file = path.open("rb")
     if file is None:
         raise UserError(f"{path} is not there", hint="restore it, or take its name out of upstream.lock")
     with file:
@@ -134,14 +137,20 @@ def _size_and_hash(root: Path, name: str, path: Path) -> tuple[int, str]:
 
 def _pin(base: Base, tag: str) -> dict[str, str]:
     message = {"upstream": base.pin.upstream, "ref": base.pin.ref, "source": base.source, "commit": base.commit}
-    return {**message, "tag": tag} if tag else message
+    if tag:
+        return {**message, "tag": tag}
+    return message
 
 
 def _tag(project: Project, base: Base) -> str:
     """Return the id of a pin's tag object; empty if it has none or its upstream no keyring."""
     keyring = project.lock.upstreams[base.pin.upstream].keyring
-    found = project.store.refs(tag_ref(base.pin)).get(tag_ref(base.pin), "") if keyring else ""
-    return found if found and project.store.run("cat-file", "-t", found).strip() == b"tag" else ""
+    found = ""
+    if keyring:
+        found = project.store.refs(tag_ref(base.pin)).get(tag_ref(base.pin), "")
+    if found and project.store.run("cat-file", "-t", found).strip() == b"tag":
+        return found
+    return ""
 
 
 def _project_files(root: Path) -> dict[str, Path]:
@@ -325,7 +334,9 @@ def _edited(project: Project, manifest: Mapping[str, Any]) -> bool:
 
 def _index_pack(project: Project, pin: Mapping[str, str], pack: Path) -> None:
     upstream = project.lock.upstreams.get(pin["upstream"])
-    locked = upstream.pins.get(pin["ref"]) if upstream else None
+    locked = None
+    if upstream:
+        locked = upstream.pins.get(pin["ref"])
     if not locked:
         raise FormatError(f"the bundle has {pin['upstream']} {pin['ref']}, its lock hasn't", hint="don't use it")
     store = project.store

@@ -105,7 +105,10 @@ def pin(
     with project.locked("pin"):
         old = project.lock.upstreams.get(name)
         url = url or (old.url if old else "")
-        nested = old.into if old and not into else _split_into(into)
+        if old and not into:
+            nested = old.into
+        else:
+            nested = _split_into(into)
         if not url and not archive:
             raise UserError(
                 f"{name} has neither a git source nor an archive", hint="--url URL, --archive PROJECT==VERSION, or both"
@@ -123,15 +126,16 @@ def pin(
         if archive and nested and not subdir and _same_archive(project, nested[0], archive):
             subdir = nested[1]
         if old and old.keyring:
-            message = (
-                check_signature(project.layout, project.lock, project.store, replace(draft, commit=found))
-                if asked
-                else ""
-            )
+            message = ""
+            if asked:
+                message = check_signature(project.layout, project.lock, project.store, replace(draft, commit=found))
             project.say(
                 f"{name} {ref}: {message or 'no signature was checked: only git carries one, and it was not asked'}"
             )
-        sha256, wheels = _archive(project, replace(draft, subdir=subdir)) if archive else ("", {})
+        if archive:
+            sha256, wheels = _archive(project, replace(draft, subdir=subdir))
+        else:
+            sha256, wheels = ("", {})
         set_name = set_name or project.lock.default_set or "default"
         check_name(set_name, "a set")
         done = Pin(
@@ -145,13 +149,17 @@ def pin(
             source="",
             wheels=wheels,
         )
-        was = old.pins.get(ref) if old else None
+        was = None
+        if old:
+            was = old.pins.get(ref)
         set_was = project.lock.sets.get(set_name, {}).get(name, "")
         before = project_files.read(project.layout.root, project.layout.lock) or b""
         known = old is not None and (
             old.build is not None or old.into is not None or any(pin.archive for pin in old.pins.values())
         )
-        build = None if known else _infer_build(project, done)
+        build = None
+        if not known:
+            build = _infer_build(project, done)
         after = with_pin(before, Upstream(name=name, url=url, into=nested, build=build), done, set_name)
         parse_lock(after)
         change = Change(verb="pin", summary=f"pin {name} {ref}", files={LOCK_NAME: after})
@@ -162,7 +170,9 @@ def pin(
 
 def _split_into(into: str) -> tuple[str, str] | None:
     parent, _, path = into.partition(":")
-    return (parent, path) if into else None
+    if into:
+        return (parent, path)
+    return None
 
 
 def _same_archive(project: Project, parent: str, archive: str) -> bool:
@@ -226,7 +236,9 @@ def _infer_build(project: Project, pin: Pin) -> BuildConfig | None:
             if is_list and not isinstance(member.data, bytes) and member.size < 4096:
                 names |= {line for line in member.data.read().decode("utf-8", "replace").split() if line.isidentifier()}
     build = guess_build(distribution, paths, names, released=True)
-    how = "over the release's own" if build.profile == "overlay" else "from source"
+    how = "from source"
+    if build.profile == "overlay":
+        how = "over the release's own"
     project.say(f"{pin.upstream}: wheels of {distribution}, package {build.package}, are built {how} (upstream.lock)")
     return build
 
