@@ -221,7 +221,9 @@ def read_limited(path: Path, most: int) -> bytes | None:
         folder. Such a file isn't read.
     """
     file = _open_regular(path)
-    return read_all(file, path, most) if file else None
+    if file:
+        return read_all(file, path, most)
+    return None
 
 
 def read_all(file: BinaryIO, path: Path, most: int) -> bytes:

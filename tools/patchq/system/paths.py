@@ -119,7 +119,9 @@ def ref_to_folder(ref: str) -> str:
     ('v0.13.0', 'release%2F1.0')
     """
     name = quote(ref, safe="+")
-    return "%2E" + name[1:] if name.startswith(".") else name
+    if name.startswith("."):
+        return "%2E" + name[1:]
+    return name
 
 
 def folder_to_ref(name: str) -> str:

@@ -63,7 +63,9 @@ def read(root: Path, path: Path, most: int = fsio.MOST) -> bytes | None:
     :raises FormatError: as :func:`open_file`, or if the file has more than ``most`` bytes.
     """
     file = open_file(root, path)
-    return fsio.read_all(file, path, most) if file else None
+    if file:
+        return fsio.read_all(file, path, most)
+    return None
 
 
 def read_lines(root: Path, path: Path) -> Iterator[bytes]:
@@ -94,7 +96,9 @@ def hash_file(root: Path, path: Path) -> str:
     :raises FormatError: as :func:`open_file`.
     """
     file = open_file(root, path)
-    return fsio.sha256_open(file) if file else ""
+    if file:
+        return fsio.sha256_open(file)
+    return ""
 
 
 def list_files(root: Path, folder: Path) -> list[Path]:
@@ -114,7 +118,8 @@ def list_files(root: Path, folder: Path) -> list[Path]:
                 if entry.is_symlink():
                     raise _is_link(path)
                 if entry.is_dir():
-                    folders += [path] if entry.name != "__pycache__" else []
+                    if entry.name != "__pycache__":
+                        folders += [path]
                 elif entry.is_file():
                     fsio.refuse_larger(path, entry.stat().st_size, fsio.MOST)
                     found.append(path)

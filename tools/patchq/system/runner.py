@@ -79,7 +79,9 @@ def run(
     :raises CommandError: for any other exit code, a missing program (127), or a program that can't
         be run (126).
     """
-    ends = _Ends(most_said) if most_said is not None else None
+    ends = None
+    if most_said is not None:
+        ends = _Ends(most_said)
     try:
         with ends.reading() if ends else nullcontext(subprocess.PIPE) as stderr:
             done = subprocess.run(

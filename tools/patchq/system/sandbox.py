@@ -221,7 +221,10 @@ def run_isolated(
     limits = limits or Limits()
     watch = _Watch(limits, copy)
     python = _python_outside()
-    path = f"{python}/bin:{_PATH}" if python else _PATH
+    if python:
+        path = f"{python}/bin:{_PATH}"
+    else:
+        path = _PATH
     own = {"PATH": path, "HOME": "/tmp", "LC_ALL": "C.UTF-8", "TMPDIR": "/tmp", **(env or {})}
     # This line separates a failure of the command from a failure to set up the sandbox.
     command = [
@@ -271,7 +274,9 @@ def run_isolated(
             hint="it needs Linux with unprivileged user namespaces, and unshare and setpriv (util-linux); "
             "or make the edit in the worktree, and `patchq new`",
         )
-    over = Limit.TIME if code == runner.TIMED_OUT else watch.over
+    over = watch.over
+    if code == runner.TIMED_OUT:
+        over = Limit.TIME
     if over is None and _size(copy) - watch.before > limits.disk:
         over = Limit.DISK
     return Ran(code, after.decode("utf-8", "replace").strip()[-2000:], over)
@@ -281,7 +286,9 @@ def _mounting(mounts: Sequence[Mount]) -> str:
     """Return shell commands that mount folders and files."""
     lines = []
     for mount in mounts:
-        how = "rw" if mount.writable else "ro"
+        how = "ro"
+        if mount.writable:
+            how = "rw"
         lines.append(f"place {how} {sh(mount.source)} {sh(mount.target)}\n")
     return "".join(lines)
 
@@ -408,4 +415,6 @@ def python_program() -> str:
 def _python_outside() -> str:
     """Return the folder of the running Python, or an empty string if the command sees it anyway."""
     prefix = str(Path(sys.base_prefix).resolve())
-    return "" if prefix.startswith("/usr") else prefix
+    if prefix.startswith("/usr"):
+        return ""
+    return prefix
