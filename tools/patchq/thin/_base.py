@@ -185,7 +185,9 @@ def _digest(path: str) -> str:
 def _some(names: list[str]) -> str:
     shown = ", ".join(sorted(names)[:_MOST_NAMES])
     more = len(names) - _MOST_NAMES
-    return f"{shown} and {more} more" if more > 0 else shown
+    if more > 0:
+        return f"{shown} and {more} more"
+    return shown
 
 
 # Cache

@@ -92,7 +92,9 @@ def _remove_caches(root: str, name: str) -> list[str]:
 def _write(path: str, data: bytes) -> None:
     """Replace a file as a whole, and keep its permissions."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    mode = os.stat(path).st_mode & 0o7777 if os.path.exists(path) else 0o644
+    mode = 0o644
+    if os.path.exists(path):
+        mode = os.stat(path).st_mode & 0o7777
     handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path))
     try:
         with os.fdopen(handle, "wb") as file:
@@ -114,7 +116,11 @@ def _write_info(thin: _base.Thin, root: str, gone: set[str]) -> None:
         os.chmod(temporary, 0o755)
         for entry in sorted(set(os.listdir(old)) - _DROPPED - {"RECORD"}):
             source = os.path.join(old, entry)
-            copy: Any = shutil.copytree if os.path.isdir(source) else shutil.copyfile
+            copy: Any
+            if os.path.isdir(source):
+                copy = shutil.copytree
+            else:
+                copy = shutil.copyfile
             copy(source, os.path.join(temporary, entry))
         for name in thin.about["info"]:
             _write(os.path.join(temporary, *name.split("/")), _base.own_file(f"info/{name}"))

@@ -217,7 +217,9 @@ def _describe(
     config: BuildConfig, release: WheelInfo, full: WheelInfo, manifest: Manifest, difference: _ReleaseDifference
 ) -> dict[str, object]:
     """Return ``thin.json``, which the modules in the wheel read."""
-    data_file = config.data_module.replace(".", "/") + _MODULE if difference.data else ""
+    data_file = ""
+    if difference.data:
+        data_file = config.data_module.replace(".", "/") + _MODULE
     return {
         "schema": "patchq/thin/1",
         "distribution": release.name,
