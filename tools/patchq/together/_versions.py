@@ -75,7 +75,9 @@ class ProjectVersion:
     def read(self, path: str) -> bytes:
         """Return a file; empty if the version doesn't have it."""
         blob = self.files.get(path)
-        return self.git.read_blobs([blob])[blob] if blob else b""
+        if blob:
+            return self.git.read_blobs([blob])[blob]
+        return b""
 
     def write(self, paths: Iterable[str]) -> None:
         """Write files into the version's folder."""
@@ -105,8 +107,12 @@ class ProjectVersion:
         self.write([LOCK_NAME, *(f"{folder}/{name}" for name in self.stacks.get(at, ()))])
         try:
             upstream = self.project.lock.upstreams.get(at[0])
-            pin = upstream.pins.get(at[1]) if upstream else None
-            return load_stack(self.project.layout, pin) if pin else None
+            pin = None
+            if upstream:
+                pin = upstream.pins.get(at[1])
+            if pin:
+                return load_stack(self.project.layout, pin)
+            return None
         except PatchqError:
             return None
 
@@ -124,7 +130,9 @@ class ProjectVersion:
 
     def _state(self, at: At) -> State | None:
         state = load_state(self._around.layout, at[0])
-        return state if state and state.ref == at[1] else None
+        if state and state.ref == at[1]:
+            return state
+        return None
 
 
 def patch_text(data: bytes) -> bytes:

@@ -181,7 +181,10 @@ class _CarriedStack:
 
     def __init__(self, store: Git, carried: Carried, other: Carried) -> None:
         self.store, self.carried = store, carried
-        self.patches = read_patches(store, carried.commits) if carried.commits else []
+        if carried.commits:
+            self.patches = read_patches(store, carried.commits)
+        else:
+            self.patches = []
         self.other_tip: CommitId = other.commits[-1][1].commit if other.commits else other.base
         self.landings: dict[int, Landing] = {}
         self.grades: dict[int, str] = {}

@@ -194,7 +194,9 @@ def _at_of(path: str) -> tuple[str, str, str]:
 def _conflicts(step: MergeStep) -> Iterator[Clash]:
     for path in step.conflicts:
         upstream, ref, patch = _at_of(path)
-        named = (f"{upstream}/{patch}",) if patch else ()
+        named: tuple[str, ...] = ()
+        if patch:
+            named = (f"{upstream}/{patch}",)
         yield Clash(
             kind=ClashKind.MERGE,
             branches=(step.ours.label, step.theirs.label),
@@ -273,7 +275,9 @@ class _StackFiles:
 
     def __init__(self, git: Git, tree: str, blobs: Mapping[bytes, BlobId] | None = None) -> None:
         self.git, self.tree = git, tree
-        self._blobs = dict(blobs) if blobs is not None else None
+        self._blobs: dict[bytes, BlobId] | None = None
+        if blobs is not None:
+            self._blobs = dict(blobs)
         self._contents: dict[bytes, bytes | None] = {}
         self._entries: dict[bytes, BlobId | None] = {}
 
@@ -285,7 +289,10 @@ class _StackFiles:
 
     def know(self, path: bytes, entry: TreeEntry | None) -> None:
         """Record a file of the tree, or that it lacks the file."""
-        self._entries[path] = entry.blob if entry else None
+        if entry:
+            self._entries[path] = entry.blob
+        else:
+            self._entries[path] = None
 
     def knows(self, path: bytes) -> bool:
         return path in self._entries
@@ -295,15 +302,23 @@ class _StackFiles:
         blobs = {path: self._blob(path) for path in paths}
         contents = self.git.read_blobs(blob for blob in blobs.values() if blob)
         for path, blob in blobs.items():
-            self._contents[path] = contents[blob] if blob else None
+            if blob:
+                self._contents[path] = contents[blob]
+            else:
+                self._contents[path] = None
 
     def _blob(self, path: bytes) -> BlobId | None:
-        return self._entries[path] if path in self._entries else self.blobs.get(path)
+        if path in self._entries:
+            return self._entries[path]
+        return self.blobs.get(path)
 
     def read(self, path: bytes) -> bytes | None:
         if path not in self._contents:
             blob = self._blob(path)
-            self._contents[path] = self.git.read_blobs([blob])[blob] if blob else None
+            if blob:
+                self._contents[path] = self.git.read_blobs([blob])[blob]
+            else:
+                self._contents[path] = None
         return self._contents[path]
 
     def count(self, name: str) -> int:
@@ -344,7 +359,10 @@ class _BranchComparison:
         key = self._key(version, at)
         if key not in self._tips:
             plan = version.plan(at, self.offline)
-            self._tips[key] = plan.after.tree if plan else None
+            if plan:
+                self._tips[key] = plan.after.tree
+            else:
+                self._tips[key] = None
         return self._tips[key]
 
     def clashes(self) -> list[Clash]:
@@ -367,7 +385,10 @@ class _BranchComparison:
         groups: dict[tuple[At, ...], None] = {}
         left = set(self.ats)
         sets: Mapping[str, Mapping[str, str]] = {}
-        with_lock = self.step.theirs if LOCK_NAME in self.step.conflicts else self.step.merged
+        if LOCK_NAME in self.step.conflicts:
+            with_lock = self.step.theirs
+        else:
+            with_lock = self.step.merged
         with_lock.write([LOCK_NAME])
         sets = with_lock.project.lock.sets
         for refs in sets.values():
@@ -456,7 +477,9 @@ class _BranchComparison:
     def _twice(self, found: Twice, refs: Mapping[str, At]) -> Clash:
         (upstream, path), (other, other_path) = found.places
         shown = show_path(path)
-        detail = show_path(other_path) if other_path != path else ""
+        detail = ""
+        if other_path != path:
+            detail = show_path(other_path)
         return Clash(
             kind=ClashKind.SAME_DEFINITION,
             branches=(self.step.ours.label, self.step.theirs.label),
@@ -476,7 +499,10 @@ class _BranchComparison:
         changers = self._patches(not of_theirs, refs.get(found.defined[0]), found.defined[1])
         labels = (self.step.ours.label, self.step.theirs.label)
         # The user of the definition comes last.
-        branches = labels if of_theirs else labels[::-1]
+        if of_theirs:
+            branches = labels
+        else:
+            branches = labels[::-1]
         self.proofs.update((*users, *changers))
         return Clash(
             kind=ClashKind.DRIFT,
@@ -554,10 +580,14 @@ def _load(side: Mapping[str, _StackFiles], places: Collection[Place]) -> None:
 
 def _as_trees(side: Mapping[str, _StackFiles]) -> Trees:
     def read(place: Place) -> bytes | None:
-        return side[place[0]].read(place[1]) if place[0] in side else None
+        if place[0] in side:
+            return side[place[0]].read(place[1])
+        return None
 
     def paths(upstream: str) -> Collection[bytes]:
-        return side[upstream].blobs if upstream in side else ()
+        if upstream in side:
+            return side[upstream].blobs
+        return ()
 
     def count(name: str) -> int:
         return sum(tree.count(name) for upstream, tree in side.items() if upstream != _PROOFS)
