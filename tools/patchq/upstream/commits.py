@@ -54,7 +54,10 @@ class Lineage(StatusSteps):
         """
         self.git, self.need, self.releases = git, need, releases
         self.commits = commits
-        self.known = {} if known is None else known
+        if known is None:
+            self.known = {}
+        else:
+            self.known = known
         self.against = against or {}
         new = [c.commit for c in commits if c.commit not in self.known and c.commit not in self.against]
         self.known.update(zip(new, git.changes_of(new, first_parent=True), strict=True))
@@ -107,7 +110,9 @@ class Lineage(StatusSteps):
             for number, change in self.touching.get(path, ()):
                 if number > after:
                     found.append(FileVersion(number, path, change.new))
-                    place = self._renamed(number).get(path) if change.new is None else None
+                    place = None
+                    if change.new is None:
+                        place = self._renamed(number).get(path)
                     if place and place not in made:
                         break
             else:
@@ -129,7 +134,9 @@ class Lineage(StatusSteps):
         wanted = sorted(numbers - self._made.keys() - {-1})
         self._need_all(wanted)
         commits = [self.commits[n].commit for n in wanted]
-        texts = self.git.diffs_of(commits, as_merged=True, against=self.against) if wanted else []
+        texts = []
+        if wanted:
+            texts = self.git.diffs_of(commits, as_merged=True, against=self.against)
         for number, text in zip(wanted, texts, strict=True):
             try:
                 files = diff.parse(text, self.commits[number].commit)
@@ -171,7 +178,9 @@ class Lineage(StatusSteps):
 
     def text(self, entry: TreeEntry | None) -> bytes | None:
         """Return a file's content, or None if it cannot be read."""
-        return self._blobs.get(entry.blob) if entry else None
+        if entry:
+            return self._blobs.get(entry.blob)
+        return None
 
 
 def names_of(message: str) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
@@ -181,7 +190,9 @@ def names_of(message: str) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
     """
     subject = message.split("\n", 1)[0]
     own = _PULL_REQUEST.search(subject)
-    numbers = [next(filter(None, own.groups()))] if own else []
+    numbers = []
+    if own:
+        numbers = [next(filter(None, own.groups()))]
     numbers += re.findall(r"/pull/(\d+)", message)
     ids = re.findall(r"(?:cherry picked from commit|Backport:?|/commit/)[ \[]*([0-9a-f]{8,40})\b", message)
     return _PULL_REQUEST.sub("", subject).strip().lower(), tuple(numbers), tuple(ids)
@@ -227,7 +238,9 @@ class SideBranches:
 
     def same(self, patch: Patch, patch_id: str) -> list[int]:
         """Return the commits with the patch's id, by number."""
-        return self._side.same(patch, patch_id) if self.has_any else []
+        if self.has_any:
+            return self._side.same(patch, patch_id)
+        return []
 
     def named(self, patch: Patch) -> list[int]:
         """Return the last commits that :func:`named_by` finds and that change the patch's paths."""
@@ -286,14 +299,18 @@ class Landed:
             known = bool(self.line.same(patch, self._id(patch)) or self._same_beside(patch))
         except (SourceError, runner.CommandError):
             return False
-        verdict = self.look(patch) if known else None
+        verdict = None
+        if known:
+            verdict = self.look(patch)
         return verdict is not None and verdict.taken
 
     def look(self, patch: Patch) -> UpstreamVerdict | None:
         """Return the state of a patch, or None if unknown or if objects are missing locally."""
         try:
             found = self._look(patch)
-            return found if found and found.identical else self._look_beside(patch, found)
+            if found and found.identical:
+                return found
+            return self._look_beside(patch, found)
         except (SourceError, runner.CommandError):
             return None
 
@@ -301,7 +318,9 @@ class Landed:
         return self.patch_ids.get(patch.name, "")
 
     def _same_beside(self, patch: Patch) -> list[int]:
-        return self.sides.same(patch, self._id(patch)) if self.sides else []
+        if self.sides:
+            return self.sides.same(patch, self._id(patch))
+        return []
 
     def _look_beside(self, patch: Patch, found: UpstreamVerdict | None) -> UpstreamVerdict | None:
         """Search the lines through side branches; fall back to the result on the main line."""

@@ -54,7 +54,9 @@ class History:
         """Return a pin's commit, or None if its history is not available locally."""
         names = (f"refs/tags/{pin.ref}", f"refs/heads/{pin.ref}")
         for name in (pin.commit, *map(self._refs.get, names)):
-            found = self.git.ref_or_none(f"{name}^{{commit}}") if name else None
+            found = None
+            if name:
+                found = self.git.ref_or_none(f"{name}^{{commit}}")
             if found:
                 return found
         return None
@@ -69,7 +71,9 @@ class History:
         """Return the commit of each tag."""
         tags = [name for name in self._refs if name.startswith("refs/tags/")]
         data = "".join(f"{self._refs[name]}^{{commit}}\n" for name in tags).encode()
-        out = self.git.run("cat-file", "--batch-check=%(objectname)", data=data).decode().splitlines() if tags else []
+        out = []
+        if tags:
+            out = self.git.run("cat-file", "--batch-check=%(objectname)", data=data).decode().splitlines()
         found = zip(out, tags, strict=True)
         return {name.removeprefix("refs/tags/"): CommitId(c) for c, name in found if " " not in c}
 
@@ -113,7 +117,9 @@ def fetch(project: Project, upstream: str) -> str:
     :raises SourceError: if the upstream has no git source, or if its host doesn't answer.
     """
     found = project.lock.upstreams[upstream]
-    folder = local_folder(project.layout, found.url) if found.url else None
+    folder = None
+    if found.url:
+        folder = local_folder(project.layout, found.url)
     if folder and _objects_of(folder):
         check_owner(folder)
         return f"{upstream}: its history is in {folder}"
@@ -137,11 +143,17 @@ def at_hand(project: Project, upstream: str) -> Iterator[History | None]:
         own = Git(fetched(project, upstream, files=files))
         if (own.folder / "HEAD").exists():
             found.append(own)
-            partial = None if files else own
+            partial = None
+            if not files:
+                partial = own
             refs.update((unquote(name.rpartition("/")[2]), c) for name, c in own.refs("refs/history").items())
     known = project.lock.upstreams.get(upstream)
-    url = known.url if known else ""
-    folder = local_folder(project.layout, url) if url else None
+    url = ""
+    if known:
+        url = known.url
+    folder = None
+    if url:
+        folder = local_folder(project.layout, url)
     if folder and (place := _readable(project, folder)):
         found.append(Git(place))
         refs.update(Foreign(folder).refs("refs/tags", "refs/heads"))
@@ -167,5 +179,10 @@ def _readable(project: Project, folder: Path) -> Path | None:
 def _objects_of(folder: Path) -> Path | None:
     """Return a repository's git folder, or None if it only refers to another repository."""
     dot = folder / ".git"
-    found = dot if dot.is_dir() else folder
-    return found if (found / "objects").is_dir() else None
+    if dot.is_dir():
+        found = dot
+    else:
+        found = folder
+    if (found / "objects").is_dir():
+        return found
+    return None

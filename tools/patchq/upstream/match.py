@@ -138,7 +138,9 @@ def judge(files: Sequence[FileSight], labels: Sequence[str]) -> UpstreamMatch:
         # Upstream has a part, or reverted the whole: report it for review.
         worst = EDITED
     seen = [f.where for f in files if f.where]
-    where = max(seen, key=list(labels).index) if worst in (IDENTICAL, CONTAINED) and seen else ""
+    where = ""
+    if worst in (IDENTICAL, CONTAINED) and seen:
+        where = max(seen, key=list(labels).index)
     return UpstreamMatch(grade=worst, where=where, files=tuple(files))
 
 
@@ -151,7 +153,9 @@ def match(patch: Patch, base: Column, versions: Sequence[tuple[str, Column]]) ->
 
     def content(column: Column, path: bytes) -> bytes | None:
         entry = column.bare.get(column.moved.get(path, path))
-        return column.content(entry.blob) if entry and entry.mode != diff.GITLINK else None
+        if entry and entry.mode != diff.GITLINK:
+            return column.content(entry.blob)
+        return None
 
     files = []
     for edit in patch.edits:
@@ -199,7 +203,9 @@ def with_past(seen: UpstreamMatch, past: UpstreamVerdict | None) -> UpstreamMatc
         return replace(message, grade=IDENTICAL if past.identical else CONTAINED, files=())
     if past.undone and not seen.retirable:
         return replace(message, grade=EDITED)
-    return message if past.taken or seen.grade else seen
+    if past.taken or seen.grade:
+        return message
+    return seen
 
 
 class Asked:
@@ -212,7 +218,9 @@ class Asked:
         """Add the evidence to a match. Releases are not searched for a patch that upstream has."""
         if self.past or not self.releases:
             return with_past(seen, self.past.look(patch) if self.past else None)
-        return seen if seen.retirable else with_past(seen, self.releases.look(patch))
+        if seen.retirable:
+            return seen
+        return with_past(seen, self.releases.look(patch))
 
 
 def once_more(patches: Sequence[Patch], column: Column, past: Landed | None) -> frozenset[str]:
@@ -231,5 +239,8 @@ def verdict(landing: Landing, seen: UpstreamMatch, ref: str) -> tuple[str, str, 
     if landing.outcome == ABSORBED and not seen.retirable:
         message = f"nothing of it is left to add at {ref}"
         return ABSORBED, IDENTICAL, f"{message}; {seen.past}" if seen.past else message
-    outcome = ABSORBED if seen.retirable else landing.outcome
+    if seen.retirable:
+        outcome = ABSORBED
+    else:
+        outcome = landing.outcome
     return outcome, seen.grade, seen.message if seen.grade else ""

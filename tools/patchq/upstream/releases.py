@@ -121,7 +121,8 @@ class Releases:
 
         :param at: number of the last patch that is not after it (default: its own number).
         """
-        at = self.patches.index(patch) if at is None else at
+        if at is None:
+            at = self.patches.index(patch)
         later, paths = [], set(patch.paths)
         for number in range(at + 1, len(self.patches)):
             if self.patches[number].paths & paths:
@@ -163,7 +164,9 @@ class Releases:
                 old = before.moved.get(path, path)
                 if old not in before.bare or column.moved.get(path, path) in column.bare:
                     continue
-                place = old if old in column.bare else self._moved(before.tree, column.tree, old)
+                place: bytes | None = old
+                if old not in column.bare:
+                    place = self._moved(before.tree, column.tree, old)
                 if place and place not in column.bare:
                     column.bare |= self.git.list_tree(column.tree, [place])
                 if place:
@@ -326,7 +329,10 @@ class _Steps(StatusSteps):
         for release, own in enumerate(releases.before):
             for step in (_ReleaseStep(release), *(_ReleaseStep(release, n) for n in sorted(own) if n > at)):
                 for edit in patch.edits:
-                    after = at if step.own < 0 else step.own
+                    if step.own < 0:
+                        after = at
+                    else:
+                        after = step.own
                     now, before = releases.entry(release, after, edit, patch), last[edit.path]
                     if now != before:
                         self.versions[edit.path].append(FileVersion(len(self.order), edit.path, now))
@@ -349,7 +355,9 @@ class _Steps(StatusSteps):
 
     def text(self, entry: TreeEntry | None) -> bytes | None:
         """Return a file's content, or None if it cannot be read."""
-        return self.releases.contents.get(entry.blob) if entry else None
+        if entry:
+            return self.releases.contents.get(entry.blob)
+        return None
 
     def made(self, number: int) -> Mapping[bytes, Sequence[Block]]:
         """Return a step's changed blocks by path.
@@ -395,7 +403,9 @@ class _Steps(StatusSteps):
     def message(self, number: int) -> str:
         """Return the message of the stack's own patch; a release has none."""
         own = self.order[number].own
-        return self.releases.patches[own].commit.message if own >= 0 else ""
+        if own >= 0:
+            return self.releases.patches[own].commit.message
+        return ""
 
     def is_coarse(self, number: int) -> bool:
         """Return whether a step is a release."""
@@ -408,7 +418,9 @@ class _Steps(StatusSteps):
     def commit(self, number: int, did: str) -> UpstreamCommit:
         """Return a step as evidence: a release, or a stack's patch that the release contains."""
         step = self.order[number]
-        name = self.releases.patches[step.own].name if step.own >= 0 else ""
+        name = ""
+        if step.own >= 0:
+            name = self.releases.patches[step.own].name
         return UpstreamCommit(
             did=did, commit=CommitId(""), subject=name, pull_request="", release=self.releases.labels[step.release]
         )

@@ -35,7 +35,9 @@ GONE = "gone"
 
 def _few(words: Sequence[str]) -> str:
     """Format up to three names and the number of the others."""
-    more = f" and {len(words) - 3} more" if len(words) > 3 else ""
+    more = ""
+    if len(words) > 3:
+        more = f" and {len(words) - 3} more"
     return ", ".join(words[:3]) + more
 
 
@@ -62,7 +64,9 @@ class UpstreamCommit:
         """Return commit, pull request and release as text."""
         about = [f"pull request {self.pull_request}" if self.pull_request else "", self.release]
         words, name = ", ".join(filter(None, about)), self.commit[:12] or self.subject
-        return name + (f" ({words})" if words else "") if name else words
+        if name:
+            return name + (f" ({words})" if words else "")
+        return words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +88,9 @@ class UpstreamVerdict:
 
     @property
     def _as(self) -> str:
-        return "as " if any(c.commit for c in self.commits) else "in "
+        if any(c.commit for c in self.commits):
+            return "as "
+        return "in "
 
     @property
     def message(self) -> str:
@@ -137,7 +143,9 @@ class HunkStatus:
     @property
     def became(self) -> str:
         """Return the state, or ``gone`` if a revert and a rewrite cannot be distinguished."""
-        return GONE if self.unsure and self.state == UNDONE else self.state
+        if self.unsure and self.state == UNDONE:
+            return GONE
+        return self.state
 
     def again(self, number: int) -> HunkStatus:
         """Return the status of a hunk that is present from step ``number``; keep its first step."""
@@ -222,8 +230,10 @@ def judge(
         for status, lines in part:
             if status.state == UNDONE:
                 back[status.lost] += lines
-                sure[status.lost] += 0 if status.unsure else lines
-                here += lines if steps.is_coarse(status.lost) and not status.unsure else 0
+                if not status.unsure:
+                    sure[status.lost] += lines
+                    if steps.is_coarse(status.lost):
+                        here += lines
             elif status.state == CHANGED:
                 earlier[status.lost] += lines
         # A coarse step has many changes: compare its reverted lines with those of the file alone.
@@ -235,7 +245,8 @@ def judge(
     if back and not reverted:  # a commit with another purpose reverted a few lines
         undone = ()
         for status in every:
-            status.state = CHANGED if status.state == UNDONE else status.state
+            if status.state == UNDONE:
+                status.state = CHANGED
     landed = Counter(f.landed for f in every if f.landed >= 0)
     commits = [steps.commit(n, "landed") for n in sorted(landed)]
     for did in (CHANGED, UNDONE, GONE):
@@ -346,7 +357,10 @@ class File:
                 moved = self.steps.moves(version.number, version.path, block)
                 back = back or self.steps.makes(version.number, version.path, inverse, times)
                 back = not moved and (back or _taken_back(block, inverse, before, now, times, base))
-                status.state = UNDONE if back else CHANGED
+                if back:
+                    status.state = UNDONE
+                else:
+                    status.state = CHANGED
             elif status.state == CHANGED and _stands(block, at_landing, now):
                 status.state = PRESENT
             elif status.state == CHANGED and not moved and _taken_back(block, inverse, at_landing, now, times, base):
