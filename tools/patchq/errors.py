@@ -36,7 +36,9 @@ def nearest(word: str, known: Sequence[str], otherwise: str = "") -> str:
     import difflib
 
     near = difflib.get_close_matches(word, known, 1)
-    return f"did you mean {near[0]}?" if near else otherwise
+    if near:
+        return f"did you mean {near[0]}?"
+    return otherwise
 
 
 class PatchqError(Exception):

@@ -49,7 +49,9 @@ def need(extra: str, purpose: str) -> None:
     :raises UserError: with the ``pip install`` command as its hint.
     """
     if lacking := missing(extra):
-        verb = "is" if len(lacking) == 1 else "are"
+        verb = "are"
+        if len(lacking) == 1:
+            verb = "is"
         raise UserError(
             f"{purpose} needs {', '.join(lacking)}, which {verb} not installed", hint=install_command(extra)
         )

@@ -27,7 +27,10 @@ class Shown(dict[int, str]):
         char = chr(code)
         # Spaces of other widths are ordinary typography, and harmless.
         plain = char.isprintable() or unicodedata.category(char) == "Zs"
-        self[code] = char if plain else char.encode("unicode_escape").decode()
+        if plain:
+            self[code] = char
+        else:
+            self[code] = char.encode("unicode_escape").decode()
         return self[code]
 
 
@@ -88,7 +91,9 @@ class AppliedPatch:
         """Outcome as the ledger names it: ``clean``, ``offset`` or ``by rule``."""
         if self.by_rule:
             return "by rule"
-        return "offset" if self.offsets else "clean"
+        if self.offsets:
+            return "offset"
+        return "clean"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
