@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import copy
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from patchq.drift._shape import FunctionNode, body_of, bound_names
 from patchq.drift._signatures import Parameter, Signature
 from patchq.drift.bodies import Fact, folded, inner, parse
 
-FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 #: Decorators that change nothing at run time.
 _IDLE_DECORATORS = {"override", "final", "no_type_check", "overload", "deprecated"}
-#: Receivers of calls that only report: their arguments are messages.
-_REPORTERS = {"logger", "log", "logging", "warnings", "print"}
 #: Number of constants that are replaced by their values in a constant's value.
 _EXPANSIONS = 4
 
@@ -352,312 +348,23 @@ def _returned(node: FunctionNode) -> tuple[set[int], bool]:
     return found, yields
 
 
-def bound_names(node: ast.AST) -> set[str]:
-    """Return the parameters and local variables of a function, nested functions included."""
-    found: set[str] = set()
-    for child in ast.walk(node):
-        if isinstance(child, ast.arg):
-            found.add(child.arg)
-        elif isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):
-            found.add(child.id)
-        elif isinstance(child, ast.ExceptHandler):
-            found.update([child.name] if child.name else [])
-        elif child is not node and isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            found.add(child.name)
-        elif isinstance(child, ast.Import | ast.ImportFrom):
-            found.update(a.asname or a.name.partition(".")[0] for a in child.names)
+def names_of(file: PythonFile, lines: set[int]) -> Iterator[tuple[ast.Name, str]]:
+    assert file.tree is not None
+    for node in ast.walk(file.tree):
+        if isinstance(node, ast.Name) and node.lineno in lines and isinstance(node.ctx, ast.Load):
+            yield node, file.function_at(node.lineno)
+
+
+def names_on(file: PythonFile, lines: set[int]) -> set[str]:
+    return {node.id for node, _ in names_of(file, lines)}
+
+
+def stored_on(file: PythonFile, lines: set[int]) -> set[str]:
+    assert file.tree is not None
+    found = set()
+    for node in ast.walk(file.tree):
+        if isinstance(node, ast.Name) and node.lineno in lines and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        elif isinstance(node, ast.arg) and node.lineno in lines:
+            found.add(node.arg)
     return found
-
-
-def body_of(node: ast.stmt, keep: frozenset[str] = frozenset(), *, masked: bool = False) -> str:
-    """Return a function's or class's statements in a form that refactoring without effect leaves alone.
-
-    Annotations, docstrings, messages and the names of local variables don't count, nor do an ``else``
-    after ``return``, a variable used once in the next statement, and other spellings of one thing.
-
-    :param keep: local variables whose names count.
-    :param masked: leave out the values of constants and the operators.
-    """
-    shaped = _Shape().visit(copy.deepcopy(node))
-    body = _block(shaped.body)
-    body = _inlined(body)
-    locals_ = bound_names(shaped) - keep if isinstance(shaped, FunctionNode) else set()
-    return ";".join(_Dump(locals_, masked).dump(s) for s in body)
-
-
-class _Shape(ast.NodeTransformer):
-    """Rewriter of statements and expressions to one of their spellings."""
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
-        self.generic_visit(node)
-        if node.value is None:
-            return None
-        return ast.copy_location(ast.Assign([node.target], node.value), node)
-
-    def visit_arg(self, node: ast.arg) -> ast.arg:
-        node.annotation = None
-        return node
-
-    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
-        if isinstance(node.value, ast.Constant):
-            return None
-        if isinstance(node.value, ast.Call) and _reports(node.value.func):
-            return None
-        return self.generic_visit(node)
-
-    def visit_Pass(self, node: ast.Pass) -> None:
-        return None
-
-    def visit_Import(self, node: ast.Import) -> None:
-        return None
-
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
-        return None
-
-    def visit_Assert(self, node: ast.Assert) -> ast.AST:
-        node.msg = None
-        return self.generic_visit(node)
-
-    def visit_Raise(self, node: ast.Raise) -> ast.AST:
-        if isinstance(node.exc, ast.Call):
-            node.exc = node.exc.func
-        return node
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        self.generic_visit(node)
-        name = ast.unparse(node.func).rpartition(".")[2]
-        if name == "cast" and len(node.args) == 2:
-            return node.args[1]
-        if name == "dict" and not node.args and all(k.arg for k in node.keywords):
-            return ast.Dict([ast.Constant(k.arg) for k in node.keywords], [k.value for k in node.keywords])
-        if name in ("list", "tuple") and not node.args and not node.keywords:
-            return ast.List([], ast.Load()) if name == "list" else ast.Tuple([], ast.Load())
-        node.keywords.sort(key=lambda k: k.arg or "~")
-        return node
-
-    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
-        self.generic_visit(node)
-        if isinstance(node.op, ast.Not) and (other := _opposite(node.operand)):
-            return other
-        return node
-
-    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
-        self.generic_visit(node)
-        text = ast.unparse(node)
-        value = folded(text)
-        return node if value == text else ast.parse(value, mode="eval").body
-
-    def visit_Compare(self, node: ast.Compare) -> ast.AST:
-        self.generic_visit(node)
-        # A constant on the left: 3 == x is x == 3.
-        if len(node.ops) == 1 and isinstance(node.left, ast.Constant) and type(node.ops[0]) in _MIRRORED:
-            return ast.Compare(node.comparators[0], [_MIRRORED[type(node.ops[0])]()], [node.left])
-        return node
-
-    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
-        self.generic_visit(node)
-        return node
-
-
-_MIRRORED: dict[type[ast.cmpop], type[ast.cmpop]] = {
-    ast.Eq: ast.Eq,
-    ast.NotEq: ast.NotEq,
-    ast.Lt: ast.Gt,
-    ast.Gt: ast.Lt,
-    ast.LtE: ast.GtE,
-    ast.GtE: ast.LtE,
-}
-_OPPOSITE: dict[type[ast.cmpop], type[ast.cmpop]] = {
-    ast.Is: ast.IsNot,
-    ast.IsNot: ast.Is,
-    ast.In: ast.NotIn,
-    ast.NotIn: ast.In,
-    ast.Eq: ast.NotEq,
-    ast.NotEq: ast.Eq,
-}
-
-
-def _opposite(node: ast.expr) -> ast.expr | None:
-    """Return the negation of an expression without ``not``; None if there is none."""
-    if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in _OPPOSITE:
-        return ast.Compare(node.left, [_OPPOSITE[type(node.ops[0])]()], node.comparators)
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-        return node.operand
-    return None
-
-
-def _reports(function: ast.expr) -> bool:
-    root = function
-    while isinstance(root, ast.Attribute):
-        root = root.value
-    return isinstance(root, ast.Name) and root.id in _REPORTERS
-
-
-def _block(body: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """Return a list of statements with its branches in one spelling."""
-    found: list[ast.stmt] = []
-    for position, statement in enumerate(body):
-        spelled = _conditional(statement)
-        for name in ("body", "orelse", "finalbody"):
-            block = getattr(spelled, name, None)
-            if isinstance(block, list) and not isinstance(spelled, FunctionNode | ast.ClassDef):
-                setattr(spelled, name, _block(block))
-        for handler in getattr(spelled, "handlers", ()):
-            handler.body = _block(handler.body)
-        if isinstance(spelled, ast.If):
-            ended = _settle(spelled, list(body[position + 1 :]))
-            if ended is not None:
-                return [*found, *ended]
-            if not spelled.body and not spelled.orelse:
-                continue
-        found.append(spelled)
-    return found
-
-
-def _settle(node: ast.If, rest: list[ast.stmt]) -> list[ast.stmt] | None:
-    """Merge nested conditions. Return the block's end if a branch leaves it, with the rest in ``else``."""
-    if node.orelse and isinstance(node.test, ast.UnaryOp) and isinstance(node.test.op, ast.Not):
-        node.test, node.body, node.orelse = node.test.operand, node.orelse, node.body
-    elif (
-        node.orelse
-        and isinstance(node.test, ast.Compare)
-        and isinstance(node.test.ops[0], ast.NotEq | ast.IsNot | ast.NotIn)
-    ):
-        flipped = _opposite(node.test)
-        if flipped is not None:
-            node.test, node.body, node.orelse = flipped, node.orelse, node.body
-    inside = node.body[0] if len(node.body) == 1 and not node.orelse else None
-    if isinstance(inside, ast.If) and not inside.orelse:
-        tests = []
-        for test in (node.test, inside.test):
-            tests += test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
-        node.test, node.body = ast.BoolOp(ast.And(), tests), inside.body
-    if not (_leaves(node.body) or _leaves(node.orelse)):
-        return None
-    if _leaves(node.body) and not _leaves(node.orelse):
-        node.orelse = [*node.orelse, *_block(rest)]
-    elif _leaves(node.orelse) and not _leaves(node.body):
-        node.body = [*node.body, *_block(rest)]
-    if node.orelse and isinstance(node.test, ast.Compare | ast.UnaryOp):
-        negative = isinstance(node.test, ast.UnaryOp) and isinstance(node.test.op, ast.Not)
-        negative = negative or (
-            isinstance(node.test, ast.Compare) and isinstance(node.test.ops[0], ast.NotEq | ast.IsNot | ast.NotIn)
-        )
-        flipped = _opposite(node.test) if isinstance(node.test, ast.Compare) else node.test
-        if negative and isinstance(node.test, ast.UnaryOp):
-            flipped = node.test.operand
-        if negative and flipped is not None:
-            node.test, node.body, node.orelse = flipped, node.orelse, node.body
-    return [node]
-
-
-def _leaves(body: Sequence[ast.stmt]) -> bool:
-    if not body:
-        return False
-    last = body[-1]
-    if isinstance(last, ast.If):
-        return bool(last.orelse) and _leaves(last.body) and _leaves(last.orelse)
-    return isinstance(last, ast.Return | ast.Raise | ast.Continue | ast.Break)
-
-
-def _conditional(node: ast.stmt) -> ast.stmt:
-    """Return an assignment or ``return`` of a conditional expression as an ``if`` statement."""
-    value = getattr(node, "value", None)
-    if not isinstance(node, ast.Assign | ast.Return) or not isinstance(value, ast.IfExp):
-        return node
-    branches = []
-    for chosen in (value.body, value.orelse):
-        branch = copy.copy(node)
-        branch.value = chosen
-        branches.append(branch)
-    return ast.If(value.test, [branches[0]], [branches[1]])
-
-
-def _inlined(body: list[ast.stmt]) -> list[ast.stmt]:
-    """Put the value of a local variable that only the next statement uses, once, in its place."""
-    stored: Counter[str] = Counter()
-    loaded: Counter[str] = Counter()
-    for statement in body:
-        for node in ast.walk(statement):
-            if isinstance(node, ast.Name):
-                (loaded if isinstance(node.ctx, ast.Load) else stored)[node.id] += 1
-    return _inline(body, {n for n in stored if stored[n] == 1 and loaded[n] == 1})
-
-
-def _inline(body: list[ast.stmt], once: set[str]) -> list[ast.stmt]:
-    for statement in body:
-        for name in ("body", "orelse", "finalbody"):
-            block = getattr(statement, name, None)
-            if isinstance(block, list) and block and isinstance(block[0], ast.stmt):
-                setattr(statement, name, _inline(block, once))
-    found: list[ast.stmt] = []
-    for statement in body:
-        while found and (pair := _temporary(found[-1], once)) and _reads_first(statement, pair[0]):
-            _Put(*pair).visit(statement)
-            found.pop()
-        found.append(statement)
-    return found
-
-
-def _temporary(node: ast.stmt, once: set[str]) -> tuple[str, ast.expr] | None:
-    if isinstance(node, ast.Assign) and len(node.targets) == 1:
-        target = node.targets[0]
-        if isinstance(target, ast.Name) and target.id in once:
-            return target.id, node.value
-    return None
-
-
-def _reads_first(node: ast.stmt, name: str) -> bool:
-    """Return whether a statement reads a name, outside its nested statements."""
-    waiting: list[ast.AST] = [node]
-    while waiting:
-        child = waiting.pop()
-        if isinstance(child, ast.Name) and child.id == name:
-            return True
-        if isinstance(child, ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.While):
-            continue
-        waiting.extend(c for c in ast.iter_child_nodes(child) if not isinstance(c, ast.stmt | ast.ExceptHandler))
-    return False
-
-
-class _Put(ast.NodeTransformer):
-    def __init__(self, name: str, value: ast.expr) -> None:
-        self.name, self.value = name, value
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        return self.value if node.id == self.name else node
-
-
-class _Dump:
-    """Serializer of a syntax tree without positions, with local variables numbered."""
-
-    def __init__(self, local: set[str], masked: bool) -> None:
-        self.local, self.masked = local, masked
-        self.numbers: dict[str, int] = {}
-
-    def dump(self, node: object) -> str:
-        if isinstance(node, list):
-            return "[" + ",".join(self.dump(each) for each in node) + "]"
-        if not isinstance(node, ast.AST):
-            return repr(node)
-        if isinstance(node, ast.Name | ast.arg):
-            return self._name(node.id if isinstance(node, ast.Name) else node.arg)
-        if self.masked and isinstance(node, ast.Constant):
-            return "~"
-        if self.masked and isinstance(node, ast.operator | ast.cmpop | ast.boolop | ast.unaryop):
-            return "~"
-        if isinstance(node, ast.ExceptHandler) and node.name:
-            self._name(node.name)
-        fields: Iterator[str] = iter(f for f in node._fields if f not in _SKIPPED)
-        parts = [self.dump(getattr(node, f, None)) for f in fields]
-        return f"{type(node).__name__}({','.join(parts)})"
-
-    def _name(self, name: str) -> str:
-        if name not in self.local:
-            return name
-        if self.masked:
-            return "%"
-        return f"%{self.numbers.setdefault(name, len(self.numbers))}"
-
-
-_SKIPPED = {"ctx", "type_comment", "kind", "returns", "type_ignores", "type_params"}

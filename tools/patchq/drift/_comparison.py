@@ -1,0 +1,191 @@
+"""State of the comparison of two versions of an upstream, shared by the languages."""
+
+from __future__ import annotations
+
+import ast
+import fnmatch
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from patchq.drift._cpp import CppFile
+from patchq.drift._python import PythonFile
+from patchq.drift._tree import Found, Tree
+from patchq.drift.alarms import Alarm, Kind, NotCompared, Unseen
+from patchq.drift.bodies import language_of
+from patchq.names import BlobId, show_path
+
+#: Greatest number of files with a member's name in which the definition of a call on an unknown
+#: receiver is searched.
+MOST_DEFINERS = 12
+#: Greatest number of changed files with a function's name in which its callers are counted.
+MOST_CALLING = 100
+#: Least share of a touched function's lines that a copy has.
+COPIED = 0.6
+#: Least similarity of a copy to a touched function, by tokens.
+ALIKE = 0.75
+#: Least number of lines of a function whose copies are searched by content.
+LEAST_LINES = 4
+#: Least length of a C++ name that is taken for its only definition where no include leads to it.
+LEAST_ALONE = 6
+#: Methods that many classes define: their callers can't be told apart without the receiver's class.
+SHORTEST_NAME = 4
+
+
+@dataclass(slots=True, kw_only=True)
+class Touch:
+    """File of a patch.
+
+    :ivar lines: added lines of the patched file.
+    :ivar functions: functions and methods of the old base that the patch changes.
+    :ivar added: definitions that the patch adds.
+    """
+
+    patch: str
+    path: bytes
+    before: bytes
+    after: bytes
+    removed: set[int] = field(default_factory=set)
+    lines: set[int] = field(default_factory=set)
+    functions: list[str] = field(default_factory=list)
+    added: list[str] = field(default_factory=list)
+    python: tuple[PythonFile, PythonFile] | None = None
+    cpp: tuple[CppFile, CppFile] | None = None
+    uses: list[tuple[Use, Found | None]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """Expression on an added line, and its call if it is called."""
+
+    node: ast.expr
+    scope: str
+    call: ast.Call | None = None
+
+
+class Comparison:
+    """Comparison of two trees for all patches of a stack."""
+
+    def __init__(
+        self,
+        upstream: str,
+        touches: Sequence[Touch],
+        old: Tree,
+        new: Tree,
+        *,
+        moved: Callable[[bytes], bytes | None],
+        ignored: Sequence[str],
+    ) -> None:
+        self.upstream, self.touches, self.old, self.new = upstream, touches, old, new
+        self.ignored = ignored
+        self.alarms: list[Alarm] = []
+        self.unseen: list[NotCompared] = []
+        self._moved, self._moves = moved, dict[bytes, bytes | None]()
+        self._by_language: dict[str, list[tuple[bytes, BlobId]]] = {}
+        self._with_word: dict[str, dict[bytes, list[bytes]]] = {}
+        paths = {**dict.fromkeys(old.entries), **dict.fromkeys(new.entries)}
+        self.changed = {p for p in paths if old.blob(p) != new.blob(p)}
+
+    def new_path(self, path: bytes) -> bytes | None:
+        """Return the path of an old file in the new version; None if it is gone."""
+        if path in self.new.entries:
+            return path
+        if path not in self._moves:
+            self._moves[path] = self._moved(path)
+        return self._moves[path]
+
+    def not_compared(self, touch: Touch, reason: Unseen, line: int = 0, text: str = "") -> None:
+        self.unseen.append(
+            NotCompared(patch=touch.patch, path=show_path(touch.path), reason=reason.value, line=line, text=text)
+        )
+
+    def alarm(
+        self,
+        touch: Touch,
+        kind: Kind,
+        line: int,
+        function: str,
+        *,
+        callee: str = "",
+        was: str = "",
+        now: str = "",
+        at: str = "",
+        call: str = "",
+    ) -> None:
+        self.alarms.append(
+            Alarm(
+                kind=kind.value,
+                upstream=self.upstream,
+                path=show_path(touch.path),
+                line=line,
+                function=function or "<module>",
+                callee=callee,
+                patch=touch.patch,
+                call=call,
+                was=was,
+                now=now,
+                at=at,
+            )
+        )
+
+    def callers(self, touch: Touch, line: int, name: str, places: Sequence[tuple[str, str]]) -> None:
+        """Add an alarm for the new callers of a function, with the place of the first."""
+        if places:
+            now = ", ".join(dict.fromkeys(scope for scope, _ in places))
+            self.alarm(touch, Kind.CALLER, line, name, now=now, at=f"{places[0][1]} {places[0][0]}")
+
+    def counted(self, path: bytes) -> bool:
+        """Return whether callers in a file count."""
+        text = path.decode("utf-8", "replace")
+        return not any(fnmatch.fnmatchcase(text, pattern) for pattern in self.ignored)
+
+    def files_like(self, marks: set[bytes], language: str) -> Iterator[bytes]:
+        """Yield the changed files of the new version that have most of some lines."""
+        if language not in self._by_language:
+            paths = [p for p in sorted(self.changed) if language_of(p) == language and self.counted(p)]
+            there = [(p, blob) for p in paths if (blob := self.new.blob(p))]
+            self.old.files.bring(blob for _, blob in there)
+            self._by_language[language] = there
+        for path, blob in self._by_language[language]:
+            if len(self.old.files.marks(blob) & marks) >= len(marks) * COPIED:
+                yield path
+
+    def files_with(self, word: bytes, language: str) -> list[bytes]:
+        """Return the changed files, in either version, that contain a word."""
+        if language not in self._with_word:
+            found: dict[bytes, list[bytes]] = {}
+            paths = [p for p in sorted(self.changed) if language_of(p) == language]
+            blobs = [[b for b in (self.old.blob(p), self.new.blob(p)) if b] for p in paths]
+            self.old.files.bring(blob for pair in blobs for blob in pair)
+            for path, pair in zip(paths, blobs, strict=True):
+                there: set[bytes] = set()
+                for blob in pair:
+                    there |= self.old.files.words(blob)
+                for one in there:
+                    found.setdefault(one, []).append(path)
+            self._with_word[language] = found
+        return self._with_word[language].get(word, [])
+
+
+def place_of(path: bytes, line: int) -> str:
+    return f"{show_path(path)}:{line}"
+
+
+@dataclass(frozen=True, slots=True)
+class Reporter:
+    """Reporter of the changes of one definition."""
+
+    whole: Comparison
+    touch: Touch
+    line: int
+    scope: str
+    callee: str
+    at: str
+
+    def __call__(self, kind: Kind, was: str, now: str, call: str = "") -> None:
+        self.whole.alarm(
+            self.touch, kind, self.line, self.scope, callee=self.callee, was=was, now=now, at=self.at, call=call
+        )
+
+
+def has_most(marks: set[bytes], lines: Iterable[bytes]) -> bool:
+    return len(marks & {line.strip() for line in lines}) >= len(marks) * COPIED

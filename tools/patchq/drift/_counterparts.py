@@ -1,0 +1,115 @@
+"""Definitions of a new version of Python files that old ones became."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from patchq.drift import _python
+from patchq.drift._comparison import (
+    COPIED,
+    LEAST_LINES,
+    Comparison,
+    place_of,
+)
+from patchq.drift._signatures import Signature
+from patchq.drift._tree import Found, Tree, marks_of
+from patchq.drift.bodies import Fact, lines_of
+
+
+class Counterparts:
+    """Definitions of two versions, matched."""
+
+    def __init__(self, whole: Comparison) -> None:
+        self.whole, self.old, self.new = whole, whole.old, whole.new
+
+    def counterpart(self, found: Found) -> Found | None:
+        """Return the definition of the new version that an old one became."""
+        # A module may have become a package that imports the name.
+        path = self.whole.new_path(found.path) or self.new.path_of(self.old.module_of(found.path))
+        if path:
+            file = self.new.python(path)
+            if file and found.name in file.facts:
+                return Found(path, found.name)
+            owner, _, name = found.name.rpartition(".")
+            if not owner:
+                return self.new.lookup(path, name)
+            new_owner = self.counterpart(Found(found.path, owner))
+            if new_owner:
+                return self.new.member(new_owner, name)
+        return None
+
+    def moved_definition(self, path: bytes, name: str) -> tuple[bytes, str] | None:
+        """Return the place of a definition that was moved or renamed with an equal body."""
+        through = self.counterpart(Found(path, name))
+        if through:
+            return through.path, through.name
+        base = self.old.python(path)
+        assert base is not None
+        simple = name.rpartition(".")[2]
+        body = base.body(name)
+        node = base.nodes[name]
+        mine = marks_of(lines_of(self.old.content(path))[node.lineno : node.end_lineno])
+        few = len(mine) < LEAST_LINES
+        for other in self.whole.files_with(simple.encode(), "python"):
+            blob = self.new.blob(other)
+            if few or blob is None or len(self.old.files.marks(blob) & mine) < len(mine) * COPIED:
+                continue
+            file = self.new.python(other)
+            for its_name in file.nodes if file else ():
+                if file and its_name.rpartition(".")[2] == simple and file.body(its_name) == body:
+                    return other, its_name
+        return None
+
+    def elsewhere(self, fact: Fact) -> str:
+        """Return the place of a removed definition's name in other changed files; empty if unknown."""
+        pattern = re.compile(rf"^\s*(?:async def|def|class) {re.escape(fact.simple)}\b".encode(), re.MULTILINE)
+        for path in sorted(self.whole.changed):
+            if path.endswith(b".py") and self.whole.counted(path):
+                found = pattern.search(self.new.content(path))
+                if found:
+                    return place_of(path, self.new.content(path).count(b"\n", 0, found.end()) + 1)
+        return ""
+
+    def came_from(self, name: str, path: bytes) -> bool:
+        """Return whether a definition of the new version is an old one in another place."""
+        simple = name.rpartition(".")[2]
+        for other in self.whole.changed:
+            old = self.old.python(other) if f"def {simple}(".encode() in self.old.content(other) else None
+            new = self.new.python(other)
+            for known in old.facts if old else ():
+                gone = new is None or known not in new.facts
+                if known.rpartition(".")[2] == simple and gone and (other, known) != (path, name):
+                    return True
+        return False
+
+    def signature(self, tree: Tree, found: Found) -> Signature | None:
+        """Return the signature of a function or constructor, with constants as defaults replaced."""
+        fact, file = tree.fact(found), tree.python(found.path)
+        if fact is None or file is None:
+            return None
+        if fact.kind == "class":
+            if generated := _python.constructor_of(file, found.name):
+                return generated
+            own = tree.member(found, "__init__")
+            return self.signature(tree, own) if own else None
+        if fact.parameters is None:
+            return None
+        parameters = []
+        for p in fact.parameters:
+            named = p.default is not None and p.default.isidentifier()
+            target = tree.lookup(found.path, p.default) if named and p.default else None
+            home = tree.python(target.path) if target and target.path and target.name else None
+            value = home.value(target.name) if home and target else ""
+            parameters.append(replace(p, default=value) if value else p)
+        return Signature(fact.name if "." in fact.name else f".{fact.name}", tuple(parameters))
+
+
+def shown_signature(signature: Signature) -> str:
+    return (
+        "(" + ", ".join(p.name + (f"={p.default}" if p.default is not None else "") for p in signature.parameters) + ")"
+    )
+
+
+def shown_fact(fact: Fact) -> str:
+    return shown_signature(Signature(fact.name, fact.parameters or ()))

@@ -1,0 +1,285 @@
+"""C++ and CUDA definitions that a patch changes: what they became, and who copies, calls or overrides them."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from patchq.drift import _cpp
+from patchq.drift._comparison import (
+    ALIKE,
+    LEAST_LINES,
+    MOST_CALLING,
+    SHORTEST_NAME,
+    Comparison,
+    Touch,
+    has_most,
+    place_of,
+)
+from patchq.drift._cpp import CppFile
+from patchq.drift._cpp_uses import kinds_of, signature_of, types_of
+from patchq.drift._tree import Tree, marks_of
+from patchq.drift.alarms import Kind, Unseen
+from patchq.drift.bodies import Fact, language_of, lines_of
+
+
+class TouchedCpp:
+    """Comparison of the C++ definitions that patches change."""
+
+    def __init__(self, whole: Comparison) -> None:
+        self.whole, self.old, self.new = whole, whole.old, whole.new
+        self._reach: dict[bytes, set[bytes]] = {}
+
+    def compare(
+        self,
+        touch: Touch,
+        name: str,
+        numbers: Sequence[int],
+        base: CppFile,
+        after: CppFile,
+        target: bytes | None,
+        new: CppFile | None,
+    ) -> None:
+        for number in numbers:
+            if number >= len(base.facts[name]):
+                continue
+            fact = base.facts[name][number]
+            shown = after.facts.get(name, base.facts[name])
+            line = shown[min(number, len(shown) - 1)].line
+            path, there, file = target, None, new
+            if new is not None and name in new.facts:
+                there = _same_overload(fact, number, new.facts[name])
+            if there is None:
+                moved = self._moved_definition(touch.path, base, name, number)
+                if moved is None:
+                    self.whole.alarm(touch, Kind.GONE, line, name, was=place_of(touch.path, fact.line))
+                    continue
+                path, there = moved
+                file = self.new.cpp(path)
+            assert path is not None
+            assert file is not None
+            self._compare_touched(touch, line, name, number, base, after, path, file, there)
+        self._copies(touch, line, name, base, path or touch.path)
+        self._callers(touch, line, name, base)
+        self._overrides(touch, line, name, base)
+
+    def _compare_touched(
+        self,
+        touch: Touch,
+        line: int,
+        name: str,
+        number: int,
+        base: CppFile,
+        after: CppFile,
+        path: bytes,
+        file: CppFile,
+        there: int,
+    ) -> None:
+        fact, new_fact = base.facts[name][number], file.facts[name][there]
+        at = place_of(path, new_fact.line)
+        keep = frozenset(use.name for use in after.uses(touch.lines))
+        bodies = [_cpp.body_of(base, base.nodes[name][number], keep), _cpp.body_of(file, file.nodes[name][there], keep)]
+        if bodies[0] != bodies[1]:
+            self.whole.alarm(touch, Kind.BODY, line, name, at=at)
+        if kinds_of(fact) != kinds_of(new_fact):
+            was, now = (", ".join(kinds_of(f)) for f in (fact, new_fact))
+            self.whole.alarm(touch, Kind.SIGNATURE, line, name, callee=name, was=f"<{was}>", now=f"<{now}>", at=at)
+        if fact.guards != new_fact.guards:
+            was, now = " && ".join(fact.guards), " && ".join(new_fact.guards)
+            self.whole.alarm(touch, Kind.GUARD, line, name, was=was, now=now, at=at)
+
+    def _moved_definition(self, path: bytes, base: CppFile, name: str, number: int) -> tuple[bytes, int] | None:
+        body = _cpp.body_of(base, base.nodes[name][number])
+        simple = base.facts[name][number].simple
+        for other in self.whole.files_with(simple.encode(), "c++"):
+            file = self.new.cpp(other)
+            for place, node in enumerate(file.nodes.get(name, ())) if file else ():
+                assert file is not None
+                if _cpp.body_of(file, node) == body:
+                    return other, place
+        return None
+
+    def added(self, touch: Touch, base: CppFile, after: CppFile, target: bytes | None, new: CppFile | None) -> None:
+        if new is None or target is None:
+            return
+        for name in touch.added:
+            mine = after.facts[name][-1]
+            there = new.facts.get(name)
+            if there and name not in base.facts and mine.kind != "value":
+                at = place_of(target, there[-1].line)
+                self.whole.alarm(touch, Kind.DUPLICATE, mine.line, name, was=name, now=name, at=at)
+
+    def around(
+        self, touch: Touch, base: CppFile, before: CppFile, after: CppFile, target: bytes | None, new: CppFile | None
+    ) -> None:
+        """Compare the conditions around added lines outside of functions, by the line before them."""
+        if new is None or target is None:
+            return
+        old_lines, new_lines = lines_of(self.old.content(touch.path)), lines_of(self.new.content(target))
+        after_lines = lines_of(touch.after)
+        for line in sorted(touch.lines):
+            if line - 1 in touch.lines or after.function_at(line)[0]:
+                continue
+            for near in (line - 1, _end_of(line, touch.lines)):
+                text = after_lines[near - 1] if 0 < near <= len(after_lines) else b""
+                if len(text.strip()) < SHORTEST_NAME or old_lines.count(text) != 1 or new_lines.count(text) != 1:
+                    continue
+                was = base.guards_at(old_lines.index(text) + 1)
+                now = new.guards_at(new_lines.index(text) + 1)
+                if was != now:
+                    at = place_of(target, new_lines.index(text) + 1)
+                    self.whole.alarm(touch, Kind.GUARD, line, "", was=" && ".join(was), now=" && ".join(now), at=at)
+                    break
+
+    def _copies(self, touch: Touch, line: int, name: str, base: CppFile, path: bytes) -> None:
+        node = base.nodes[name][0]
+        source = lines_of(self.old.content(touch.path))
+        mine = marks_of(source[node.start_point[0] : node.end_point[0] + 1])
+        if len(mine) < LEAST_LINES:
+            return
+        body = re.findall(r"\S+", _cpp.body_of(base, node))
+        for other in self.whole.files_like(mine, "c++"):
+            lines = lines_of(self.new.content(other))
+            file, was = self.new.cpp(other), self.old.cpp(other)
+            assert file is not None
+            for its_name, nodes in file.nodes.items():
+                known = len(was.nodes.get(its_name, ())) if was else 0
+                for its_node, its_fact in zip(nodes[known:], file.facts[its_name][known:], strict=True):
+                    if its_fact.kind not in ("function", "macro"):
+                        continue
+                    if not has_most(mine, lines[its_node.start_point[0] : its_node.end_point[0] + 1]):
+                        continue
+                    if self._was_elsewhere(its_name, other):
+                        continue
+                    tokens = re.findall(r"\S+", _cpp.body_of(file, its_node))
+                    matcher = difflib.SequenceMatcher(None, body, tokens, autojunk=False)
+                    if matcher.quick_ratio() >= ALIKE and matcher.ratio() >= ALIKE:
+                        at = place_of(other, its_fact.line)
+                        self.whole.alarm(touch, Kind.DUPLICATE, line, name, was=name, now=its_name, at=at)
+
+    def _was_elsewhere(self, name: str, path: bytes) -> bool:
+        """Return whether a definition was moved here from a file that no longer has it."""
+        simple = name.rpartition("::")[2].encode()
+        for other in self.whole.changed:
+            if other == path or language_of(other) != "c++" or simple not in self.old.content(other):
+                continue
+            old, new = self.old.cpp(other), self.new.cpp(other)
+            if old and name in old.facts and (new is None or name not in new.facts):
+                return True
+        return False
+
+    def _callers(self, touch: Touch, line: int, name: str, base: CppFile) -> None:
+        simple = base.facts[name][0].simple
+        if len(simple) < SHORTEST_NAME or simple.startswith("operator"):
+            return
+        counts: list[Counter[tuple[bytes, str]]] = [Counter(), Counter()]
+        lines: dict[tuple[bytes, str], int] = {}
+        files = [p for p in self.whole.files_with(simple.encode(), "c++") if self.whole.counted(p)]
+        if len(files) > MOST_CALLING:
+            self.whole.not_compared(touch, Unseen.CALLERS, line, name)
+            return
+        for path in files:
+            for tree, count in zip((self.old, self.new), counts, strict=True):
+                file = tree.cpp(path)
+                if file is None or (name not in file.facts and not self._reaches(tree, path, touch.path)):
+                    continue
+                for scope, number in _cpp.calls_of(file, simple):
+                    count[path, scope] += 1
+                    lines.setdefault((path, scope), number)
+                    if tree is self.new:
+                        lines[path, scope] = number
+        old, new = counts
+        if new.total() <= old.total():
+            return
+        places = []
+        for (path, scope), number in sorted(new.items()):
+            if number > old[path, scope] and scope != name:
+                places.append((scope or "<module>", place_of(path, lines[path, scope])))
+        self.whole.callers(touch, line, name, places)
+
+    def _reaches(self, tree: Tree, path: bytes, target: bytes) -> bool:
+        if tree is self.old:
+            if path not in self._reach:
+                self._reach[path] = tree.includes(path)
+            return target in self._reach[path]
+        return target in tree.includes(path)
+
+    def _overrides(self, touch: Touch, line: int, name: str, base: CppFile) -> None:
+        """Find new specializations, overloads of templates, and overrides in derived classes."""
+        owner, _, method = name.rpartition("::")
+        words = {name.rpartition("::")[2], *([owner.rpartition("::")[2]] if owner else [])}
+        for path in self.whole.files_with(min(words, key=len).encode(), "c++"):
+            file, was = self.new.cpp(path), self.old.cpp(path)
+            if file is None or not self.whole.counted(path):
+                continue
+            for its_name, facts in file.facts.items():
+                known = was.facts.get(its_name, []) if was else []
+                its_owner, _, its_method = its_name.rpartition("::")
+                fresh = [f for f in facts if f.kind != "value"][len(known) :]
+                if not fresh or self._was_elsewhere(its_name, path):
+                    continue
+                again = its_name == name and (path == touch.path or self._reaches(self.new, path, touch.path))
+                special = bool(owner) and its_name == owner and fresh[-1].kind == "class"
+                bases = [b for f in file.facts.get(its_owner, ()) for b in f.bases]
+                derived = bool(owner) and its_method == method and owner.rpartition("::")[2] in bases
+                if again or special or derived:
+                    if "declared" in fresh[-1].traits and not derived:
+                        continue
+                    at = place_of(path, fresh[-1].line)
+                    kind = Kind.DUPLICATE if again and _same_parameters(fresh[-1], facts[:-1]) else Kind.OVERRIDE
+                    self.whole.alarm(touch, kind, line, name, now=its_name, at=at)
+
+    def overridden(self, touch: Touch, after: CppFile) -> None:
+        """Compare the methods of base classes that a patch's own methods override."""
+        for name in [*touch.functions, *touch.added]:
+            owner, _, method = name.rpartition("::")
+            fact = after.facts[name][-1] if name in after.facts else None
+            if not owner or fact is None or fact.kind != "function":
+                continue
+            for base in [b for f in after.facts.get(owner, ()) for b in f.bases]:
+                self._compare_base(touch, fact, f"{base}::{method}")
+
+    def _compare_base(self, touch: Touch, mine: Fact, inherited: str) -> None:
+        for path in self.whole.files_with(inherited.rpartition("::")[2].encode(), "c++"):
+            old, new = self.old.cpp(path), self.new.cpp(path)
+            was = old.facts.get(inherited, []) if old else []
+            now = new.facts.get(inherited, []) if new else []
+            if not was:
+                continue
+            shown = [signature_of(f) for f in was], [signature_of(f) for f in now]
+            if [types_of(f) for f in was] != [types_of(f) for f in now]:
+                at = place_of(path, now[-1].line) if now else ""
+                sides = (" | ".join(s) for s in shown)
+                self.whole.alarm(
+                    touch,
+                    Kind.OVERRIDDEN,
+                    mine.line,
+                    mine.name,
+                    callee=inherited,
+                    was=next(sides),
+                    now=next(sides),
+                    at=at,
+                )
+
+
+def _end_of(line: int, lines: set[int]) -> int:
+    while line in lines:
+        line += 1
+    return line
+
+
+def _same_overload(fact: Fact, number: int, facts: Sequence[Fact]) -> int | None:
+    """Return the number of the definition that a definition became."""
+    for place, other in enumerate(facts):
+        if types_of(other) == types_of(fact) and other.traits == fact.traits and other.guards == fact.guards:
+            return place
+    for place, other in enumerate(facts):
+        if types_of(other) == types_of(fact) and ("declared" in other.traits) == ("declared" in fact.traits):
+            return place
+    return number if number < len(facts) else len(facts) - 1
+
+
+def _same_parameters(fact: Fact, others: Iterable[Fact]) -> bool:
+    return any(types_of(other) == types_of(fact) and other.guards == fact.guards for other in others)

@@ -1,0 +1,233 @@
+"""Names that a patch's added lines use in C++ and CUDA files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from patchq.drift import _cpp
+from patchq.drift._comparison import (
+    LEAST_ALONE,
+    MOST_DEFINERS,
+    Comparison,
+    Reporter,
+    Touch,
+    place_of,
+)
+from patchq.drift._cpp import CppFile, CppUse
+from patchq.drift._signatures import Parameter
+from patchq.drift.alarms import Kind
+from patchq.drift.bodies import Fact
+
+
+class CppUses:
+    """Comparison of the C++ definitions that added lines use."""
+
+    def __init__(self, whole: Comparison) -> None:
+        self.whole, self.old, self.new = whole, whole.old, whole.new
+        self._seen: set[tuple[str, bytes, str, int]] = set()
+        self._reach: dict[bytes, set[bytes]] = {}
+
+    def compare(self, touch: Touch, use: CppUse, after: CppFile, new: CppFile | None) -> None:
+        simple = use.name.rpartition("::")[2]
+        if len(simple) < 3 or not re.fullmatch(r"\w+", simple):
+            return
+        function, number = after.function_at(use.line)
+        if function and not use.member and "::" not in use.name:
+            local = _cpp._local_names(after, after.nodes[function][number])
+            if simple in local:
+                self._local(touch, use, function, simple, after, new)
+                return
+        if any(n.rpartition("::")[2] == simple for n in touch.added):
+            return
+        for path, names in self._definitions(touch, use, simple):
+            for name in names:
+                self._compare_use(touch, use, function, path, name)
+
+    def _local(
+        self, touch: Touch, use: CppUse, function: str, simple: str, after: CppFile, new: CppFile | None
+    ) -> None:
+        """Find local variables that an added line reads and the new version doesn't have."""
+        base = self.old.cpp(touch.path)
+        if base is None or new is None or function not in base.nodes or function not in new.nodes:
+            return
+        was = {n for node in base.nodes[function] for n in _cpp._local_names(base, node)}
+        now = {n for node in new.nodes[function] for n in _cpp._local_names(new, node)}
+        key = (touch.patch, touch.path, f"{function} {simple}", 0)
+        if simple in was and simple not in now and key not in self._seen:
+            self._seen.add(key)
+            self.whole.alarm(touch, Kind.REMOVED, use.line, function, callee=simple, was=simple)
+
+    def _definitions(self, touch: Touch, use: CppUse, simple: str) -> list[tuple[bytes, list[str]]]:
+        """Return the old definitions in changed files that a name may mean, by file."""
+        if touch.path not in self._reach:
+            self._reach[touch.path] = self.old.includes(touch.path, touch.after)
+        paths = self.whole.files_with(simple.encode(), "c++")
+        reached = [p for p in paths if p in self._reach[touch.path]]
+        near = self._named(touch.path, use, simple) if touch.path in paths else []
+        if near:
+            return [(touch.path, near)]
+        found = [(p, names) for p in reached if (names := self._named(p, use, simple))]
+        if found or len(simple) < LEAST_ALONE or len(paths) > MOST_DEFINERS:
+            return found
+        others = [(p, names) for p in paths if (names := self._named(p, use, simple))]
+        return others if len(others) == 1 and len(others[0][1]) == 1 else []
+
+    def _named(self, path: bytes, use: CppUse, simple: str) -> list[str]:
+        """Return the old definitions of a file that a name may mean."""
+        file = self.old.cpp(path)
+        names = [n for n in (file.facts if file else ()) if n.rpartition("::")[2] == simple]
+        if "::" in use.name:
+            return [n for n in names if n.endswith(use.name) or use.name.endswith(n)]
+        return [n for n in names if "::" in n] if use.member else names
+
+    def _compare_use(self, touch: Touch, use: CppUse, function: str, path: bytes, name: str) -> None:
+        key = (touch.patch, path, name, use.arguments)
+        if key in self._seen:
+            return
+        self._seen.add(key)
+        old = self.old.cpp(path)
+        assert old is not None
+        was = old.facts[name]
+        place, now = self._new_facts(path, name)
+        if not now:
+            if "#" in name:
+                return
+            now_at = self._elsewhere(name)
+            self.whole.alarm(
+                touch, Kind.REMOVED, use.line, function, callee=name, was=place_of(path, was[0].line), now=now_at
+            )
+            return
+        say = Reporter(self.whole, touch, use.line, function, name, place_of(place, now[-1].line))
+        called = [f for f in was if f.parameters is not None and f.kind in ("function", "macro")]
+        if called and (use.arguments >= 0 or was[0].kind == "macro"):
+            self._compare_calls(say, use, called, [f for f in now if f.parameters is not None])
+        self._compare_templates(say, was, now)
+        values = (
+            [f.value for f in was if f.kind in ("value", "macro")],
+            [f.value for f in now if f.kind in ("value", "macro")],
+        )
+        if values[0] != values[1]:
+            say(Kind.CONSTANT, " | ".join(values[0]), " | ".join(values[1]))
+        guards = [f.guards for f in was], [f.guards for f in now]
+        if len(guards[0]) == len(guards[1]) and guards[0] != guards[1]:
+            shown = (" | ".join(" && ".join(g) for g in side) for side in guards)
+            say(Kind.GUARD, next(shown), next(shown))
+        if called and use.arguments >= 0:
+            self._compare_bodies(say, old, name, place, was, now)
+            bodies = [[types_of(f) for f in side if "declared" not in f.traits] for side in (was, now)]
+            if any(bodies[1].count(types) > bodies[0].count(types) > 0 for types in bodies[0]):
+                say(Kind.DUPLICATE, name, name)
+
+    def _compare_templates(self, say: Reporter, was: Sequence[Fact], now: Sequence[Fact]) -> None:
+        """Compare template parameters, and the types of fields and constants."""
+        there = [kinds_of(f) for f in now]
+        for fact in was:
+            kinds = kinds_of(fact)
+            if any(new[: len(kinds)] == kinds and all("=" in rest for rest in new[len(kinds) :]) for new in there):
+                continue
+            say(Kind.SIGNATURE, f"<{', '.join(kinds)}>", " | ".join(f"<{', '.join(new)}>" for new in there))
+            return
+
+    def _compare_bodies(
+        self, say: Reporter, old: CppFile, name: str, path: bytes, was: Sequence[Fact], now: Sequence[Fact]
+    ) -> None:
+        """Compare the constants and operators in a called function, if nothing else in it changed."""
+        new = self.new.cpp(path)
+        if new is None or len(was) != len(now):
+            return
+        for one, other in zip(old.nodes[name], new.nodes[name], strict=False):
+            bodies = _cpp.body_of(old, one), _cpp.body_of(new, other)
+            if bodies[0] != bodies[1] and one.type == "function_definition":
+                masked = _cpp.body_of(old, one, masked=True), _cpp.body_of(new, other, masked=True)
+                if masked[0] == masked[1]:
+                    tokens = [b.split() for b in bodies]
+                    pair = next((p for p in zip(*tokens, strict=True) if p[0] != p[1]), ("", ""))
+                    say(Kind.CONSTANT, *pair)
+
+    def _new_facts(self, path: bytes, name: str) -> tuple[bytes, list[Fact]]:
+        """Return the file and the definitions that a name has in the new version."""
+        target = self.whole.new_path(path)
+        file = self.new.cpp(target) if target else None
+        if file and target and name in file.facts:
+            return target, file.facts[name]
+        simple = re.split("::", name)[-1]
+        for other in self.whole.files_with(simple.encode(), "c++"):
+            file, was = self.new.cpp(other), self.old.cpp(other)
+            if file and name in file.facts and (was is None or name not in was.facts):
+                return other, file.facts[name]
+        return path, []
+
+    def _elsewhere(self, name: str) -> str:
+        simple = re.split("::", name)[-1]
+        for other in self.whole.files_with(simple.encode(), "c++"):
+            file = self.new.cpp(other)
+            for its_name, facts in file.facts.items() if file else ():
+                if re.split("::", its_name)[-1] == simple:
+                    return place_of(other, facts[0].line)
+        return ""
+
+    def _compare_calls(self, say: Reporter, use: CppUse, was: Sequence[Fact], now: Sequence[Fact]) -> None:
+        count = use.arguments
+        fitting = [f for f in was if count < 0 or _accepts(f, count)] or list(was)
+        for fact in fitting:
+            same = [f for f in now if types_of(f) == types_of(fact)]
+            best = next((f for f in same if _order_kept(fact, f)), None)
+            if best is None and count >= 0:
+                best = next((f for f in now if _accepts(f, count) and _begins_alike(fact, f, count)), None)
+            if best is None:
+                say(Kind.SIGNATURE, signature_of(fact), " | ".join(map(signature_of, now)), use.call)
+                continue
+            for one, other in list(zip(fact.parameters or (), best.parameters or (), strict=False))[max(count, 0) :]:
+                if one.default is not None and other.default is not None and one.default != other.default:
+                    say(Kind.DEFAULT, f"{one.name}={one.default}", f"{other.name}={other.default}", use.call)
+            if fact.value != best.value and fact.kind == "function" and "auto" not in (fact.value, best.value):
+                say(Kind.RESULT, fact.value, best.value)
+
+
+def distinct(uses: Iterable[CppUse]) -> Iterator[CppUse]:
+    """Yield each name once, as a call if it is called."""
+    found: dict[tuple[str, int], CppUse] = {}
+    for use in uses:
+        found.setdefault((use.name, use.arguments), use)
+    called = {name for name, arguments in found if arguments >= 0}
+    for (name, arguments), use in found.items():
+        if arguments >= 0 or name not in called:
+            yield use
+
+
+def _accepts(fact: Fact, count: int) -> bool:
+    parameters: tuple[Parameter, ...] = fact.parameters or ()
+    if any("..." in p.kind or "..." in p.name for p in parameters):
+        return True
+    return sum(p.default is None for p in parameters) <= count <= len(parameters) or (
+        fact.kind == "function" and "declared" not in fact.traits and count <= len(parameters)
+    )
+
+
+def _order_kept(one: Fact, other: Fact) -> bool:
+    """Return whether no two parameters changed places."""
+    names = [p.name for p in one.parameters or ()], [p.name for p in other.parameters or ()]
+    if names[0] == names[1]:
+        return True
+    return all(a == b or a not in names[1] or b not in names[0] for a, b in zip(*names, strict=False))
+
+
+def _begins_alike(one: Fact, other: Fact, count: int) -> bool:
+    mine, its = types_of(one)[:count], types_of(other)[:count]
+    rest = (other.parameters or ())[count:]
+    known = {p.name for p in one.parameters or ()}
+    return mine == its and _order_kept(one, other) and all(p.default is not None or p.name in known for p in rest)
+
+
+def types_of(fact: Fact) -> list[str]:
+    return [p.kind for p in fact.parameters or ()]
+
+
+def kinds_of(fact: Fact) -> tuple[str, ...]:
+    return tuple(trait for trait in fact.traits if trait != "declared")
+
+
+def signature_of(fact: Fact) -> str:
+    shown = [f"{p.kind} {p.name}".strip() + (f" = {p.default}" if p.default else "") for p in fact.parameters or ()]
+    return f"({', '.join(shown)})"

@@ -1,0 +1,363 @@
+"""Python functions that a patch changes: what they became, and who copies, calls or overrides them."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from patchq.drift._comparison import (
+    ALIKE,
+    LEAST_LINES,
+    MOST_CALLING,
+    SHORTEST_NAME,
+    Comparison,
+    Touch,
+    has_most,
+    place_of,
+)
+from patchq.drift._counterparts import Counterparts, shown_fact
+from patchq.drift._python import PythonFile, names_on, stored_on
+from patchq.drift._shape import FunctionNode, body_of
+from patchq.drift._tree import Found, Tree, marks_of
+from patchq.drift.alarms import Kind, Unseen
+from patchq.drift.bodies import Fact, lines_of
+
+
+class TouchedPython:
+    """Comparison of the Python definitions that patches change."""
+
+    def __init__(self, whole: Comparison, counterparts: Counterparts) -> None:
+        self.whole, self.old, self.new = whole, whole.old, whole.new
+        self.counterparts = counterparts
+        self._definers_known: dict[tuple[int, str], list[bytes]] = {}
+        self._descendants: dict[str, dict[bytes, set[str]]] = {}
+
+    # Touched functions
+
+    def compare(
+        self,
+        touch: Touch,
+        name: str,
+        base: PythonFile,
+        after: PythonFile,
+        target: bytes | None,
+        new: PythonFile | None,
+    ) -> None:
+        fact = base.fact(name)
+        assert fact is not None
+        line = after.fact(name).line if after.fact(name) else fact.line  # type: ignore[union-attr]
+        there = new.fact(name) if new else None
+        path = target
+        if there is None:
+            moved = self.counterparts.moved_definition(touch.path, name)
+            if moved is None:
+                self.whole.alarm(touch, Kind.GONE, line, name, was=place_of(touch.path, fact.line))
+                return
+            path, new = moved[0], self.new.python(moved[0])
+            there = new.fact(moved[1]) if new else None
+        assert new is not None
+        assert there is not None
+        assert path is not None
+        at = place_of(path, there.line)
+        if len(new.facts[there.name]) > len(base.facts[name]):
+            self.whole.alarm(touch, Kind.DUPLICATE, line, name, at=at, was=name, now=there.name)
+        if touch.path in self.whole.changed or path != touch.path:
+            self._bodies(touch, line, fact, there, base, new, after, at)
+            self._traits(touch, line, fact, there, at)
+            if fact.guards != there.guards:
+                was, now = " and ".join(fact.guards), " and ".join(there.guards)
+                self.whole.alarm(touch, Kind.GUARD, line, name, at=at, was=was, now=now)
+        self._copies(touch, line, name, base, there.name, path)
+        self._callers(touch, line, name, there.name, path)
+        self._overrides(touch, line, name)
+
+    def _bodies(
+        self,
+        touch: Touch,
+        line: int,
+        fact: Fact,
+        there: Fact,
+        base: PythonFile,
+        new: PythonFile,
+        after: PythonFile,
+        at: str,
+    ) -> None:
+        name = fact.name
+        old_node, new_node = base.nodes[name], new.nodes[there.name]
+        used = names_on(after, touch.lines)
+        lost = (base.bound(name) & used) - new.bound(there.name)
+        own = after.bound(name) - base.bound(name)
+        stored = stored_on(after, touch.lines)
+        for local in sorted(lost - own - stored):
+            self.whole.alarm(touch, Kind.REMOVED, line, name, callee=local, was=local, at=at)
+        keep = frozenset(used)
+        if body_of(old_node, keep) != body_of(new_node, keep):
+            renames = self._renames(base, new)
+            if _renamed(body_of(old_node, keep), renames) != body_of(new_node, keep):
+                self.whole.alarm(touch, Kind.BODY, line, name, at=at)
+        was, now = _defaults(fact, base), _defaults(there, new)
+        for parameter in was.keys() & now.keys():
+            if was[parameter] != now[parameter] and now[parameter] is not None:
+                self.whole.alarm(
+                    touch,
+                    Kind.DEFAULT,
+                    line,
+                    name,
+                    callee=parameter,
+                    was=was[parameter] or "",
+                    now=now[parameter] or "",
+                    at=at,
+                )
+
+    def _renames(self, base: PythonFile, new: PythonFile) -> dict[str, str]:
+        """Return the definitions of a file that got another name, old name to new name."""
+        gone = {n: f for n, f in base.nodes.items() if n not in new.nodes and base.fact(n).kind == "function"}  # type: ignore[union-attr]
+        come = {n: f for n, f in new.nodes.items() if n not in base.nodes and new.fact(n).kind == "function"}  # type: ignore[union-attr]
+        bodies = {new.body(name): name for name in come} if gone else {}
+        found = {}
+        for name in gone:
+            other = bodies.get(base.body(name))
+            if other:
+                found[name.rpartition(".")[2]] = other.rpartition(".")[2]
+        return found
+
+    def _traits(self, touch: Touch, line: int, fact: Fact, there: Fact, at: str) -> None:
+        if fact.traits != there.traits:
+            was, now = ", ".join(fact.traits), ", ".join(there.traits)
+            self.whole.alarm(touch, Kind.TRAITS, line, fact.name, was=was, now=now, at=at)
+
+    def class_bases(self, touch: Touch, base: PythonFile, target: bytes | None, new: PythonFile | None) -> None:
+        """Compare the bases of the classes that have touched methods."""
+        if new is None or target is None:
+            return
+        owners = {name.rpartition(".")[0] for name in [*touch.functions, *touch.added]}
+        for owner in sorted(owners):
+            fact, there = base.fact(owner), new.fact(owner)
+            if fact is None or there is None or fact.kind != "class":
+                continue
+            was = [b.rpartition(".")[2] for b in fact.bases]
+            now = [b.rpartition(".")[2] for b in there.bases]
+            if was != now:
+                self.whole.alarm(
+                    touch,
+                    Kind.BASES,
+                    there.line,
+                    owner,
+                    was=", ".join(was),
+                    now=", ".join(now),
+                    at=place_of(target, there.line),
+                )
+
+    def added(
+        self, touch: Touch, base: PythonFile, after: PythonFile, target: bytes | None, new: PythonFile | None
+    ) -> None:
+        """Find definitions that the patch adds and that the new version has, too."""
+        for name in touch.added if new and target else ():
+            assert new is not None
+            assert target is not None
+            there = new.fact(name)
+            mine = after.fact(name)
+            assert mine is not None
+            if there and mine.kind != "value" and name not in base.facts:
+                self.whole.alarm(
+                    touch, Kind.DUPLICATE, mine.line, name, was=name, now=name, at=place_of(target, there.line)
+                )
+
+    # Copies, callers, overrides
+
+    def _copies(self, touch: Touch, line: int, name: str, base: PythonFile, new_name: str, path: bytes) -> None:
+        """Find functions of the new version that are copies of a touched one."""
+        node = base.nodes[name]
+        source = lines_of(self.old.content(touch.path))
+        mine = marks_of(source[node.lineno : node.end_lineno])
+        if len(mine) < LEAST_LINES:
+            return
+        for other in self.whole.files_like(mine, "python"):
+            file, was = self.new.python(other), self.old.python(other)
+            if file is None:
+                continue
+            lines = lines_of(self.new.content(other))
+            for its_name, its_node in file.nodes.items():
+                known = was is not None and its_name in was.facts
+                same = other == path and its_name == new_name
+                if known or same or not isinstance(its_node, FunctionNode):
+                    continue
+                if not has_most(mine, lines[its_node.lineno : its_node.end_lineno]):
+                    continue
+                named_alike = name.rpartition(".")[2] == its_name.rpartition(".")[2]
+                copied = self._is_copy(base.body(name), file.body(its_name), named_alike)
+                if copied and not self.counterparts.came_from(its_name, other):
+                    at = place_of(other, its_node.lineno)
+                    self.whole.alarm(touch, Kind.DUPLICATE, line, name, was=name, now=its_name, at=at)
+
+    def _is_copy(self, body: str, other: str, named_alike: bool) -> bool:
+        if body == other:
+            return named_alike or len(body) > 200
+        if len(body) < 200:
+            return False
+        sides = re.findall(r"\w+|\W", body), re.findall(r"\w+|\W", other)
+        matcher = difflib.SequenceMatcher(None, *sides, autojunk=False)
+        least = ALIKE if named_alike else 0.85
+        return matcher.real_quick_ratio() >= least and matcher.quick_ratio() >= least and matcher.ratio() >= least
+
+    def _callers(self, touch: Touch, line: int, name: str, new_name: str, path: bytes) -> None:
+        """Find functions of the new version that call a touched function and didn't before."""
+        parts = name.split(".")
+        called = parts[-2] if parts[-1] == "__init__" and len(parts) > 1 else parts[-1]
+        if called.startswith("__"):
+            return
+        counts: list[Counter[tuple[bytes, str]]] = []
+        word = called.encode()
+        lines: dict[tuple[bytes, str], int] = {}
+        files = [p for p in self.whole.files_with(word, "python") if self.whole.counted(p)]
+        if len(files) > MOST_CALLING:
+            self.whole.not_compared(touch, Unseen.CALLERS, line, name)
+            return
+        for tree, at, its_name in ((self.old, touch.path, name), (self.new, path, new_name)):
+            there: Counter[tuple[bytes, str]] = Counter()
+            wanted = Found(at, its_name)
+            for file in files:
+                for scope, number in self._calls(tree, file, called, wanted):
+                    there[file, scope] += 1
+                    if tree is self.new:
+                        lines.setdefault((file, scope), number)
+            counts.append(there)
+        old, new = counts
+        if new.total() <= old.total():
+            return
+        places = []
+        for (file, scope), count in sorted(new.items()):
+            if count > old[file, scope] and (file, scope) != (path, new_name):
+                places.append((scope or "<module>", place_of(file, lines[file, scope])))
+        self.whole.callers(touch, line, name, places)
+
+    def _calls(self, tree: Tree, path: bytes, called: str, wanted: Found) -> Iterator[tuple[str, int]]:
+        """Yield the function and line of each call in a file that means the wanted definition."""
+        file = tree.python(path)
+        if file is None or file.tree is None or called.encode() not in tree.content(path):
+            return
+        for node in file.calls(called):
+            function = node.func
+            scope = file.function_at(node.lineno)
+            found = tree.infer(function, path, scope)
+            meant = self._means(tree, found, wanted)
+            if meant is None:
+                meant = self._only_definition(tree, called, wanted) and isinstance(function, ast.Attribute)
+            if meant:
+                yield scope, node.lineno
+
+    def _means(self, tree: Tree, found: Found | None, wanted: Found) -> bool | None:
+        """Return whether a resolved name is the wanted definition; None if it is unknown."""
+        if found is None:
+            return None
+        if (found.path, found.name) == (wanted.path, wanted.name):
+            return True
+        # A constructor, or a method that a subclass inherits.
+        return (found.path, f"{found.name}.__init__") == (wanted.path, wanted.name)
+
+    def _only_definition(self, tree: Tree, name: str, wanted: Found) -> bool:
+        if len(name) < SHORTEST_NAME:
+            return False
+        files = self._definers(tree, name)
+        if len(files) != 1:
+            return False
+        file = tree.python(files[0])
+        named = [n for n in file.facts if n.rpartition(".")[2] == name] if file else []
+        return named == [wanted.name] and files[0] == wanted.path
+
+    def _definers(self, tree: Tree, name: str) -> list[bytes]:
+        key = (id(tree), name)
+        known = self._definers_known
+        if key not in known:
+            known[key] = tree.definers({name})[name]
+        return known[key]
+
+    def _overrides(self, touch: Touch, line: int, name: str) -> None:
+        """Find new overrides of a touched method in subclasses."""
+        owner, _, method = name.rpartition(".")
+        fact = self.old.fact(Found(touch.path, owner)) if owner else None
+        if fact is None or fact.kind != "class" or (method.startswith("__") and method != "__init__"):
+            return
+        target = self.whole.new_path(touch.path)
+        simple = owner.rpartition(".")[2]
+        if simple not in self._descendants:
+            self._descendants[simple] = self.new.descendants(simple)
+        for path, classes in sorted(self._descendants[simple].items()):
+            if path not in self.whole.changed or not self.whole.counted(path):
+                continue
+            file = self.new.python(path) if f" {method}".encode() in self.new.content(path) else None
+            before = self.old.python(path)
+            for its_name, its_fact in file.facts.items() if file else ():
+                its_owner, _, its_method = its_name.rpartition(".")
+                if its_method != method or its_owner.rpartition(".")[2] not in classes:
+                    continue
+                if before and its_name in before.facts:
+                    continue
+                if target and Found(target, owner) in self.new.ancestors(Found(path, its_owner)):
+                    at = place_of(path, its_fact[-1].line)
+                    self.whole.alarm(touch, Kind.OVERRIDE, line, name, now=its_name, at=at)
+
+    def overridden(self, touch: Touch, after: PythonFile) -> None:
+        """Compare the methods and constants of base classes that a patch's own ones override."""
+        view = self.old.over(touch.path, after)
+        for name, facts in after.facts.items():
+            owner, _, method = name.rpartition(".")
+            last = facts[-1]
+            touched = name in touch.functions or (name in touch.added and last.line in touch.lines)
+            if not owner or not touched or "attribute" in last.traits:
+                continue
+            for ancestor in view.ancestors(Found(touch.path, owner)):
+                inherited = Found(ancestor.path, f"{ancestor.name}.{method}")
+                fact = self.old.fact(inherited)
+                if fact is None:
+                    continue
+                self._compare_overridden(touch, last, inherited, fact)
+                break
+            else:
+                self._newly_inherited(touch, last, owner, method, view)
+
+    def _compare_overridden(self, touch: Touch, mine: Fact, inherited: Found, fact: Fact) -> None:
+        counterpart = self.counterparts.counterpart(inherited)
+        there = self.new.fact(counterpart) if counterpart else None
+        shown = f"{inherited.name}"
+        if there is None or counterpart is None:
+            self.whole.alarm(
+                touch, Kind.OVERRIDDEN, mine.line, mine.name, callee=shown, was=place_of(inherited.path, fact.line)
+            )
+            return
+        at = place_of(counterpart.path, there.line)
+        was, now = shown_fact(fact), shown_fact(there)
+        if fact.kind == "function" and (was != now or fact.traits != there.traits):
+            self.whole.alarm(touch, Kind.OVERRIDDEN, mine.line, mine.name, callee=shown, was=was, now=now, at=at)
+        elif fact.kind == "value" and fact.value != there.value:
+            self.whole.alarm(
+                touch, Kind.OVERRIDDEN, mine.line, mine.name, callee=shown, was=fact.value, now=there.value, at=at
+            )
+
+    def _newly_inherited(self, touch: Touch, mine: Fact, owner: str, method: str, view: Tree) -> None:
+        """Find base classes that now define what a patch adds to a subclass."""
+        for ancestor in view.ancestors(Found(touch.path, owner)):
+            counterpart = self.counterparts.counterpart(ancestor)
+            if counterpart is None:
+                continue
+            there = self.new.fact(Found(counterpart.path, f"{counterpart.name}.{method}"))
+            if there and "attribute" not in there.traits and mine.name in touch.added:
+                at = place_of(counterpart.path, there.line)
+                self.whole.alarm(touch, Kind.OVERRIDDEN, mine.line, mine.name, callee=there.name, now=there.name, at=at)
+
+
+def _renamed(body: str, renames: Mapping[str, str]) -> str:
+    for old, new in renames.items():
+        body = re.sub(rf"(?<!\w){re.escape(old)}(?!\w)", new, body)
+    return body
+
+
+def _defaults(fact: Fact, file: PythonFile) -> dict[str, str | None]:
+    found: dict[str, str | None] = {}
+    for p in fact.parameters or ():
+        known = p.default is not None and p.default.isidentifier() and file.fact(p.default)
+        found[p.name] = file.value(p.default) if known and p.default else p.default
+    return found

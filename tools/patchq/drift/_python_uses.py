@@ -1,0 +1,302 @@
+"""Names that a patch's added lines use in Python files."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from patchq.drift._calls import LIKENESS, judge_call, likeness
+from patchq.drift._comparison import (
+    MOST_DEFINERS,
+    Comparison,
+    Reporter,
+    Touch,
+    Use,
+    place_of,
+)
+from patchq.drift._counterparts import Counterparts, shown_signature
+from patchq.drift._python import PythonFile, names_of
+from patchq.drift._shape import FunctionNode, body_of
+from patchq.drift._signatures import Signature, SignatureChange
+from patchq.drift._tree import Found, Tree
+from patchq.drift.alarms import Kind, Unseen
+from patchq.drift.bodies import Fact
+from patchq.names import show_path
+
+
+class PythonUses:
+    """Comparison of the Python definitions that added lines use."""
+
+    def __init__(self, whole: Comparison, counterparts: Counterparts) -> None:
+        self.whole, self.old, self.new = whole, whole.old, whole.new
+        self.counterparts = counterparts
+        #: Uses whose receiver is unknown, by the name of the member.
+        self.open: dict[str, list[tuple[Touch, Use]]] = {}
+        self._seen: set[tuple[str, bytes, str, str]] = set()
+
+    def compare(
+        self, touch: Touch, after: PythonFile, base: PythonFile | None, target: bytes | None, new: PythonFile | None
+    ) -> None:
+        old_view = self.old.over(touch.path, after)
+        if new is None or target is None or (target == touch.path and target not in self.whole.changed):
+            new_view, path = self.new.over(touch.path, after), touch.path
+            new_file = after
+        else:
+            own = {n: i for n, i in after.imports.items() if base is None or n not in base.imports}
+            new_file = replace(new, imports={**new.imports, **own})
+            new_view, path = self.new.over(target, new_file), target
+        if touch.uses is None:
+            touch.uses = [(u, old_view.infer(u.node, touch.path, u.scope)) for u in _uses_of(after, touch.lines)]
+        for use, found in touch.uses:
+            self._use(touch, use, found, new_view, path)
+        if base is not None:
+            self._bindings(touch, after, base, new_file)
+
+    def _bindings(self, touch: Touch, after: PythonFile, base: PythonFile, new: PythonFile) -> None:
+        """Find names on added lines that the new version of the file no longer defines or imports."""
+        if new is after or new.stars:
+            return
+        known = set(base.imports) | {n for n in base.facts if "." not in n}
+        there = set(new.imports) | {n for n in new.facts if "." not in n} | set(touch.added)
+        for node, scope in names_of(after, touch.lines):
+            local = after.bound(scope)
+            if node.id in known and node.id not in there and node.id not in local:
+                self.whole.alarm(touch, Kind.REMOVED, node.lineno, scope, callee=node.id, was=node.id)
+
+    def _use(self, touch: Touch, use: Use, found: Found | None, new_view: Tree, path: bytes) -> None:
+        if found is None:
+            if isinstance(use.node, ast.Attribute):
+                self.open.setdefault(use.node.attr, []).append((touch, use))
+            return
+        found = replace(found, instance=False)
+        if not found.path or (use.call is None and not found.name):
+            return
+        fact = self.old.fact(found)
+        if fact is None or ("attribute" in fact.traits and use.call is not None):
+            self._module_gone(touch, use, found)
+            return
+        there = new_view.infer(use.node, path, use.scope)
+        counterpart = self.counterparts.counterpart(found)
+        if there is None or not there.path or self.new.fact(replace(there, instance=False)) is None:
+            there = counterpart
+        else:
+            there = replace(there, instance=False)
+        self._compare_use(touch, use, found, fact, there, counterpart)
+
+    def _module_gone(self, touch: Touch, use: Use, found: Found) -> None:
+        if not found.name and found.path in self.old.entries and self.whole.new_path(found.path) is None:
+            self.whole.alarm(
+                touch, Kind.REMOVED, use.node.lineno, use.scope, callee=ast.unparse(use.node), was=show_path(found.path)
+            )
+
+    def _compare_use(
+        self, touch: Touch, use: Use, found: Found, fact: Fact, there: Found | None, counterpart: Found | None
+    ) -> None:
+        line, scope, shown = use.node.lineno, use.scope, fact.name
+        new_fact = self.new.fact(there) if there else None
+        if there is None or new_fact is None:
+            now = self.counterparts.elsewhere(fact)
+            was = place_of(found.path, fact.line)
+            self.whole.alarm(touch, Kind.REMOVED, line, scope, callee=shown, was=was, now=now)
+            return
+        key = (touch.patch, found.path, found.name, ast.unparse(use.call or use.node))
+        if key in self._seen:
+            return
+        self._seen.add(key)
+        old_file, new_file = self.old.python(found.path), self.new.python(there.path)
+        assert old_file is not None
+        assert new_file is not None
+        at = place_of(there.path, new_file.facts[there.name][-1].line)
+        say = Reporter(self.whole, touch, line, scope, shown, at)
+        if use.call is not None and fact.kind in ("function", "class"):
+            self._compare_call(say, touch, use, found, there)
+        if self.old.blob(found.path) == self.new.blob(there.path) and found.name == there.name:
+            return
+        if counterpart and there != counterpart and not _alike(old_file, found.name, new_file, there.name):
+            say(Kind.BINDING, place_of(found.path, fact.line), at)
+        if fact.kind == "function":
+            self._compare_function(say, found, fact, there, new_fact, old_file, new_file)
+        elif fact.kind == "value":
+            was, now = old_file.value(found.name), new_file.value(there.name)
+            entries = self._entry_values(found, there)
+            if was != now and (was or now):
+                say(Kind.CONSTANT, was, now)
+            elif entries[0] != entries[1]:
+                say(Kind.CONSTANT, *entries)
+        if fact.guards != new_fact.guards:
+            say(Kind.GUARD, " and ".join(fact.guards), " and ".join(new_fact.guards))
+        if len(new_file.facts[there.name]) > len(old_file.facts[found.name]) and fact.kind != "value":
+            say(Kind.DUPLICATE, fact.name, new_fact.name)
+
+    def _compare_function(
+        self,
+        say: Reporter,
+        found: Found,
+        fact: Fact,
+        there: Found,
+        new_fact: Fact,
+        old_file: PythonFile,
+        new_file: PythonFile,
+    ) -> None:
+        if fact.traits != new_fact.traits:
+            say(Kind.TRAITS, ", ".join(fact.traits), ", ".join(new_fact.traits))
+        if (fact.returns != new_fact.returns and max(fact.returns + new_fact.returns) > 1) or (
+            fact.returns + new_fact.returns and (0 in fact.returns) != (0 in new_fact.returns)
+        ):
+            was, now = (", ".join(map(str, r)) for r in (fact.returns, new_fact.returns))
+            say(Kind.RESULT, was, now)
+        nodes = old_file.nodes[found.name], new_file.nodes[there.name]
+        bodies = old_file.body(found.name), new_file.body(there.name)
+        if bodies[0] != bodies[1]:
+            nodes = old_file.nodes[found.name], new_file.nodes[there.name]
+            masked = [body_of(node, masked=True) for node in nodes]
+            single = all(body.startswith("Return(") and ";" not in body for body in bodies)
+            if masked[0] == masked[1] or single:
+                say(Kind.CONSTANT, *_different_lines(*nodes))
+
+    def _compare_call(self, say: Reporter, touch: Touch, use: Use, found: Found, there: Found) -> None:
+        assert use.call is not None
+        sides = self.counterparts.signature(self.old, found), self.counterparts.signature(self.new, there)
+        if sides[0] is None or sides[1] is None or sides[0].parameters == sides[1].parameters:
+            return
+        old, new = sides
+        assert old is not None
+        assert new is not None
+        call = use.call
+        was, now = shown_signature(old), shown_signature(new)
+        starred = any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords)
+        if starred:
+            if not _extends(old, new):
+                say(Kind.SIGNATURE, was, now, ast.unparse(call))
+            else:
+                self.whole.not_compared(touch, Unseen.DYNAMIC, call.lineno, ast.unparse(call.func))
+            return
+        kinds = {kind for kind, _ in judge_call(_as_before(call, old), SignatureChange(old, new))}
+        if "changed default" in kinds:
+            say(Kind.DEFAULT, was, now, ast.unparse(call))
+            kinds.discard("changed default")
+        if kinds:
+            say(Kind.SIGNATURE, was, now, ast.unparse(call))
+
+    def _entry_values(self, found: Found, there: Found) -> tuple[str, str]:
+        """Return the values of a module's table that has the name as a key, such as of settings."""
+        values = []
+        for tree, one in ((self.old, found), (self.new, there)):
+            file = tree.python(one.path)
+            entry = tree._entry(one.path, one.name) if file and "." not in one.name else None
+            values.append(file.value(entry.name) if file and entry else "")
+        return values[0], values[1]
+
+    # Members of unknown receivers
+
+    def finish(self) -> None:
+        """Compare the uses whose receiver's class is unknown, by the names of the members."""
+        python = [p for p in self.whole.changed if p.endswith(b".py")]
+        if not self.open or not python:
+            return
+        there = self.old.definers(set(self.open), python)
+        names = {name for name, paths in there.items() if paths}
+        definers = self.old.definers(names) if names else {}
+        for name in sorted(names):
+            candidates = self._candidates(name, definers[name])
+            for touch, use in self.open[name]:
+                if candidates is not None:
+                    self._unknown(touch, use, candidates)
+                elif use.call is not None:
+                    self.whole.not_compared(touch, Unseen.DYNAMIC, use.node.lineno, ast.unparse(use.node))
+            if not self._is_anywhere(name):
+                for touch, use in self.open[name]:
+                    self.whole.alarm(
+                        touch, Kind.REMOVED, use.node.lineno, use.scope, callee=ast.unparse(use.node), was=name
+                    )
+
+    def _candidates(self, name: str, paths: Sequence[bytes]) -> list[Found] | None:
+        """Return the members of a name; None if too many files may define it."""
+        if len(paths) > MOST_DEFINERS:
+            return None
+        found = []
+        for path in paths:
+            file = self.old.python(path)
+            found += [Found(path, n) for n in (file.facts if file else ()) if n.endswith(f".{name}")]
+        return found
+
+    def _is_anywhere(self, name: str) -> bool:
+        if self.new.definers({name})[name]:
+            return True
+        word = name.encode()
+        paths = [p for p in self.new.entries if p.endswith(b".py")]
+        self.new.files.bring(blob for p in paths if (blob := self.new.blob(p)))
+        return any(word in self.new.content(p) for p in paths)
+
+    def _unknown(self, touch: Touch, use: Use, candidates: Sequence[Found]) -> None:
+        chosen = None
+        if use.call is None:
+            chosen = candidates[0] if len(candidates) == 1 else None
+        else:
+            signatures = [(s, c) for c in candidates if (s := self.counterparts.signature(self.old, c))]
+            best = max(signatures, key=lambda pair: likeness(use.call, pair[0]), default=None)  # type: ignore[arg-type]
+            if best and (len(candidates) == 1 or likeness(use.call, best[0]) >= LIKENESS):
+                chosen = best[1]
+            elif best:
+                self.whole.not_compared(touch, Unseen.DYNAMIC, use.node.lineno, ast.unparse(use.node))
+        fact = self.old.fact(chosen) if chosen else None
+        if chosen and fact:
+            there = self.counterparts.counterpart(chosen)
+            self._compare_use(touch, use, chosen, fact, there, there)
+
+
+def _as_before(call: ast.Call, old: Signature) -> ast.Call:
+    """Return a call without the arguments for parameters that the stack itself adds."""
+    if old.accepts(len(call.args), {k.arg for k in call.keywords if k.arg}):
+        return call
+    known = [k for k in call.keywords if k.arg and old.find(k.arg)]
+    return ast.copy_location(ast.Call(call.func, call.args[: len(old.positional)], known), call)
+
+
+def _alike(old: PythonFile, old_name: str, new: PythonFile, new_name: str) -> bool:
+    one, other = old.nodes.get(old_name), new.nodes.get(new_name)
+    if one is None or other is None or not isinstance(one, FunctionNode | ast.ClassDef):
+        return True
+    return isinstance(other, FunctionNode | ast.ClassDef) and old.body(old_name) == new.body(new_name)
+
+
+def _extends(old: Signature, new: Signature) -> bool:
+    """Return whether a signature only gained optional parameters at its end."""
+    kept = new.parameters[: len(old.parameters)]
+    rest = new.parameters[len(old.parameters) :]
+    return kept == old.parameters and all(p.default is not None or p.kind.startswith("variadic") for p in rest)
+
+
+def _different_lines(one: ast.stmt, other: ast.stmt) -> tuple[str, str]:
+    """Return the first lines of two definitions that differ."""
+    for before, after in zip(ast.unparse(one).split("\n"), ast.unparse(other).split("\n"), strict=False):
+        if before != after:
+            return before.strip(), after.strip()
+    return "", ""
+
+
+def _uses_of(file: PythonFile, lines: set[int]) -> Iterator[Use]:
+    """Yield the calls, names and attributes on added lines."""
+    called: set[int] = set()
+    assert file.tree is not None
+    for node in ast.walk(file.tree):
+        if isinstance(node, ast.Call) and not lines.isdisjoint(range(node.lineno, (node.end_lineno or 0) + 1)):
+            if not _own_lines(node, lines):
+                continue
+            called.add(id(node.func))
+            yield Use(node.func, file.function_at(node.lineno), node)
+    for node in ast.walk(file.tree):
+        if not isinstance(node, ast.Attribute | ast.Name) or not isinstance(node.ctx, ast.Load):
+            continue
+        if node.end_lineno in lines and id(node) not in called:
+            yield Use(node, file.function_at(node.lineno))
+
+
+def _own_lines(node: ast.Call, lines: set[int]) -> bool:
+    """Return whether a line of the call itself, not of a function inside it, was added."""
+    mine = {node.func.end_lineno or node.lineno}
+    for argument in [*node.args, *(k.value for k in node.keywords)]:
+        if not isinstance(argument, ast.Lambda):
+            mine.update(range(argument.lineno, (argument.end_lineno or 0) + 1))
+    return not mine.isdisjoint(lines)
