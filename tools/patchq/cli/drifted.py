@@ -20,6 +20,7 @@ _SAID = {
     Kind.REMOVED: "{callee} is gone",
     Kind.DUPLICATE: "upstream now has this as {now}, too",
     Kind.CALLER: "{now} now calls it",
+    Kind.CALL: "the call in {callee} was {was}, is now {now}",
     Kind.OVERRIDE: "{now} now overrides it",
     Kind.OVERRIDDEN: "it overrides {callee}, which was {was}, is now {now}",
     Kind.BASES: "base classes were {was}, are now {now}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from patchq.drift._shape import FunctionNode, body_of, bound_names
@@ -26,6 +26,7 @@ class PythonFile:
     :ivar imports: module and name (empty for the module itself) of each imported name.
     :ivar stars: modules that all names are imported from.
     :ivar types: annotation or value that shows the type of a constant or attribute.
+    :ivar assigned: values that methods assign to each attribute of ``self``.
     """
 
     module: str
@@ -35,8 +36,10 @@ class PythonFile:
     imports: dict[str, tuple[str, str]] = field(default_factory=dict)
     stars: list[str] = field(default_factory=list)
     types: dict[str, ast.expr] = field(default_factory=dict)
+    assigned: dict[str, list[ast.expr]] = field(default_factory=dict)
     _scopes: list[str] | None = None
     _calls: dict[str, list[ast.Call]] | None = None
+    _mentions: dict[str, list[tuple[str, ast.expr]]] | None = None
     _bound: dict[str, frozenset[str]] = field(default_factory=dict)
     _bodies: dict[str, str] = field(default_factory=dict)
 
@@ -58,15 +61,67 @@ class PythonFile:
                 self._scopes[first : last + 1] = [name] * (last + 1 - first)
         return self._scopes[line] if line < len(self._scopes) else ""
 
+    def raises(self, name: str, known: Container[str] = ()) -> set[str]:
+        """Return the exceptions that a function raises, itself or in the file's functions that it calls.
+
+        :param known: functions that are not followed.
+        """
+        found: set[str] = set()
+        seen = {name}
+        waiting = [name]
+        while waiting:
+            one = waiting.pop()
+            fact, node = self.fact(one), self.nodes.get(one)
+            found.update(fact.raises if fact else ())
+            for child in ast.walk(node) if node else ():
+                if not isinstance(child, ast.Call):
+                    continue
+                called = self.callee(child, one)
+                if called and called not in known and called not in seen:
+                    seen.add(called)
+                    waiting.append(called)
+        return found
+
+    def callee(self, call: ast.Call, scope: str) -> str:
+        """Return the file's function, or method of the same class, that a call means; empty if there is none."""
+        function = call.func
+        if isinstance(function, ast.Name):
+            name = function.id
+        elif isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
+            inside = function.value.id in ("self", "cls")
+            owner = scope.rpartition(".")[0] if inside else function.value.id
+            name = f"{owner}.{function.attr}"
+        else:
+            return ""
+        return name if isinstance(self.nodes.get(name), FunctionNode) else ""
+
     def calls(self, name: str) -> list[ast.Call]:
         """Return the calls of a function or method by its simple name, or what it is imported as."""
+        return self._calls_by_name().get(name, [])
+
+    def _calls_by_name(self) -> dict[str, list[ast.Call]]:
         if self._calls is None:
             self._calls = {}
             for node in ast.walk(self.tree) if self.tree else ():
                 if isinstance(node, ast.Call):
                     simple = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
                     self._calls.setdefault(self.imports.get(simple, ("", ""))[1] or simple, []).append(node)
-        return self._calls.get(name, [])
+        return self._calls
+
+    def mentions(self, name: str) -> list[tuple[str, ast.expr]]:
+        """Return where a function is named without a call, each with its key if it is an entry of a dict."""
+        if self._mentions is None:
+            self._mentions = {}
+            called = {id(call.func) for calls in self._calls_by_name().values() for call in calls}
+            keys: dict[int, str] = {}
+            for node in ast.walk(self.tree) if self.tree else ():
+                if isinstance(node, ast.Dict):
+                    keys.update((id(v), ast.unparse(k)) for k, v in zip(node.keys, node.values, strict=True) if k)
+                elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
+                    simple = node.attr if isinstance(node, ast.Attribute) else node.id
+                    if id(node) not in called:
+                        self._mentions.setdefault(simple, []).append((keys.get(id(node), ""), node))
+        return self._mentions.get(name, [])
 
     def bound(self, name: str) -> frozenset[str]:
         """Return the parameters and local variables of a function; none for what isn't one."""
@@ -163,6 +218,8 @@ class _Reader:
         kept = [d for d in decorators if d.partition("(")[0].rpartition(".")[2] not in _IDLE_DECORATORS]
         traits = kept + (["async"] if isinstance(node, ast.AsyncFunctionDef) else [])
         returned, yields = _returned(node)
+        if max(returned, default=0) and not yields and _falls_through(node.body):
+            returned.add(0)
         if yields:
             traits.append("generator")
         setter = any(d.endswith((".setter", ".deleter")) for d in decorators)
@@ -176,6 +233,7 @@ class _Reader:
             traits=tuple(sorted(traits)),
             guards=guards,
             returns=tuple(sorted(returned)),
+            raises=tuple(sorted(_raised(node))),
         )
         self._add(fact, node)
         if node.returns is not None:
@@ -207,6 +265,8 @@ class _Reader:
                 assert isinstance(node, ast.Assign | ast.AnnAssign)
                 name = scope + target.attr
                 known = self.file.facts.setdefault(name, [])
+                if node.value is not None:
+                    self.file.assigned.setdefault(name, []).append(node.value)
                 literal = node.value if isinstance(node.value, ast.Constant) and not known else None
                 value = folded(ast.unparse(literal)) if literal else ""
                 if not known:
@@ -277,6 +337,44 @@ def imported_from(node: ast.ImportFrom, module: str, *, package: bool) -> str:
     up = node.level - (1 if package else 0)
     kept = parts[: len(parts) - up] if up else parts
     return ".".join([*kept, *([node.module] if node.module else [])])
+
+
+def _raised(node: FunctionNode) -> set[str]:
+    """Return the simple names of the exceptions that a function raises itself."""
+    found: set[str] = set()
+    waiting: list[ast.AST] = list(node.body)
+    while waiting:
+        child = waiting.pop()
+        if isinstance(child, FunctionNode | ast.ClassDef):
+            continue
+        if isinstance(child, ast.Raise) and child.exc is not None:
+            raised = child.exc.func if isinstance(child.exc, ast.Call) else child.exc
+            name = ast.unparse(raised).rpartition(".")[2]
+            if name[:1].isupper():
+                found.add(name)
+        waiting.extend(inner(child))
+    return found
+
+
+def _falls_through(body: Sequence[ast.stmt]) -> bool:
+    """Return whether execution may continue after a block's last statement."""
+    last = body[-1] if body else None
+    match last:
+        case ast.Return() | ast.Raise() | ast.Continue() | ast.Break():
+            return False
+        case ast.If():
+            return _falls_through(last.body) or _falls_through(last.orelse)
+        case ast.With() | ast.AsyncWith():
+            return _falls_through(last.body)
+        case ast.Try():
+            ends = [last.orelse or last.body, *(handler.body for handler in last.handlers)]
+            return not (last.finalbody and not _falls_through(last.finalbody)) and any(map(_falls_through, ends))
+        case ast.While():
+            endless = isinstance(last.test, ast.Constant) and bool(last.test.value)
+            return not endless
+        case ast.Match():
+            return False
+    return True
 
 
 def parameters_of(arguments: ast.arguments, *, bound: bool = False) -> tuple[Parameter, ...]:

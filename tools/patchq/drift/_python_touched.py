@@ -5,14 +5,11 @@ from __future__ import annotations
 import ast
 import difflib
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from patchq.drift._comparison import (
     ALIKE,
     LEAST_LINES,
-    MOST_CALLING,
-    SHORTEST_NAME,
     Comparison,
     Touch,
     has_most,
@@ -20,9 +17,11 @@ from patchq.drift._comparison import (
 )
 from patchq.drift._counterparts import Counterparts, shown_fact
 from patchq.drift._python import PythonFile, names_on, stored_on
+from patchq.drift._python_callers import PythonCallers, is_super
+from patchq.drift._relevance import concerns, with_helpers
 from patchq.drift._shape import FunctionNode, body_of
 from patchq.drift._tree import Found, Tree, marks_of
-from patchq.drift.alarms import Kind, Unseen
+from patchq.drift.alarms import Kind
 from patchq.drift.bodies import Fact, lines_of
 
 
@@ -32,7 +31,7 @@ class TouchedPython:
     def __init__(self, whole: Comparison, counterparts: Counterparts) -> None:
         self.whole, self.old, self.new = whole, whole.old, whole.new
         self.counterparts = counterparts
-        self._definers_known: dict[tuple[int, str], list[bytes]] = {}
+        self.callers = PythonCallers(whole, counterparts)
         self._descendants: dict[str, dict[bytes, set[str]]] = {}
 
     # Touched functions
@@ -71,7 +70,7 @@ class TouchedPython:
                 was, now = " and ".join(fact.guards), " and ".join(there.guards)
                 self.whole.alarm(touch, Kind.GUARD, line, name, at=at, was=was, now=now)
         self._copies(touch, line, name, base, there.name, path)
-        self._callers(touch, line, name, there.name, path)
+        self.callers.compare(touch, line, name, Found(path, there.name))
         self._overrides(touch, line, name)
 
     def _bodies(
@@ -86,7 +85,8 @@ class TouchedPython:
         at: str,
     ) -> None:
         name = fact.name
-        old_node, new_node = base.nodes[name], new.nodes[there.name]
+        old_node = with_helpers(base, name, new)
+        new_node = with_helpers(new, there.name, base)
         used = names_on(after, touch.lines)
         lost = (base.bound(name) & used) - new.bound(there.name)
         own = after.bound(name) - base.bound(name)
@@ -96,11 +96,13 @@ class TouchedPython:
         keep = frozenset(used)
         if body_of(old_node, keep) != body_of(new_node, keep):
             renames = self._renames(base, new)
-            if _renamed(body_of(old_node, keep), renames) != body_of(new_node, keep):
+            same = _renamed(body_of(old_node, keep), renames) == body_of(new_node, keep)
+            patched = after.nodes.get(name)
+            if not same and (patched is None or concerns(base.nodes[name], patched, new_node)):
                 self.whole.alarm(touch, Kind.BODY, line, name, at=at)
         was, now = _defaults(fact, base), _defaults(there, new)
         for parameter in was.keys() & now.keys():
-            if was[parameter] != now[parameter] and now[parameter] is not None:
+            if was[parameter] != now[parameter] and None not in (was[parameter], now[parameter]):
                 self.whole.alarm(
                     touch,
                     Kind.DEFAULT,
@@ -140,16 +142,10 @@ class TouchedPython:
                 continue
             was = [b.rpartition(".")[2] for b in fact.bases]
             now = [b.rpartition(".")[2] for b in there.bases]
+            at = place_of(target, there.line)
             if was != now:
-                self.whole.alarm(
-                    touch,
-                    Kind.BASES,
-                    there.line,
-                    owner,
-                    was=", ".join(was),
-                    now=", ".join(now),
-                    at=place_of(target, there.line),
-                )
+                self.whole.alarm(touch, Kind.BASES, there.line, owner, was=", ".join(was), now=", ".join(now), at=at)
+            self._traits(touch, there.line, fact, there, at)
 
     def added(
         self, touch: Touch, base: PythonFile, after: PythonFile, target: bytes | None, new: PythonFile | None
@@ -203,78 +199,6 @@ class TouchedPython:
         least = ALIKE if named_alike else 0.85
         return matcher.real_quick_ratio() >= least and matcher.quick_ratio() >= least and matcher.ratio() >= least
 
-    def _callers(self, touch: Touch, line: int, name: str, new_name: str, path: bytes) -> None:
-        """Find functions of the new version that call a touched function and didn't before."""
-        parts = name.split(".")
-        called = parts[-2] if parts[-1] == "__init__" and len(parts) > 1 else parts[-1]
-        if called.startswith("__"):
-            return
-        counts: list[Counter[tuple[bytes, str]]] = []
-        word = called.encode()
-        lines: dict[tuple[bytes, str], int] = {}
-        files = [p for p in self.whole.files_with(word, "python") if self.whole.counted(p)]
-        if len(files) > MOST_CALLING:
-            self.whole.not_compared(touch, Unseen.CALLERS, line, name)
-            return
-        for tree, at, its_name in ((self.old, touch.path, name), (self.new, path, new_name)):
-            there: Counter[tuple[bytes, str]] = Counter()
-            wanted = Found(at, its_name)
-            for file in files:
-                for scope, number in self._calls(tree, file, called, wanted):
-                    there[file, scope] += 1
-                    if tree is self.new:
-                        lines.setdefault((file, scope), number)
-            counts.append(there)
-        old, new = counts
-        if new.total() <= old.total():
-            return
-        places = []
-        for (file, scope), count in sorted(new.items()):
-            if count > old[file, scope] and (file, scope) != (path, new_name):
-                places.append((scope or "<module>", place_of(file, lines[file, scope])))
-        self.whole.callers(touch, line, name, places)
-
-    def _calls(self, tree: Tree, path: bytes, called: str, wanted: Found) -> Iterator[tuple[str, int]]:
-        """Yield the function and line of each call in a file that means the wanted definition."""
-        file = tree.python(path)
-        if file is None or file.tree is None or called.encode() not in tree.content(path):
-            return
-        for node in file.calls(called):
-            function = node.func
-            scope = file.function_at(node.lineno)
-            found = tree.infer(function, path, scope)
-            meant = self._means(tree, found, wanted)
-            if meant is None:
-                meant = self._only_definition(tree, called, wanted) and isinstance(function, ast.Attribute)
-            if meant:
-                yield scope, node.lineno
-
-    def _means(self, tree: Tree, found: Found | None, wanted: Found) -> bool | None:
-        """Return whether a resolved name is the wanted definition; None if it is unknown."""
-        if found is None:
-            return None
-        if (found.path, found.name) == (wanted.path, wanted.name):
-            return True
-        # A constructor, or a method that a subclass inherits.
-        return (found.path, f"{found.name}.__init__") == (wanted.path, wanted.name)
-
-    def _only_definition(self, tree: Tree, name: str, wanted: Found) -> bool:
-        if len(name) < SHORTEST_NAME:
-            return False
-        files = self._definers(tree, name)
-        if len(files) != 1:
-            return False
-        file = tree.python(files[0])
-        named = [n for n in file.facts if n.rpartition(".")[2] == name] if file else []
-        return named == [wanted.name] and files[0] == wanted.path
-
-    def _definers(self, tree: Tree, name: str) -> list[bytes]:
-        key = (id(tree), name)
-        known = self._definers_known
-        if key not in known:
-            known[key] = tree.definers({name})[name]
-        return known[key]
-
     def _overrides(self, touch: Touch, line: int, name: str) -> None:
         """Find new overrides of a touched method in subclasses."""
         owner, _, method = name.rpartition(".")
@@ -294,7 +218,7 @@ class TouchedPython:
                 its_owner, _, its_method = its_name.rpartition(".")
                 if its_method != method or its_owner.rpartition(".")[2] not in classes:
                     continue
-                if before and its_name in before.facts:
+                if (before and its_name in before.facts) or _calls_overridden(file, its_name, method):
                     continue
                 if target and Found(target, owner) in self.new.ancestors(Found(path, its_owner)):
                     at = place_of(path, its_fact[-1].line)
@@ -361,3 +285,11 @@ def _defaults(fact: Fact, file: PythonFile) -> dict[str, str | None]:
         known = p.default is not None and p.default.isidentifier() and file.fact(p.default)
         found[p.name] = file.value(p.default) if known and p.default else p.default
     return found
+
+
+def _calls_overridden(file: PythonFile | None, name: str, method: str) -> bool:
+    """Return whether an override calls the method that it overrides."""
+    for node in ast.walk(file.nodes[name]) if file and name in file.nodes else ():
+        if isinstance(node, ast.Call) and is_super(node.func) and ast.unparse(node.func).endswith(f".{method}"):
+            return True
+    return False

@@ -16,8 +16,8 @@ from patchq.drift._comparison import (
     place_of,
 )
 from patchq.drift._counterparts import Counterparts, shown_signature
-from patchq.drift._python import PythonFile, names_of
-from patchq.drift._shape import FunctionNode, body_of
+from patchq.drift._python import PythonFile, names_of, names_on
+from patchq.drift._shape import FunctionNode, body_of, dump_of
 from patchq.drift._signatures import Signature, SignatureChange
 from patchq.drift._tree import Found, Tree
 from patchq.drift.alarms import Kind, Unseen
@@ -47,7 +47,9 @@ class PythonUses:
             new_file = replace(new, imports={**new.imports, **own})
             new_view, path = self.new.over(target, new_file), target
         if touch.uses is None:
-            touch.uses = [(u, old_view.infer(u.node, touch.path, u.scope)) for u in _uses_of(after, touch.lines)]
+            resolved = [(u, old_view.infer(u.node, touch.path, u.scope)) for u in _uses_of(after, touch.lines)]
+            entries = {id(u.node.value) for u, known in resolved if known and isinstance(u.node, ast.Subscript)}
+            touch.uses = [pair for pair in resolved if id(pair[0].node) not in entries]
         for use, found in touch.uses:
             self._use(touch, use, found, new_view, path)
         if base is not None:
@@ -115,19 +117,49 @@ class PythonUses:
             return
         if counterpart and there != counterpart and not _alike(old_file, found.name, new_file, there.name):
             say(Kind.BINDING, place_of(found.path, fact.line), at)
-        if fact.kind == "function":
+        if _sort_of(fact) != _sort_of(new_fact):
+            say(Kind.BINDING, _sort_of(fact), _sort_of(new_fact))
+        elif fact.kind == "function" and new_fact.kind == "function":
             self._compare_function(say, found, fact, there, new_fact, old_file, new_file)
-        elif fact.kind == "value":
-            was, now = old_file.value(found.name), new_file.value(there.name)
-            entries = self._entry_values(found, there)
-            if was != now and (was or now):
-                say(Kind.CONSTANT, was, now)
-            elif entries[0] != entries[1]:
-                say(Kind.CONSTANT, *entries)
+        elif fact.kind == "value" and new_fact.kind == "value":
+            self._compare_value(say, found, there, old_file, new_file)
+        elif fact.kind == "class":
+            self._compare_class(say, found, there)
         if fact.guards != new_fact.guards:
             say(Kind.GUARD, " and ".join(fact.guards), " and ".join(new_fact.guards))
         if len(new_file.facts[there.name]) > len(old_file.facts[found.name]) and fact.kind != "value":
             say(Kind.DUPLICATE, fact.name, new_fact.name)
+
+    def _compare_class(self, say: Reporter, found: Found, there: Found) -> None:
+        """Compare the decorators of a class, and whether it still has its bases."""
+        was, now = self.old.fact(found), self.new.fact(there)
+        if was is None or now is None:
+            return
+        if was.traits != now.traits:
+            say(Kind.TRAITS, ", ".join(was.traits), ", ".join(now.traits))
+        kept = {_simple(base) for base in now.bases}
+        for ancestor in self.new.ancestors(there):
+            fact = self.new.fact(ancestor)
+            kept |= {_simple(ancestor.name), *(_simple(base) for base in (fact.bases if fact else ()))}
+        if not {_simple(base) for base in was.bases} <= kept | {"object"}:
+            say(Kind.BASES, ", ".join(was.bases), ", ".join(now.bases))
+
+    def _compare_value(
+        self, say: Reporter, found: Found, there: Found, old_file: PythonFile, new_file: PythonFile
+    ) -> None:
+        """Compare constants, entries of tables, attributes, and the classes of enum members."""
+        was, now = old_file.value(found.name), new_file.value(there.name)
+        entries = self._entry_values(found, there)
+        if was != now and (was or now) and not _keeps_entries(was, now):
+            say(Kind.CONSTANT, was, now)
+        elif entries[0] != entries[1]:
+            say(Kind.CONSTANT, *entries)
+        elif (pair := _assigned(old_file, found.name, new_file, there.name)) is not None:
+            say(Kind.CONSTANT, *pair)
+        owners = [replace(one, name=one.name.rpartition(".")[0]) for one in (found, there)]
+        owner = self.old.fact(owners[0])
+        if owner and any(base.endswith(("Enum", "Flag")) for base in owner.bases):
+            self._compare_class(say, *owners)
 
     def _compare_function(
         self,
@@ -146,7 +178,7 @@ class PythonUses:
         ):
             was, now = (", ".join(map(str, r)) for r in (fact.returns, new_fact.returns))
             say(Kind.RESULT, was, now)
-        nodes = old_file.nodes[found.name], new_file.nodes[there.name]
+        self._compare_raised(say, found, there, old_file, new_file)
         bodies = old_file.body(found.name), new_file.body(there.name)
         if bodies[0] != bodies[1]:
             nodes = old_file.nodes[found.name], new_file.nodes[there.name]
@@ -154,6 +186,16 @@ class PythonUses:
             single = all(body.startswith("Return(") and ";" not in body for body in bodies)
             if masked[0] == masked[1] or single:
                 say(Kind.CONSTANT, *_different_lines(*nodes))
+
+    def _compare_raised(
+        self, say: Reporter, found: Found, there: Found, old_file: PythonFile, new_file: PythonFile
+    ) -> None:
+        """Compare the exceptions of a function. One that it no longer raises counts if the patch names it."""
+        was, now = old_file.raises(found.name, new_file.facts), new_file.raises(there.name, old_file.facts)
+        assert say.touch.python is not None
+        named = names_on(say.touch.python[1], say.touch.lines)
+        if now - was or (was - now) & named:
+            say(Kind.RESULT, f"raises {', '.join(sorted(was))}", f"raises {', '.join(sorted(now))}")
 
     def _compare_call(self, say: Reporter, touch: Touch, use: Use, found: Found, there: Found) -> None:
         assert use.call is not None
@@ -254,6 +296,40 @@ def _as_before(call: ast.Call, old: Signature) -> ast.Call:
     return ast.copy_location(ast.Call(call.func, call.args[: len(old.positional)], known), call)
 
 
+def _sort_of(fact: Fact) -> str:
+    """Return how a definition is used: called, or read as a value or property."""
+    if fact.kind == "value" or any("property" in trait for trait in fact.traits):
+        return "value"
+    return "class" if fact.kind == "class" else "function"
+
+
+def _simple(name: str) -> str:
+    return name.partition("[")[0].rpartition(".")[2]
+
+
+def _keeps_entries(was: str, now: str) -> bool:
+    """Return whether a dict with constant keys only gained entries or changed their order."""
+    sides = []
+    for text in (was, now):
+        try:
+            node = ast.parse(text, mode="eval").body
+        except (SyntaxError, ValueError, RecursionError):
+            return False
+        if not isinstance(node, ast.Dict) or not all(isinstance(key, ast.Constant) for key in node.keys):
+            return False
+        sides.append({(ast.unparse(k), ast.unparse(v)) for k, v in zip(node.keys, node.values, strict=True) if k})
+    return sides[0] <= sides[1]
+
+
+def _assigned(old: PythonFile, old_name: str, new: PythonFile, new_name: str) -> tuple[str, str] | None:
+    """Return the values of an attribute that is assigned once, if only constants or operators in them differ."""
+    was, now = old.assigned.get(old_name, []), new.assigned.get(new_name, [])
+    if len(was) != 1 or len(now) != 1 or dump_of(was[0]) == dump_of(now[0]):
+        return None
+    alike = dump_of(was[0], masked=True) == dump_of(now[0], masked=True)
+    return (ast.unparse(was[0]), ast.unparse(now[0])) if alike else None
+
+
 def _alike(old: PythonFile, old_name: str, new: PythonFile, new_name: str) -> bool:
     one, other = old.nodes.get(old_name), new.nodes.get(new_name)
     if one is None or other is None or not isinstance(one, FunctionNode | ast.ClassDef):
@@ -287,7 +363,9 @@ def _uses_of(file: PythonFile, lines: set[int]) -> Iterator[Use]:
             called.add(id(node.func))
             yield Use(node.func, file.function_at(node.lineno), node)
     for node in ast.walk(file.tree):
-        if not isinstance(node, ast.Attribute | ast.Name) or not isinstance(node.ctx, ast.Load):
+        if not isinstance(node, ast.Attribute | ast.Name | ast.Subscript) or not isinstance(node.ctx, ast.Load):
+            continue
+        if isinstance(node, ast.Name) and node.id in ("self", "cls"):
             continue
         if node.end_lineno in lines and id(node) not in called:
             yield Use(node, file.function_at(node.lineno))

@@ -41,10 +41,20 @@ def body_of(node: ast.stmt, keep: frozenset[str] = frozenset(), *, masked: bool 
     :param masked: leave out the values of constants and the operators.
     """
     shaped = _Shape().visit(copy.deepcopy(node))
-    body = _block(shaped.body)
-    body = _inlined(body)
+    body = _inlined(_block(shaped.body))
     locals_ = bound_names(shaped) - keep if isinstance(shaped, FunctionNode) else set()
     return ";".join(_Dump(locals_, masked).dump(s) for s in body)
+
+
+def shaped_body(node: ast.stmt) -> list[ast.stmt]:
+    """Return the statements of a function or class, each in one spelling, in their order."""
+    shaped = _Shape().visit(copy.deepcopy(node))
+    return list(shaped.body)
+
+
+def dump_of(node: ast.expr, *, masked: bool = False) -> str:
+    """Return an expression as text, without its spelling."""
+    return _Dump(set(), masked).dump(_Shape().visit(copy.deepcopy(node)))
 
 
 class _Shape(ast.NodeTransformer):
@@ -323,3 +333,66 @@ class _Dump:
 
 
 _SKIPPED = {"ctx", "type_comment", "kind", "returns", "type_ignores", "type_params"}
+
+
+def conditions_of(function: FunctionNode, call: ast.Call) -> frozenset[str]:
+    """Return the tests that must hold in a function for a call in it, each in one spelling.
+
+    An earlier ``return``, ``continue`` or ``break`` under a test counts as the negated test; an exception doesn't.
+    """
+    arguments = function.args
+    parameters = {a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
+    found: list[tuple[ast.expr, bool]] = []
+    _lead_to(function.body, call, found)
+    texts: set[str] = set()
+    for test, holds in found:
+        for part in _parts(_Shape().visit(copy.deepcopy(test)), holds):
+            texts.add(_Dump(bound_names(function) - parameters, masked=False).dump(part))
+    return frozenset(texts)
+
+
+def _lead_to(body: Sequence[ast.stmt], call: ast.Call, found: list[tuple[ast.expr, bool]]) -> None:
+    """Add the tests on the way to a call, each with the value that it must have."""
+    for node in body:
+        if (node.end_lineno or node.lineno) < call.lineno:
+            if isinstance(node, ast.If) and _ends(node.body):
+                found.append((node.test, False))
+            elif isinstance(node, ast.If) and _ends(node.orelse):
+                found.append((node.test, True))
+            continue
+        if node.lineno > call.lineno:
+            return
+        for name in ("body", "orelse", "finalbody"):
+            block = getattr(node, name, None) or []
+            if isinstance(node, ast.If) and _holds(block, call):
+                found.append((node.test, name == "body"))
+            _lead_to(block, call, found)
+        for handler in getattr(node, "handlers", ()):
+            _lead_to(handler.body, call, found)
+        for child in ast.walk(node):
+            if isinstance(child, ast.IfExp) and any(each is call for each in ast.walk(child.body)):
+                found.append((child.test, True))
+            elif isinstance(child, ast.IfExp) and any(each is call for each in ast.walk(child.orelse)):
+                found.append((child.test, False))
+        return
+
+
+def _holds(block: Sequence[ast.stmt], call: ast.Call) -> bool:
+    return bool(block) and block[0].lineno <= call.lineno <= (block[-1].end_lineno or 0)
+
+
+def _ends(block: Sequence[ast.stmt]) -> bool:
+    return bool(block) and isinstance(block[-1], ast.Return | ast.Continue | ast.Break)
+
+
+def _parts(test: ast.expr, holds: bool) -> Iterator[ast.expr]:
+    """Yield the tests that must all hold for a test to have a value."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        yield from _parts(test.operand, not holds)
+    elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And if holds else ast.Or):
+        for value in test.values:
+            yield from _parts(value, holds)
+    elif holds:
+        yield test
+    else:
+        yield _opposite(test) or ast.UnaryOp(ast.Not(), test)

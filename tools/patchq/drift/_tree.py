@@ -259,6 +259,8 @@ class Tree:
             return self._attribute(base, node.attr, steps) if base else None
         if isinstance(node, ast.Call):
             return self._result(node, path, scope, steps)
+        if isinstance(node, ast.Subscript):
+            return self._item(node, path, scope, steps)
         if isinstance(node, ast.Await):
             return self.infer(node.value, path, scope, steps + 1)
         if isinstance(node, ast.BoolOp):
@@ -266,6 +268,20 @@ class Tree:
         if isinstance(node, ast.IfExp):
             return self.infer(node.body, path, scope, steps + 1)
         return None
+
+    def _item(self, node: ast.Subscript, path: bytes, scope: str, steps: int) -> Found | None:
+        """Return the entry of a table, or a kernel that is launched with a grid in brackets."""
+        base = self.infer(node.value, path, scope, steps + 1)
+        fact = self.fact(base) if base and base.path else None
+        if base is None or fact is None:
+            return None
+        if fact.kind == "function":
+            return base
+        key = node.slice.value if isinstance(node.slice, ast.Constant) else None
+        if not isinstance(key, str):
+            return None
+        entry = replace(base, name=f"{base.name}[{key}]")
+        return entry if self.fact(entry) else None
 
     def _attribute(self, base: Found, name: str, steps: int) -> Found | None:
         if not base.path:

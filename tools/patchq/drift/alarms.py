@@ -19,6 +19,7 @@ class Kind(str, Enum):
     REMOVED = "removed name"
     DUPLICATE = "duplicated function"
     CALLER = "new caller"
+    CALL = "changed call"
     OVERRIDE = "new override"
     OVERRIDDEN = "changed overridden method"
     BASES = "changed base class"

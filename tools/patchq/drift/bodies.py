@@ -49,6 +49,7 @@ class Fact:
     :ivar guards: conditions around the definition, outermost first.
     :ivar bases: base classes.
     :ivar returns: numbers of values that a Python function returns; 0 for none.
+    :ivar raises: exceptions that a Python function raises itself.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Fact:
     guards: tuple[str, ...] = ()
     bases: tuple[str, ...] = ()
     returns: tuple[int, ...] = ()
+    raises: tuple[str, ...] = ()
 
     @property
     def simple(self) -> str:

@@ -1,0 +1,165 @@
+"""Places that call or name a Python function that a patch changes."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from patchq.drift._comparison import MOST_CALLING, SHORTEST_NAME, Comparison, Touch, place_of
+from patchq.drift._counterparts import Counterparts
+from patchq.drift._shape import FunctionNode, conditions_of, dump_of
+from patchq.drift._signatures import Signature
+from patchq.drift._tree import Found, Tree
+from patchq.drift.alarms import Kind, Unseen
+
+#: File and function that contain a call.
+_Scope = tuple[bytes, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Site:
+    """Call of a function, or an expression that names it.
+
+    :ivar conditions: tests that lead to the call; the key, for an entry of a table.
+    :ivar given: source of the argument of each parameter.
+    """
+
+    line: int
+    conditions: frozenset[str]
+    given: Mapping[str, ast.expr]
+
+
+class PythonCallers:
+    """Comparison of the calls of the definitions that patches change."""
+
+    def __init__(self, whole: Comparison, counterparts: Counterparts) -> None:
+        self.whole, self.old, self.new = whole, whole.old, whole.new
+        self.counterparts = counterparts
+        self._definers_known: dict[tuple[int, str], list[bytes]] = {}
+
+    def compare(self, touch: Touch, line: int, name: str, new: Found) -> None:
+        """Find calls that the new version adds, drops or makes under other conditions.
+
+        :param new: definition that the function became.
+        """
+        parts = name.split(".")
+        called = parts[-2] if parts[-1] == "__init__" and len(parts) > 1 else parts[-1]
+        if called.startswith("__"):
+            return
+        files = [p for p in self.whole.files_with(called.encode(), "python") if self.whole.counted(p)]
+        if len(files) > MOST_CALLING:
+            self.whole.not_compared(touch, Unseen.CALLERS, line, name)
+            return
+        old_found = Found(touch.path, name)
+        old = self._sites(self.old, files, called, old_found)
+        there = self._sites(self.new, files, called, new)
+        counts = [sum(map(len, sites.values())) for sites in (old, there)]
+        if counts[1] > counts[0]:
+            more = _only(there, old, (new.path, new.name))
+            self.whole.callers(touch, line, name, [(scope, place_of(path, at)) for path, scope, at in more])
+        elif counts[1] < counts[0]:
+            for path, scope, at in _only(old, there, (touch.path, name))[:1]:
+                self.whole.alarm(touch, Kind.CALL, line, name, callee=scope, was=place_of(path, at))
+        for key in old.keys() & there.keys():
+            if len(old[key]) == len(there[key]) == 1:
+                self._compare_site(touch, line, name, key, old[key][0], there[key][0])
+
+    def _compare_site(self, touch: Touch, line: int, name: str, key: _Scope, old: _Site, new: _Site) -> None:
+        at = f"{place_of(key[0], new.line)} {key[1]}"
+        if old.conditions != new.conditions:
+            was, now = (" and ".join(sorted(site.conditions)) for site in (old, new))
+            self.whole.alarm(touch, Kind.CALL, line, name, callee=key[1], was=was, now=now, at=at)
+            return
+        for parameter in sorted(old.given.keys() | new.given.keys()):
+            sides = [site.given.get(parameter) for site in (old, new)]
+            if _differ(*sides):
+                was, now = (f"{parameter}={ast.unparse(side)}" if side else "" for side in sides)
+                self.whole.alarm(touch, Kind.CALL, line, name, callee=key[1], was=was, now=now, at=at)
+                return
+
+    def _sites(self, tree: Tree, files: Sequence[bytes], called: str, wanted: Found) -> Mapping[_Scope, list[_Site]]:
+        found: dict[_Scope, list[_Site]] = defaultdict(list)
+        signature = self.counterparts.signature(tree, wanted)
+        for path in files:
+            for scope, site in self._in_file(tree, path, called, wanted, signature):
+                found[path, scope].append(site)
+        return found
+
+    def _in_file(
+        self, tree: Tree, path: bytes, called: str, wanted: Found, signature: Signature | None
+    ) -> Iterator[tuple[str, _Site]]:
+        """Yield the function and the site of each call or mention in a file that means the wanted definition."""
+        file = tree.python(path)
+        if file is None or file.tree is None or called.encode() not in tree.content(path):
+            return
+        for call in file.calls(called):
+            scope = file.function_at(call.lineno)
+            if not is_super(call.func) and self._meant(tree, path, scope, call.func, called, wanted):
+                node = file.nodes.get(scope)
+                conditions = conditions_of(node, call) if isinstance(node, FunctionNode) else frozenset()
+                yield scope, _Site(line=call.lineno, conditions=conditions, given=_given(call, signature))
+        for key, named in file.mentions(called):
+            scope = file.function_at(named.lineno)
+            if self._meant(tree, path, scope, named, called, wanted):
+                yield f"{scope}[{key}]" if key else scope, _Site(line=named.lineno, conditions=frozenset(), given={})
+
+    def _meant(self, tree: Tree, path: bytes, scope: str, node: ast.expr, called: str, wanted: Found) -> bool:
+        found = tree.infer(node, path, scope)
+        if found is None:
+            return isinstance(node, ast.Attribute) and self._only_definition(tree, called, wanted)
+        if found.path != wanted.path:
+            return False
+        # A constructor is called by its class.
+        return wanted.name in (found.name, f"{found.name}.__init__")
+
+    def _only_definition(self, tree: Tree, name: str, wanted: Found) -> bool:
+        if len(name) < SHORTEST_NAME:
+            return False
+        files = self._definers(tree, name)
+        if len(files) != 1:
+            return False
+        file = tree.python(files[0])
+        named = [n for n in file.facts if n.rpartition(".")[2] == name] if file else []
+        return named == [wanted.name] and files[0] == wanted.path
+
+    def _definers(self, tree: Tree, name: str) -> list[bytes]:
+        key = (id(tree), name)
+        if key not in self._definers_known:
+            self._definers_known[key] = tree.definers({name})[name]
+        return self._definers_known[key]
+
+
+def _only(
+    one: Mapping[_Scope, list[_Site]], other: Mapping[_Scope, list[_Site]], itself: _Scope
+) -> list[tuple[bytes, str, int]]:
+    """Return the places with more calls on the first side, without the function itself."""
+    found = []
+    for key, sites in sorted(one.items()):
+        if len(sites) > len(other.get(key, ())) and key != itself:
+            found.append((key[0], key[1] or "<module>", sites[0].line))
+    return found
+
+
+def is_super(function: ast.expr) -> bool:
+    """Return whether an override calls the method that it overrides."""
+    inner = function.value if isinstance(function, ast.Attribute) else None
+    return isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name) and inner.func.id == "super"
+
+
+def _given(call: ast.Call, signature: Signature | None) -> dict[str, ast.expr]:
+    """Return the arguments of a call by parameter; none if it can't be bound."""
+    if signature is None or any(isinstance(a, ast.Starred) for a in call.args):
+        return {}
+    found = {p.name: argument for p, argument in zip(signature.positional, call.args, strict=False)}
+    found.update((k.arg, k.value) for k in call.keywords if k.arg)
+    return found
+
+
+def _differ(old: ast.expr | None, new: ast.expr | None) -> bool:
+    """Return whether an argument that is a constant on one side has another value on the other."""
+    constants = [isinstance(side, ast.Constant) for side in (old, new)]
+    if old is None or new is None or not any(constants):
+        return False
+    return dump_of(old) != dump_of(new)

@@ -1,0 +1,272 @@
+"""Changes of a Python function that concern the part of it that a patch changes.
+
+Data flow is followed by names, without the order of statements: too many changes may concern a patch,
+but few that do are overlooked.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import difflib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from patchq.drift._python import PythonFile
+from patchq.drift._shape import FunctionNode, shaped_body
+
+#: Greatest number of helpers that are put in place of their calls, one inside the other.
+_MOST_HELPERS = 6
+_EXITS = ast.Return | ast.Raise | ast.Continue | ast.Break
+_HEADERS = ("test", "iter", "target", "items", "subject")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Step:
+    """Simple statement, or the header of a compound one.
+
+    :ivar text: the statement without its spelling.
+    :ivar around: headers that contain it, outermost first.
+    """
+
+    text: str
+    reads: frozenset[str]
+    writes: frozenset[str]
+    leaves: bool
+    around: tuple[str, ...]
+
+
+def concerns(old: ast.stmt, patched: ast.stmt, new: ast.stmt) -> bool:
+    """Return whether a change of a function from ``old`` to ``new`` concerns a patch of it.
+
+    It does if it decides whether the patched place is reached, sets what the patch reads, or uses what the
+    patch sets.
+    """
+    before, after, there = (list(_steps(shaped_body(node), ())) for node in (old, patched, new))
+    mine = [op for op in _differences(before, after) if op[0] != "equal"]
+    if not mine:
+        return True
+    touched = [s for _, i1, i2, j1, j2 in mine for s in (*before[i1:i2], *after[j1:j2])]
+    first, last = mine[0][1], max(i2 for _, _, i2, _, _ in mine)
+    needed = _closure([*before, *there], {n for s in touched for n in s.reads}, backward=True)
+    given = _closure([*before, *there], {n for s in touched for n in s.writes}, backward=False)
+    inside = {header for s in touched for header in s.around}
+    for tag, i1, i2, j1, j2 in _differences(before, there):
+        if tag == "equal":
+            continue
+        changed = [*before[i1:i2], *there[j1:j2]]
+        if i1 <= last and any(s.leaves or s.text in inside or s.writes & needed for s in changed):
+            return True
+        if i2 >= first and any(s.reads & given for s in changed):
+            return True
+        if i1 < last and i2 > first:
+            return True
+    return _surroundings(before, mine) != _surroundings_in(before, there, mine)
+
+
+def _differences(one: Sequence[_Step], other: Sequence[_Step]) -> Sequence[tuple[str, int, int, int, int]]:
+    sides = [step.text for step in one], [step.text for step in other]
+    return difflib.SequenceMatcher(None, *sides, autojunk=False).get_opcodes()
+
+
+def _surroundings(before: Sequence[_Step], mine: Sequence[tuple[str, int, int, int, int]]) -> list[tuple[str, ...]]:
+    return [step.around for _, i1, i2, _, _ in mine for step in _near(before, i1, i2)]
+
+
+def _surroundings_in(
+    before: Sequence[_Step], there: Sequence[_Step], mine: Sequence[tuple[str, int, int, int, int]]
+) -> list[tuple[str, ...]]:
+    """Return the headers around the same places in the new version; those of ``before`` where they are gone."""
+    same: dict[int, int] = {}
+    for tag, i1, i2, j1, _ in _differences(before, there):
+        if tag == "equal":
+            same.update((i, j1 + i - i1) for i in range(i1, i2))
+    found = []
+    for _, i1, i2, _, _ in mine:
+        for number in _near_numbers(len(before), i1, i2):
+            step = there[same[number]] if number in same else before[number]
+            found.append(step.around)
+    return found
+
+
+def _near_numbers(count: int, start: int, end: int) -> list[int]:
+    return [n for n in range(start - 1, end + 1) if 0 <= n < count]
+
+
+def _near(steps: Sequence[_Step], start: int, end: int) -> list[_Step]:
+    return [steps[n] for n in _near_numbers(len(steps), start, end)]
+
+
+def _closure(steps: Sequence[_Step], names: set[str], *, backward: bool) -> set[str]:
+    """Return names with all that they are computed from, or that are computed from them."""
+    found = set(names)
+    grown = True
+    while grown:
+        grown = False
+        for step in steps:
+            ends, others = (step.writes, step.reads) if backward else (step.reads, step.writes)
+            if ends & found and not others <= found:
+                found |= others
+                grown = True
+    return found
+
+
+def _steps(body: Iterable[ast.stmt], around: tuple[str, ...]) -> Iterator[_Step]:
+    for node in body:
+        blocks = [b for name in ("body", "orelse", "finalbody") if (b := getattr(node, name, None))]
+        handlers = getattr(node, "handlers", None) or getattr(node, "cases", None) or []
+        if isinstance(node, FunctionNode | ast.ClassDef) or not (blocks or handlers):
+            yield _step(node, [node], around)
+            continue
+        heads = [h for name in _HEADERS if (h := getattr(node, name, None)) is not None]
+        parts = [part for head in heads for part in (head if isinstance(head, list) else [head])]
+        header = _step(node, parts, around)
+        yield header
+        for name in ("body", "orelse", "finalbody"):
+            yield from _steps(getattr(node, name, None) or (), (*around, f"{name} {header.text}"))
+        for handler in handlers:
+            shown = [n for n in (getattr(handler, "type", None), getattr(handler, "pattern", None)) if n]
+            inside = _step(handler, shown, around)
+            yield inside
+            yield from _steps(handler.body, (*around, inside.text))
+
+
+def _step(node: ast.AST, parts: Sequence[ast.AST], around: tuple[str, ...]) -> _Step:
+    reads: set[str] = set()
+    writes: set[str] = set()
+    for part in parts:
+        for child in ast.walk(part):
+            if isinstance(child, ast.Name | ast.Attribute | ast.Subscript):
+                name = _root(child)
+                stored = isinstance(child.ctx, ast.Store | ast.Del)
+                (writes if stored else reads).add(name)
+            elif isinstance(child, ast.arg):
+                writes.add(child.arg)
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        writes |= _mutated(node.value)
+    if isinstance(node, ast.AugAssign):
+        reads |= writes
+    text = f"{type(node).__name__} " + ";".join(ast.unparse(part) for part in parts)
+    return _Step(
+        text=text,
+        reads=frozenset(reads - {"", "self"}),
+        writes=frozenset(writes - {"", "self"}),
+        leaves=isinstance(node, _EXITS),
+        around=around,
+    )
+
+
+def _mutated(call: ast.Call) -> set[str]:
+    """Return the objects that a call may change whose result isn't used."""
+    given: list[ast.expr] = [*call.args, *(k.value for k in call.keywords)]
+    if isinstance(call.func, ast.Attribute):
+        given.append(call.func.value)
+    return {_root(each) for each in given if isinstance(each, ast.Name | ast.Attribute)}
+
+
+def _root(node: ast.expr) -> str:
+    """Return the variable that an expression belongs to; attributes of ``self`` are variables, too."""
+    while isinstance(node, ast.Subscript | ast.Attribute):
+        inner = node.value
+        if isinstance(node, ast.Attribute) and isinstance(inner, ast.Name) and inner.id == "self":
+            return f"self.{node.attr}"
+        node = inner
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def with_helpers(file: PythonFile, name: str, other: PythonFile) -> ast.stmt:
+    """Return a function with calls of helpers that the other version lacks replaced by their statements."""
+    node = file.nodes[name]
+    helpers = {n for n in file.nodes if n not in other.facts and isinstance(file.nodes[n], FunctionNode)}
+    if not helpers:
+        return node
+    expanded = copy.deepcopy(node)
+    for _ in range(_MOST_HELPERS):
+        writer = _Expand(file, name, helpers)
+        expanded = writer.visit(expanded)
+        if not writer.done:
+            break
+    return expanded
+
+
+class _Expand(ast.NodeTransformer):
+    """Writer of helpers' statements in place of their calls."""
+
+    def __init__(self, file: PythonFile, scope: str, helpers: set[str]) -> None:
+        self.file, self.scope, self.helpers = file, scope, helpers
+        self.done = False
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        body = self._body(node)
+        if body and len(body) == 1 and isinstance(body[0], ast.Return) and body[0].value is not None:
+            self.done = True
+            return body[0].value
+        return node
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | list[ast.stmt]:
+        self.generic_visit(node)
+        body = self._body(node.value)
+        if body is None or any(isinstance(child, ast.Return) for each in body for child in ast.walk(each)):
+            return node
+        self.done = True
+        return body
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST | list[ast.stmt]:
+        self.generic_visit(node)
+        return self._with_result(node)
+
+    def visit_Return(self, node: ast.Return) -> ast.AST | list[ast.stmt]:
+        self.generic_visit(node)
+        return self._with_result(node)
+
+    def _with_result(self, node: ast.Assign | ast.Return) -> ast.AST | list[ast.stmt]:
+        body = self._body(node.value)
+        returns = [child for each in body or () for child in ast.walk(each) if isinstance(child, ast.Return)]
+        if not body or (isinstance(node, ast.Assign) and returns != [body[-1]]) or not returns:
+            return node
+        self.done = True
+        if isinstance(node, ast.Return):
+            return body
+        result = returns[0].value or ast.Constant(None)
+        if len(node.targets) == 1 and ast.unparse(node.targets[0]) == ast.unparse(result):
+            return body[:-1]
+        return [*body[:-1], ast.copy_location(ast.Assign(node.targets, result), node)]
+
+    def _body(self, node: ast.expr | None) -> list[ast.stmt] | None:
+        """Return a called helper's statements with the call's arguments; None if that isn't possible."""
+        called = self.file.callee(node, self.scope) if isinstance(node, ast.Call) else ""
+        helper = self.file.nodes.get(called)
+        if called not in self.helpers or not isinstance(helper, FunctionNode) or not isinstance(node, ast.Call):
+            return None
+        arguments = helper.args
+        if arguments.vararg or arguments.kwarg or any(isinstance(a, ast.Starred) for a in node.args):
+            return None
+        names = [a.arg for a in (*arguments.posonlyargs, *arguments.args)]
+        if names[:1] in (["self"], ["cls"]):
+            names = names[1:]
+        given = dict(zip(names, node.args, strict=False))
+        given.update((k.arg, k.value) for k in node.keywords if k.arg)
+        if set(given) != {*names, *(a.arg for a in arguments.kwonlyargs)}:
+            return None
+        writer = _Arguments(given)
+        return [writer.visit(copy.deepcopy(each)) for each in helper.body if not _is_text(each)]
+
+
+def _is_text(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+class _Arguments(ast.NodeTransformer):
+    """Writer of arguments in place of parameters."""
+
+    def __init__(self, given: dict[str, ast.expr]) -> None:
+        self.given = given
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        value = self.given.get(node.id)
+        if value is None or (isinstance(node.ctx, ast.Store) and not isinstance(value, ast.Name)):
+            return node
+        if isinstance(value, ast.Name):
+            return ast.copy_location(ast.Name(value.id, node.ctx), node)
+        return copy.deepcopy(value)
