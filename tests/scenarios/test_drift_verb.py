@@ -21,7 +21,7 @@ def test_a_touched_function_that_changed_elsewhere(patchq: Patchq, upstream: Pat
     commit_files(
         upstream,
         {
-            "pkg/mod.py": BODY.replace(b"x = 1", b"x = -a").replace(
+            "pkg/mod.py": BODY.replace(b"x = 1", b"a = -a").replace(
                 b"def other(a):\n    return a", b"def other(a):\n    return 0"
             )
         },

@@ -79,6 +79,7 @@ class Comparison:
         self.ignored = ignored
         self.alarms: list[Alarm] = []
         self.unseen: list[NotCompared] = []
+        self._removed: set[tuple[str, bytes, str, str]] = set()
         self._moved, self._moves = moved, dict[bytes, bytes | None]()
         self._by_language: dict[str, list[tuple[bytes, BlobId]]] = {}
         self._with_word: dict[str, dict[bytes, list[bytes]]] = {}
@@ -111,6 +112,11 @@ class Comparison:
         at: str = "",
         call: str = "",
     ) -> None:
+        key = (touch.patch, touch.path, function, callee)
+        if kind is Kind.REMOVED and key in self._removed:
+            return
+        if kind is Kind.REMOVED:
+            self._removed.add(key)
         self.alarms.append(
             Alarm(
                 kind=kind.value,
@@ -132,6 +138,11 @@ class Comparison:
         if places:
             now = ", ".join(dict.fromkeys(scope for scope, _ in places))
             self.alarm(touch, Kind.CALLER, line, name, now=now, at=f"{places[0][1]} {places[0][0]}")
+
+    def includes_added(self, touch: Touch) -> bool:
+        """Return whether a patch adds an ``#include`` to a C++ file."""
+        assert touch.cpp is not None
+        return not set(touch.cpp[1].includes) <= set(touch.cpp[0].includes)
 
     def counted(self, path: bytes) -> bool:
         """Return whether callers in a file count."""

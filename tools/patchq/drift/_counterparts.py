@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from dataclasses import replace
 
@@ -22,6 +23,7 @@ class Counterparts:
 
     def __init__(self, whole: Comparison) -> None:
         self.whole, self.old, self.new = whole, whole.old, whole.new
+        self._homes: dict[tuple[bytes, str], Found | None] = {}
 
     def counterpart(self, found: Found) -> Found | None:
         """Return the definition of the new version that an old one became."""
@@ -38,6 +40,41 @@ class Counterparts:
             if new_owner:
                 return self.new.member(new_owner, name)
         return None
+
+    def followed(self, found: Found) -> Found | None:
+        """Return a definition's counterpart, or that of a class which is in another module now."""
+        if there := self.counterpart(found):
+            return there
+        owner, _, name = found.name.partition(".")
+        if (found.path, owner) not in self._homes:
+            self._homes[found.path, owner] = self._new_home(Found(found.path, owner))
+        home = self._homes[found.path, owner]
+        if home is None or not name:
+            return home
+        direct = Found(home.path, found.name)
+        return direct if self.new.fact(direct) else self.new.member(home, name)
+
+    def _new_home(self, found: Found) -> Found | None:
+        """Return the only class of the same name that the new version has and the old one had elsewhere."""
+        fact = self.old.fact(found)
+        if fact is None or fact.kind != "class":
+            return None
+        homes = []
+        for path in self.whole.files_with(found.name.encode(), "python"):
+            there = Found(path, found.name)
+            new = self.new.fact(there)
+            if new and new.kind == "class" and self.old.fact(there) is None and self.whole.counted(path):
+                homes.append(there)
+        return homes[0] if len(homes) == 1 else None
+
+    def class_moved(self, name: str, path: bytes) -> bool:
+        """Return whether a class of the new version, or one that contains a method, was in another file."""
+        owner = name.partition(".")[0]
+        for other in self.whole.files_with(owner.encode(), "python"):
+            here = Found(other, name)
+            if other != path and self.old.fact(here) and not self.new.fact(here):
+                return True
+        return False
 
     def moved_definition(self, path: bytes, name: str) -> tuple[bytes, str] | None:
         """Return the place of a definition that was moved or renamed with an equal body."""
@@ -113,3 +150,11 @@ def shown_signature(signature: Signature) -> str:
 
 def shown_fact(fact: Fact) -> str:
     return shown_signature(Signature(fact.name, fact.parameters or ()))
+
+
+def fits(call: ast.Call, signature: Signature) -> bool:
+    """Return whether a call binds to a signature, as far as its arguments are known."""
+    keywords = {k.arg for k in call.keywords if k.arg}
+    if any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
+        return signature.takes("variadic keyword") or all(signature.find(k) for k in keywords)
+    return signature.accepts(len(call.args), keywords)

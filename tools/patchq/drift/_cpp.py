@@ -64,6 +64,7 @@ _NAMES = {
 }
 _TEMPLATE = "template_declaration"
 _GUARDS = {"preproc_if", "preproc_ifdef", "preproc_elif", "preproc_elifdef", "preproc_else"}
+_DEVICE = {"__host__", "__device__", "__global__"}
 #: Macros and functions whose string arguments are assembly, not messages.
 _ASSEMBLY = ("asm", "__asm__")
 
@@ -92,6 +93,7 @@ class CppFile:
     :ivar facts: definitions by qualified name, without namespaces; several for overloads.
     :ivar nodes: tree-sitter's nodes of the functions, macros and classes, in the order of ``facts``.
     :ivar includes: paths as the file spells them.
+    :ivar asserts: conditions of ``static_assert`` outside of functions, with their lines.
     """
 
     source: bytes
@@ -99,6 +101,7 @@ class CppFile:
     facts: dict[str, list[Fact]] = field(default_factory=dict)
     nodes: dict[str, list[Any]] = field(default_factory=dict)
     includes: list[str] = field(default_factory=list)
+    asserts: dict[str, int] = field(default_factory=dict)
 
     def text(self, node: Any) -> str:
         """Return the source of a node."""
@@ -161,6 +164,8 @@ def _read(file: CppFile, node: Any, scope: str, guards: tuple[str, ...]) -> tupl
             file.includes.append(file.text(path).strip('<>"'))
     elif kind in ("preproc_def", "preproc_function_def"):
         _macro(file, node, guards)
+    elif kind == "static_assert_declaration":
+        file.asserts.setdefault(" ".join(tokens_of(file, node)), node.start_point[0] + 1)
     elif kind == "function_definition":
         _function(file, node, scope, guards)
     elif kind in ("declaration", "field_declaration"):
@@ -218,17 +223,48 @@ def _function(file: CppFile, node: Any, scope: str, guards: tuple[str, ...]) -> 
     if declarator is None:
         return
     named = declarator.child_by_field_name("declarator")
-    shown = node.child_by_field_name("type")
     fact = Fact(
         name=_name(file, scope, named),
         line=node.start_point[0] + 1,
         kind="function",
         parameters=_parameters(file, declarator),
-        value=_type(file.text(shown)) if shown is not None else "",
+        value=_result(file, node),
         guards=guards,
         traits=_template(file, node),
     )
     _add(file, fact, node)
+
+
+def _result(file: CppFile, node: Any) -> str:
+    """Return a function's return type, and on the device where it runs and with how many threads."""
+    shown = node.child_by_field_name("type")
+    found = [_type(file.text(shown))] if shown is not None else []
+    found += sorted(child.type for child in node.children if child.type in _DEVICE)
+    found += ["".join(file.text(child).split()) for child in node.children if child.type == "launch_bounds"]
+    return " ".join(found)
+
+
+def namespace_of(file: CppFile, node: Any) -> str:
+    """Return the namespaces around a node, without unnamed ones."""
+    found: list[str] = []
+    while node is not None:
+        named = node.child_by_field_name("name") if node.type == "namespace_definition" else None
+        if named is not None:
+            found.insert(0, file.text(named))
+        node = node.parent
+    return "::".join(found)
+
+
+def asserts_of(file: CppFile, node: Any) -> set[str]:
+    """Return the conditions of ``static_assert`` inside a node."""
+    found = set()
+    waiting = [node]
+    while waiting:
+        child = waiting.pop()
+        if child.type == "static_assert_declaration":
+            found.add(" ".join(tokens_of(file, child)))
+        waiting.extend(c for c in child.children if c.child_count)
+    return found
 
 
 def _template(file: CppFile, node: Any) -> tuple[str, ...]:
@@ -336,7 +372,7 @@ def _declaration(file: CppFile, node: Any, scope: str, guards: tuple[str, ...]) 
                 line=node.start_point[0] + 1,
                 kind="function",
                 parameters=_parameters(file, declarator),
-                value=kind,
+                value=_result(file, node),
                 guards=guards,
                 traits=("declared", *_template(file, node)),
             )
@@ -493,10 +529,10 @@ def _lines_with(source: bytes, name: str) -> set[int]:
 
 def body_of(file: CppFile, node: Any, keep: frozenset[str] = frozenset(), *, masked: bool = False) -> str:
     """Return a definition's tokens without what changes no meaning: see :func:`_python.body_of`."""
-    local = _local_names(file, node) - keep
+    local = local_names(file, node) - keep
     numbers: dict[str, int] = {}
     found = []
-    for token in _tokens(file, node):
+    for token in tokens_of(file, node):
         if token in local:
             token = "%" if masked else f"%{numbers.setdefault(token, len(numbers))}"
         elif masked and (token[0].isdigit() or token in ("<", ">", "<=", ">=", "==", "!=", "+", "-", "&&", "||")):
@@ -505,7 +541,8 @@ def body_of(file: CppFile, node: Any, keep: frozenset[str] = frozenset(), *, mas
     return " ".join(found)
 
 
-def _local_names(file: CppFile, node: Any) -> set[str]:
+def local_names(file: CppFile, node: Any) -> set[str]:
+    """Return the parameters and local variables of a function, template or macro."""
     found = set()
     waiting = [node.parent if node.parent is not None and node.parent.type == "template_declaration" else node]
     while waiting:
@@ -522,7 +559,17 @@ def _local_names(file: CppFile, node: Any) -> set[str]:
     return found - {""}
 
 
-def _tokens(file: CppFile, node: Any) -> Iterator[str]:
+def head_of(file: CppFile, node: Any) -> tuple[str, ...]:
+    """Return a function's result, template parameters and the types of its parameters."""
+    for name, nodes in file.nodes.items():
+        for fact, each in zip(file.facts[name], nodes, strict=True):
+            if each == node:
+                return (fact.value, *fact.traits, *(p.kind for p in fact.parameters or ()))
+    return ()
+
+
+def tokens_of(file: CppFile, node: Any) -> Iterator[str]:
+    """Yield a node's tokens, each in one spelling."""
     kind = node.type
     if kind in ("comment", "attribute_declaration", "attribute_specifier"):
         return
@@ -549,7 +596,7 @@ def _tokens(file: CppFile, node: Any) -> Iterator[str]:
     ):
         children = children[1:-1]
     for child in children:
-        yield from _tokens(file, child)
+        yield from tokens_of(file, child)
 
 
 _NEEDS_NO_PARENTHESES = {

@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from patchq.drift import _cpp
 from patchq.drift._comparison import (
@@ -20,9 +21,15 @@ from patchq.drift._comparison import (
 )
 from patchq.drift._cpp import CppFile
 from patchq.drift._cpp_uses import kinds_of, signature_of, types_of
+from patchq.drift._relevance import Step, steps_concern
 from patchq.drift._tree import Tree, marks_of
 from patchq.drift.alarms import Kind, Unseen
 from patchq.drift.bodies import Fact, language_of, lines_of
+
+_EXITS = {"return_statement", "break_statement", "continue_statement", "goto_statement", "throw_statement"}
+#: Ends of the names of nodes with nested statements.
+_NESTED = ("statement", "else_clause", "preproc_else", "preproc_elif", "declaration")
+_BLOCKS = {"compound_statement", "else_clause", "preproc_else", "preproc_elif"}
 
 
 class TouchedCpp:
@@ -81,7 +88,10 @@ class TouchedCpp:
         at = place_of(path, new_fact.line)
         keep = frozenset(use.name for use in after.uses(touch.lines))
         bodies = [_cpp.body_of(base, base.nodes[name][number], keep), _cpp.body_of(file, file.nodes[name][there], keep)]
-        if bodies[0] != bodies[1]:
+        mine = after.nodes.get(name, ())
+        patched = mine[min(number, len(mine) - 1)] if mine else None
+        sides = (base, base.nodes[name][number]), (after, patched), (file, file.nodes[name][there])
+        if bodies[0] != bodies[1] and _concern(sides):
             self.whole.alarm(touch, Kind.BODY, line, name, at=at)
         if kinds_of(fact) != kinds_of(new_fact):
             was, now = (", ".join(kinds_of(f)) for f in (fact, new_fact))
@@ -283,3 +293,79 @@ def _same_overload(fact: Fact, number: int, facts: Sequence[Fact]) -> int | None
 
 def _same_parameters(fact: Fact, others: Iterable[Fact]) -> bool:
     return any(types_of(other) == types_of(fact) and other.guards == fact.guards for other in others)
+
+
+def _concern(sides: Sequence[tuple[CppFile, Any]]) -> bool:
+    """Return whether the change of a function concerns a patch of it; always for a macro.
+
+    :param sides: the old function, the patched one and the new one, each with its file.
+    """
+    bodies = [node.child_by_field_name("body") if node is not None else None for _, node in sides]
+    if any(body is None for body in bodies):
+        return True
+    if _cpp.head_of(*sides[0]) != _cpp.head_of(*sides[2]):
+        return True
+    files = [file for file, _ in sides]
+    steps = [list(_steps(file, body, ())) for file, body in zip(files, bodies, strict=True)]
+    return steps_concern(*steps, variables={name for side in sides for name in _cpp.local_names(*side)})
+
+
+def _steps(file: CppFile, body: Any, around: tuple[str, ...]) -> Iterator[Step]:
+    for node in body.named_children:
+        if node.type == "compound_statement":
+            yield from _steps(file, node, around)
+        elif node.type != "comment":
+            yield from _statement(file, node, around)
+
+
+def _statement(file: CppFile, node: Any, around: tuple[str, ...]) -> Iterator[Step]:
+    inner = [child for child in node.named_children if child.type.endswith(_NESTED)]
+    if node.type == "for_statement":
+        inner = [child for child in inner if child == node.child_by_field_name("body")]
+    if not inner:
+        yield _step(file, node, [node], around)
+        return
+    heads = [child for child in node.named_children if child not in inner and child.type != "comment"]
+    header = _step(file, node, heads, around)
+    yield header
+    for child in inner:
+        within = (*around, f"{child.type} {header.text}")
+        if child.type in _BLOCKS:
+            yield from _steps(file, child, within)
+        else:
+            yield from _statement(file, child, within)
+
+
+def _step(file: CppFile, node: Any, parts: Sequence[Any], around: tuple[str, ...]) -> Step:
+    reads: set[str] = set()
+    writes: set[str] = set()
+    waiting = list(parts)
+    while waiting:
+        child = waiting.pop()
+        reads.update([file.text(child)] if child.type == "identifier" else [])
+        if child.type in ("assignment_expression", "update_expression"):
+            left = child.child_by_field_name("left") or child.child_by_field_name("argument")
+            writes.update(_identifiers(file, left)[:1])
+        elif child.type in ("init_declarator", "declaration"):
+            for declared in child.children_by_field_name("declarator"):
+                writes.update(_identifiers(file, declared)[:1])
+        waiting.extend(child.named_children)
+    text = " ".join(token for part in parts for token in _cpp.tokens_of(file, part))
+    if node.type == "expression_statement" and any(c.type == "call_expression" for c in node.named_children):
+        writes.update(_identifiers(file, node))
+    leaves = node.type in _EXITS or "__sync" in text or "asm" in text
+    return Step(
+        text=f"{node.type} {text}", reads=frozenset(reads), writes=frozenset(writes), leaves=leaves, around=around
+    )
+
+
+def _identifiers(file: CppFile, node: Any) -> list[str]:
+    """Return the variables in a node, in their order."""
+    found = []
+    waiting = [node] if node is not None else []
+    while waiting:
+        child = waiting.pop()
+        if child.type == "identifier":
+            found.append(file.text(child))
+        waiting.extend(reversed(child.named_children))
+    return found

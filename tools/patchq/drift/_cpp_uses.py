@@ -17,7 +17,7 @@ from patchq.drift._comparison import (
 from patchq.drift._cpp import CppFile, CppUse
 from patchq.drift._signatures import Parameter
 from patchq.drift.alarms import Kind
-from patchq.drift.bodies import Fact
+from patchq.drift.bodies import Fact, lines_of
 
 
 class CppUses:
@@ -34,7 +34,7 @@ class CppUses:
             return
         function, number = after.function_at(use.line)
         if function and not use.member and "::" not in use.name:
-            local = _cpp._local_names(after, after.nodes[function][number])
+            local = _cpp.local_names(after, after.nodes[function][number])
             if simple in local:
                 self._local(touch, use, function, simple, after, new)
                 return
@@ -51,8 +51,8 @@ class CppUses:
         base = self.old.cpp(touch.path)
         if base is None or new is None or function not in base.nodes or function not in new.nodes:
             return
-        was = {n for node in base.nodes[function] for n in _cpp._local_names(base, node)}
-        now = {n for node in new.nodes[function] for n in _cpp._local_names(new, node)}
+        was = {n for node in base.nodes[function] for n in _cpp.local_names(base, node)}
+        now = {n for node in new.nodes[function] for n in _cpp.local_names(new, node)}
         key = (touch.patch, touch.path, f"{function} {simple}", 0)
         if simple in was and simple not in now and key not in self._seen:
             self._seen.add(key)
@@ -99,6 +99,7 @@ class CppUses:
             )
             return
         say = Reporter(self.whole, touch, use.line, function, name, place_of(place, now[-1].line))
+        self._compare_places(say, touch, name, path, place)
         called = [f for f in was if f.parameters is not None and f.kind in ("function", "macro")]
         if called and (use.arguments >= 0 or was[0].kind == "macro"):
             self._compare_calls(say, use, called, [f for f in now if f.parameters is not None])
@@ -113,11 +114,85 @@ class CppUses:
         if len(guards[0]) == len(guards[1]) and guards[0] != guards[1]:
             shown = (" | ".join(" && ".join(g) for g in side) for side in guards)
             say(Kind.GUARD, next(shown), next(shown))
+        if was[0].kind == "class":
+            self._compare_fields(say, name, path, place)
         if called and use.arguments >= 0:
+            self._compare_asserts(say, name, path, place)
             self._compare_bodies(say, old, name, place, was, now)
             bodies = [[types_of(f) for f in side if "declared" not in f.traits] for side in (was, now)]
             if any(bodies[1].count(types) > bodies[0].count(types) > 0 for types in bodies[0]):
                 say(Kind.DUPLICATE, name, name)
+
+    def includes(self, touch: Touch, used: Iterable[CppUse]) -> None:
+        """Find names whose header the patched file no longer includes."""
+        target = self.whole.new_path(touch.path)
+        if target is None or self.whole.includes_added(touch):
+            return
+        there = self.new.includes(target)
+        lost = [p for p in self.old.includes(touch.path) - there if self.whole.new_path(p) not in there]
+        if not lost:
+            return
+        names: list[set[str]] = []
+        for tree, paths in ((self.old, lost), (self.new, sorted(there))):
+            files = [file for path in paths if (file := tree.cpp(path))]
+            names.append({name.rpartition("::")[2] for file in files for name in file.facts})
+        for use in used:
+            simple = use.name.rpartition("::")[2]
+            if simple in names[0] - names[1]:
+                function = touch.cpp[1].function_at(use.line)[0] if touch.cpp else ""
+                self.whole.alarm(touch, Kind.REMOVED, use.line, function, callee=simple, was=simple)
+
+    def asserts(self, touch: Touch, names: set[str]) -> None:
+        """Find new ``static_assert`` outside of functions about names that a patch uses."""
+        for path in sorted(self._reach.get(touch.path, set()) & self.whole.changed):
+            target = self.whole.new_path(path)
+            old, new = self.old.cpp(path), self.new.cpp(target) if target else None
+            for text, line in new.asserts.items() if new else ():
+                about = names & set(text.split())
+                if target and about and (old is None or text not in old.asserts):
+                    at = place_of(target, line)
+                    self.whole.alarm(touch, Kind.GUARD, 0, "", callee=min(about), now=text, at=at)
+
+    def _compare_places(self, say: Reporter, touch: Touch, name: str, path: bytes, place: bytes) -> None:
+        """Compare the namespaces of a definition, unless the patched file moved into the new one, too."""
+        old, new = self.old.cpp(path), self.new.cpp(place)
+        if old is None or new is None:
+            return
+        was = {_cpp.namespace_of(old, node) for node in old.nodes[name]}
+        now = {_cpp.namespace_of(new, node) for node in new.nodes[name]}
+        target = self.whole.new_path(touch.path)
+        file = self.new.cpp(target) if target else None
+        if was & now or file is None or target is None:
+            return
+        around = {_cpp.namespace_of(file, node) for n in touch.functions for node in file.nodes.get(n, ())}
+        inside = any(f"{here}::".startswith(f"{there}::") for here in around for there in now)
+        text = self.new.content(target)
+        if not inside and not any(f"using namespace {space}".encode() in text for space in now):
+            say(Kind.BINDING, ", ".join(sorted(was)), ", ".join(sorted(now)))
+
+    def _compare_fields(self, say: Reporter, name: str, path: bytes, place: bytes) -> None:
+        """Compare the order of a struct's fields, if an added line sets them in order."""
+        simple = re.escape(name.rpartition("::")[2])
+        added = [line for number, line in enumerate(lines_of(say.touch.after), 1) if number in say.touch.lines]
+        if not re.search(rf"\b{simple}\b[^;()]*\{{".encode(), b"\n".join(added)):
+            return
+        sides = []
+        for tree, at in ((self.old, path), (self.new, place)):
+            file = tree.cpp(at)
+            fields = [n for n, facts in file.facts.items() if facts[0].kind == "value"] if file else []
+            sides.append([n for n in fields if n.rpartition("::")[0] == name])
+        if sides[1][: len(sides[0])] != sides[0]:
+            say(Kind.SIGNATURE, *(", ".join(n.rpartition("::")[2] for n in side) for side in sides))
+
+    def _compare_asserts(self, say: Reporter, name: str, path: bytes, place: bytes) -> None:
+        """Find new ``static_assert`` in a called function."""
+        old, new = self.old.cpp(path), self.new.cpp(place)
+        if old is None or new is None:
+            return
+        was = {text for node in old.nodes[name] for text in _cpp.asserts_of(old, node)}
+        now = {text for node in new.nodes[name] for text in _cpp.asserts_of(new, node)}
+        if now - was:
+            say(Kind.GUARD, " && ".join(sorted(was - now)), " && ".join(sorted(now - was)))
 
     def _compare_templates(self, say: Reporter, was: Sequence[Fact], now: Sequence[Fact]) -> None:
         """Compare template parameters, and the types of fields and constants."""
@@ -172,6 +247,7 @@ class CppUses:
         fitting = [f for f in was if count < 0 or _accepts(f, count)] or list(was)
         for fact in fitting:
             same = [f for f in now if types_of(f) == types_of(fact)]
+            same.sort(key=lambda f: ("declared" in f.traits) != ("declared" in fact.traits))
             best = next((f for f in same if _order_kept(fact, f)), None)
             if best is None and count >= 0:
                 best = next((f for f in now if _accepts(f, count) and _begins_alike(fact, f, count)), None)

@@ -113,14 +113,11 @@ class PythonFile:
         if self._mentions is None:
             self._mentions = {}
             called = {id(call.func) for calls in self._calls_by_name().values() for call in calls}
-            keys: dict[int, str] = {}
             for node in ast.walk(self.tree) if self.tree else ():
-                if isinstance(node, ast.Dict):
-                    keys.update((id(v), ast.unparse(k)) for k, v in zip(node.keys, node.values, strict=True) if k)
-                elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
-                    simple = node.attr if isinstance(node, ast.Attribute) else node.id
-                    if id(node) not in called:
-                        self._mentions.setdefault(simple, []).append((keys.get(id(node), ""), node))
+                for key, value in _kept(node):
+                    simple = value.attr if isinstance(value, ast.Attribute) else getattr(value, "id", "")
+                    if simple and id(value) not in called:
+                        self._mentions.setdefault(simple, []).append((key, value))
         return self._mentions.get(name, [])
 
     def bound(self, name: str) -> frozenset[str]:
@@ -337,6 +334,19 @@ def imported_from(node: ast.ImportFrom, module: str, *, package: bool) -> str:
     up = node.level - (1 if package else 0)
     kept = parts[: len(parts) - up] if up else parts
     return ".".join([*kept, *([node.module] if node.module else [])])
+
+
+def _kept(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    """Yield the values that a node stores or passes on, each with its key if it is an entry of a dict."""
+    match node:
+        case ast.Dict():
+            yield from ((ast.unparse(k), v) for k, v in zip(node.keys, node.values, strict=True) if k)
+        case ast.List() | ast.Tuple() | ast.Set():
+            yield from (("", each) for each in node.elts)
+        case ast.Assign() | ast.Return():
+            yield from [("", node.value)] if node.value else []
+        case ast.Call() if ast.unparse(node.func) not in ("isinstance", "issubclass"):
+            yield from (("", each) for each in (*node.args, *(k.value for k in node.keywords)))
 
 
 def _raised(node: FunctionNode) -> set[str]:

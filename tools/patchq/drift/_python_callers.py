@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from patchq.drift._comparison import MOST_CALLING, SHORTEST_NAME, Comparison, Touch, place_of
-from patchq.drift._counterparts import Counterparts
+from patchq.drift._counterparts import Counterparts, fits
 from patchq.drift._shape import FunctionNode, conditions_of, dump_of
 from patchq.drift._signatures import Signature
 from patchq.drift._tree import Found, Tree
@@ -22,12 +22,12 @@ _Scope = tuple[bytes, str]
 class _Site:
     """Call of a function, or an expression that names it.
 
-    :ivar conditions: tests that lead to the call; the key, for an entry of a table.
+    :ivar conditions: source of each test that leads to the call, by the test without its spelling.
     :ivar given: source of the argument of each parameter.
     """
 
     line: int
-    conditions: frozenset[str]
+    conditions: Mapping[str, str]
     given: Mapping[str, ast.expr]
 
 
@@ -60,16 +60,20 @@ class PythonCallers:
             more = _only(there, old, (new.path, new.name))
             self.whole.callers(touch, line, name, [(scope, place_of(path, at)) for path, scope, at in more])
         elif counts[1] < counts[0]:
-            for path, scope, at in _only(old, there, (touch.path, name))[:1]:
-                self.whole.alarm(touch, Kind.CALL, line, name, callee=scope, was=place_of(path, at))
+            for path, scope, at in _only(old, there, (touch.path, name)):
+                target = self.whole.new_path(path)
+                caller = scope.partition("[")[0]
+                if target and (caller in ("", "<module>") or self.new.fact(Found(target, caller))):
+                    self.whole.alarm(touch, Kind.CALL, line, name, callee=scope, was=place_of(path, at))
+                    break
         for key in old.keys() & there.keys():
             if len(old[key]) == len(there[key]) == 1:
                 self._compare_site(touch, line, name, key, old[key][0], there[key][0])
 
     def _compare_site(self, touch: Touch, line: int, name: str, key: _Scope, old: _Site, new: _Site) -> None:
         at = f"{place_of(key[0], new.line)} {key[1]}"
-        if old.conditions != new.conditions:
-            was, now = (" and ".join(sorted(site.conditions)) for site in (old, new))
+        if old.conditions.keys() != new.conditions.keys():
+            was, now = (" and ".join(site.conditions.values()) for site in (old, new))
             self.whole.alarm(touch, Kind.CALL, line, name, callee=key[1], was=was, now=now, at=at)
             return
         for parameter in sorted(old.given.keys() | new.given.keys()):
@@ -96,14 +100,17 @@ class PythonCallers:
             return
         for call in file.calls(called):
             scope = file.function_at(call.lineno)
-            if not is_super(call.func) and self._meant(tree, path, scope, call.func, called, wanted):
+            method = isinstance(call.func, ast.Attribute)
+            if is_super(call.func) or (method and signature and not fits(call, signature)):
+                continue
+            if self._meant(tree, path, scope, call.func, called, wanted):
                 node = file.nodes.get(scope)
-                conditions = conditions_of(node, call) if isinstance(node, FunctionNode) else frozenset()
+                conditions = conditions_of(node, call) if isinstance(node, FunctionNode) else {}
                 yield scope, _Site(line=call.lineno, conditions=conditions, given=_given(call, signature))
         for key, named in file.mentions(called):
             scope = file.function_at(named.lineno)
             if self._meant(tree, path, scope, named, called, wanted):
-                yield f"{scope}[{key}]" if key else scope, _Site(line=named.lineno, conditions=frozenset(), given={})
+                yield f"{scope}[{key}]" if key else scope, _Site(line=named.lineno, conditions={}, given={})
 
     def _meant(self, tree: Tree, path: bytes, scope: str, node: ast.expr, called: str, wanted: Found) -> bool:
         found = tree.infer(node, path, scope)

@@ -218,7 +218,9 @@ class TouchedPython:
                 its_owner, _, its_method = its_name.rpartition(".")
                 if its_method != method or its_owner.rpartition(".")[2] not in classes:
                     continue
-                if (before and its_name in before.facts) or _calls_overridden(file, its_name, method):
+                if (before and its_name in before.facts) or self.counterparts.class_moved(its_name, path):
+                    continue
+                if _calls_overridden(file, its_name, method):
                     continue
                 if target and Found(target, owner) in self.new.ancestors(Found(path, its_owner)):
                     at = place_of(path, its_fact[-1].line)
@@ -244,7 +246,7 @@ class TouchedPython:
                 self._newly_inherited(touch, last, owner, method, view)
 
     def _compare_overridden(self, touch: Touch, mine: Fact, inherited: Found, fact: Fact) -> None:
-        counterpart = self.counterparts.counterpart(inherited)
+        counterpart = self.counterparts.followed(inherited)
         there = self.new.fact(counterpart) if counterpart else None
         shown = f"{inherited.name}"
         if there is None or counterpart is None:
@@ -264,7 +266,7 @@ class TouchedPython:
     def _newly_inherited(self, touch: Touch, mine: Fact, owner: str, method: str, view: Tree) -> None:
         """Find base classes that now define what a patch adds to a subclass."""
         for ancestor in view.ancestors(Found(touch.path, owner)):
-            counterpart = self.counterparts.counterpart(ancestor)
+            counterpart = self.counterparts.followed(ancestor)
             if counterpart is None:
                 continue
             there = self.new.fact(Found(counterpart.path, f"{counterpart.name}.{method}"))

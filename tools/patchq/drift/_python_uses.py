@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -15,14 +16,19 @@ from patchq.drift._comparison import (
     Use,
     place_of,
 )
-from patchq.drift._counterparts import Counterparts, shown_signature
+from patchq.drift._counterparts import Counterparts, fits, shown_signature
 from patchq.drift._python import PythonFile, names_of, names_on
-from patchq.drift._shape import FunctionNode, body_of, dump_of
+from patchq.drift._shape import FunctionNode, body_of, dump_of, reports, shaped_body, without_arguments
 from patchq.drift._signatures import Signature, SignatureChange
 from patchq.drift._tree import Found, Tree
 from patchq.drift.alarms import Kind, Unseen
 from patchq.drift.bodies import Fact
 from patchq.names import show_path
+
+#: Members of built-in classes: their names don't show that a receiver is upstream's.
+_BUILT_IN = {name for kind in (dict, list, set, str, bytes, int, tuple) for name in dir(kind)}
+#: String that may be a key or a registered name.
+_KEY = re.compile(r"[A-Za-z_]\w{3,}")
 
 
 class PythonUses:
@@ -54,6 +60,21 @@ class PythonUses:
             self._use(touch, use, found, new_view, path)
         if base is not None:
             self._bindings(touch, after, base, new_file)
+        for node in _keys_on(after, touch.lines):
+            self._key(touch, node, after.function_at(node.lineno))
+
+    def _key(self, touch: Touch, node: ast.Constant, scope: str) -> None:
+        """Find a string, such as a registered name, that the old version has and the new one nowhere."""
+        word = str(node.value)
+        quoted = [f"{quote}{word}{quote}".encode() for quote in ("'", '"')]
+        files = self.whole.files_with(word.encode(), "python")
+        if not any(each in self.old.content(path) for path in files for each in quoted):
+            return
+        python = [path for path in self.new.entries if path.endswith(b".py")]
+        for path in (*files, *python):
+            if any(each in self.new.content(path) for each in quoted):
+                return
+        self.whole.alarm(touch, Kind.REMOVED, node.lineno, scope, callee=repr(node.value), was=repr(node.value))
 
     def _bindings(self, touch: Touch, after: PythonFile, base: PythonFile, new: PythonFile) -> None:
         """Find names on added lines that the new version of the file no longer defines or imports."""
@@ -68,7 +89,7 @@ class PythonUses:
 
     def _use(self, touch: Touch, use: Use, found: Found | None, new_view: Tree, path: bytes) -> None:
         if found is None:
-            if isinstance(use.node, ast.Attribute):
+            if isinstance(use.node, ast.Attribute) and use.node.attr not in _BUILT_IN:
                 self.open.setdefault(use.node.attr, []).append((touch, use))
             return
         found = replace(found, instance=False)
@@ -79,7 +100,9 @@ class PythonUses:
             self._module_gone(touch, use, found)
             return
         there = new_view.infer(use.node, path, use.scope)
-        counterpart = self.counterparts.counterpart(found)
+        # A name that a patch imports must be in its module; a member is found through its object.
+        member = isinstance(use.node, ast.Attribute) and "." in found.name
+        counterpart = self.counterparts.followed(found) if member else self.counterparts.counterpart(found)
         if there is None or not there.path or self.new.fact(replace(there, instance=False)) is None:
             there = counterpart
         else:
@@ -182,6 +205,10 @@ class PythonUses:
         bodies = old_file.body(found.name), new_file.body(there.name)
         if bodies[0] != bodies[1]:
             nodes = old_file.nodes[found.name], new_file.nodes[there.name]
+            known = {p.name for p in fact.parameters or ()}
+            added = {p.name for p in new_fact.parameters or () if p.default is not None} - known
+            if body_of(without_arguments(nodes[1], added)) == bodies[0]:
+                return
             masked = [body_of(node, masked=True) for node in nodes]
             single = all(body.startswith("Return(") and ";" not in body for body in bodies)
             if masked[0] == masked[1] or single:
@@ -276,16 +303,35 @@ class PythonUses:
         if use.call is None:
             chosen = candidates[0] if len(candidates) == 1 else None
         else:
-            signatures = [(s, c) for c in candidates if (s := self.counterparts.signature(self.old, c))]
-            best = max(signatures, key=lambda pair: likeness(use.call, pair[0]), default=None)  # type: ignore[arg-type]
-            if best and (len(candidates) == 1 or likeness(use.call, best[0]) >= LIKENESS):
-                chosen = best[1]
-            elif best:
+            chosen = self._called(use.call, candidates)
+            if chosen is None and candidates:
                 self.whole.not_compared(touch, Unseen.DYNAMIC, use.node.lineno, ast.unparse(use.node))
         fact = self.old.fact(chosen) if chosen else None
         if chosen and fact:
-            there = self.counterparts.counterpart(chosen)
+            there = self.counterparts.followed(chosen)
             self._compare_use(touch, use, chosen, fact, there, there)
+
+    def _called(self, call: ast.Call, candidates: Sequence[Found]) -> Found | None:
+        """Return the method that a call on an unknown receiver means; None if that is uncertain.
+
+        The call must fit the method as it is before or after the stack.
+        """
+        fitting = []
+        for candidate in candidates:
+            signature = self.counterparts.signature(self.old, candidate)
+            if signature and any(fits(call, s) for s in (signature, *self._patched(candidate))):
+                fitting.append((likeness(call, signature), candidate))
+        if not fitting:
+            return None
+        best = max(fitting, key=lambda pair: pair[0])
+        return best[1] if len(candidates) == 1 or best[0] >= LIKENESS else None
+
+    def _patched(self, found: Found) -> Iterator[Signature]:
+        """Yield the signatures that patches give a function."""
+        for touch in self.whole.touches:
+            fact = touch.python[1].fact(found.name) if touch.path == found.path and touch.python else None
+            if fact and fact.parameters is not None:
+                yield Signature(f".{fact.name}", fact.parameters)
 
 
 def _as_before(call: ast.Call, old: Signature) -> ast.Call:
@@ -346,7 +392,8 @@ def _extends(old: Signature, new: Signature) -> bool:
 
 def _different_lines(one: ast.stmt, other: ast.stmt) -> tuple[str, str]:
     """Return the first lines of two definitions that differ."""
-    for before, after in zip(ast.unparse(one).split("\n"), ast.unparse(other).split("\n"), strict=False):
+    sides = ["\n".join(map(ast.unparse, shaped_body(node))).split("\n") for node in (one, other)]
+    for before, after in zip(*sides, strict=False):
         if before != after:
             return before.strip(), after.strip()
     return "", ""
@@ -369,6 +416,23 @@ def _uses_of(file: PythonFile, lines: set[int]) -> Iterator[Use]:
             continue
         if node.end_lineno in lines and id(node) not in called:
             yield Use(node, file.function_at(node.lineno))
+
+
+def _keys_on(file: PythonFile, lines: set[int]) -> Iterator[ast.Constant]:
+    """Yield the words that added lines pass to functions, compare or use as keys."""
+    assert file.tree is not None
+    for node in ast.walk(file.tree):
+        given: list[ast.expr] = []
+        if isinstance(node, ast.Call) and not reports(node.func):
+            given = [*node.args, *(k.value for k in node.keywords)]
+        elif isinstance(node, ast.Compare):
+            given = [node.left, *node.comparators]
+        elif isinstance(node, ast.Subscript):
+            given = [node.slice]
+        for each in given:
+            text = each.value if isinstance(each, ast.Constant) and each.lineno in lines else None
+            if isinstance(each, ast.Constant) and isinstance(text, str) and _KEY.fullmatch(text):
+                yield each
 
 
 def _own_lines(node: ast.Call, lines: set[int]) -> bool:

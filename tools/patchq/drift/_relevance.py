@@ -1,4 +1,4 @@
-"""Changes of a Python function that concern the part of it that a patch changes.
+"""Changes of a function that concern the part of it that a patch changes.
 
 Data flow is followed by names, without the order of statements: too many changes may concern a patch,
 but few that do are overlooked.
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from patchq.drift._python import PythonFile
-from patchq.drift._shape import FunctionNode, shaped_body
+from patchq.drift._shape import FunctionNode, bound_names, shaped_body
 
 #: Greatest number of helpers that are put in place of their calls, one inside the other.
 _MOST_HELPERS = 6
@@ -22,10 +22,11 @@ _HEADERS = ("test", "iter", "target", "items", "subject")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Step:
+class Step:
     """Simple statement, or the header of a compound one.
 
     :ivar text: the statement without its spelling.
+    :ivar leaves: it ends the function or a loop, or is a barrier.
     :ivar around: headers that contain it, outermost first.
     """
 
@@ -37,44 +38,53 @@ class _Step:
 
 
 def concerns(old: ast.stmt, patched: ast.stmt, new: ast.stmt) -> bool:
-    """Return whether a change of a function from ``old`` to ``new`` concerns a patch of it.
+    """Return whether a change of a Python function from ``old`` to ``new`` concerns a patch of it."""
+    sides = [list(_steps(shaped_body(node), ())) for node in (old, patched, new)]
+    return steps_concern(*sides, variables={name for node in (old, patched, new) for name in bound_names(node)})
+
+
+def steps_concern(before: Sequence[Step], after: Sequence[Step], there: Sequence[Step], *, variables: set[str]) -> bool:
+    """Return whether a change of a function concerns a patch of it.
 
     It does if it decides whether the patched place is reached, sets what the patch reads, or uses what the
     patch sets.
+
+    :param before: steps of the old function; ``after``: with the patch; ``there``: of the new function.
+    :param variables: names of local variables. Other names, such as modules, carry no data.
     """
-    before, after, there = (list(_steps(shaped_body(node), ())) for node in (old, patched, new))
     mine = [op for op in _differences(before, after) if op[0] != "equal"]
     if not mine:
         return True
     touched = [s for _, i1, i2, j1, j2 in mine for s in (*before[i1:i2], *after[j1:j2])]
     first, last = mine[0][1], max(i2 for _, _, i2, _, _ in mine)
-    needed = _closure([*before, *there], {n for s in touched for n in s.reads}, backward=True)
-    given = _closure([*before, *there], {n for s in touched for n in s.writes}, backward=False)
+    variables = variables | {n for s in (*before, *after, *there) for n in s.reads | s.writes if n.startswith("self.")}
+    needed = _closure([*before, *there], {n for s in touched for n in s.reads} & variables, variables, backward=True)
+    given = _closure([*before, *there], {n for s in touched for n in s.writes} & variables, variables, backward=False)
     inside = {header for s in touched for header in s.around}
     for tag, i1, i2, j1, j2 in _differences(before, there):
         if tag == "equal":
             continue
         changed = [*before[i1:i2], *there[j1:j2]]
-        if i1 <= last and any(s.leaves or s.text in inside or s.writes & needed for s in changed):
+        if (i1 < last or i1 == i2 == last) and any(s.leaves or s.text in inside or s.writes & needed for s in changed):
             return True
-        if i2 >= first and any(s.reads & given for s in changed):
+        if (i2 > first or i1 == i2 == first) and any(s.reads & given for s in changed):
             return True
         if i1 < last and i2 > first:
             return True
     return _surroundings(before, mine) != _surroundings_in(before, there, mine)
 
 
-def _differences(one: Sequence[_Step], other: Sequence[_Step]) -> Sequence[tuple[str, int, int, int, int]]:
+def _differences(one: Sequence[Step], other: Sequence[Step]) -> Sequence[tuple[str, int, int, int, int]]:
     sides = [step.text for step in one], [step.text for step in other]
     return difflib.SequenceMatcher(None, *sides, autojunk=False).get_opcodes()
 
 
-def _surroundings(before: Sequence[_Step], mine: Sequence[tuple[str, int, int, int, int]]) -> list[tuple[str, ...]]:
+def _surroundings(before: Sequence[Step], mine: Sequence[tuple[str, int, int, int, int]]) -> list[tuple[str, ...]]:
     return [step.around for _, i1, i2, _, _ in mine for step in _near(before, i1, i2)]
 
 
 def _surroundings_in(
-    before: Sequence[_Step], there: Sequence[_Step], mine: Sequence[tuple[str, int, int, int, int]]
+    before: Sequence[Step], there: Sequence[Step], mine: Sequence[tuple[str, int, int, int, int]]
 ) -> list[tuple[str, ...]]:
     """Return the headers around the same places in the new version; those of ``before`` where they are gone."""
     same: dict[int, int] = {}
@@ -93,11 +103,11 @@ def _near_numbers(count: int, start: int, end: int) -> list[int]:
     return [n for n in range(start - 1, end + 1) if 0 <= n < count]
 
 
-def _near(steps: Sequence[_Step], start: int, end: int) -> list[_Step]:
+def _near(steps: Sequence[Step], start: int, end: int) -> list[Step]:
     return [steps[n] for n in _near_numbers(len(steps), start, end)]
 
 
-def _closure(steps: Sequence[_Step], names: set[str], *, backward: bool) -> set[str]:
+def _closure(steps: Sequence[Step], names: set[str], variables: set[str], *, backward: bool) -> set[str]:
     """Return names with all that they are computed from, or that are computed from them."""
     found = set(names)
     grown = True
@@ -105,13 +115,13 @@ def _closure(steps: Sequence[_Step], names: set[str], *, backward: bool) -> set[
         grown = False
         for step in steps:
             ends, others = (step.writes, step.reads) if backward else (step.reads, step.writes)
-            if ends & found and not others <= found:
-                found |= others
+            if ends & found and not others & variables <= found:
+                found |= others & variables
                 grown = True
     return found
 
 
-def _steps(body: Iterable[ast.stmt], around: tuple[str, ...]) -> Iterator[_Step]:
+def _steps(body: Iterable[ast.stmt], around: tuple[str, ...]) -> Iterator[Step]:
     for node in body:
         blocks = [b for name in ("body", "orelse", "finalbody") if (b := getattr(node, name, None))]
         handlers = getattr(node, "handlers", None) or getattr(node, "cases", None) or []
@@ -131,7 +141,7 @@ def _steps(body: Iterable[ast.stmt], around: tuple[str, ...]) -> Iterator[_Step]
             yield from _steps(handler.body, (*around, inside.text))
 
 
-def _step(node: ast.AST, parts: Sequence[ast.AST], around: tuple[str, ...]) -> _Step:
+def _step(node: ast.AST, parts: Sequence[ast.AST], around: tuple[str, ...]) -> Step:
     reads: set[str] = set()
     writes: set[str] = set()
     for part in parts:
@@ -147,7 +157,7 @@ def _step(node: ast.AST, parts: Sequence[ast.AST], around: tuple[str, ...]) -> _
     if isinstance(node, ast.AugAssign):
         reads |= writes
     text = f"{type(node).__name__} " + ";".join(ast.unparse(part) for part in parts)
-    return _Step(
+    return Step(
         text=text,
         reads=frozenset(reads - {"", "self"}),
         writes=frozenset(writes - {"", "self"}),

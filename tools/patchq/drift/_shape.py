@@ -52,6 +52,15 @@ def shaped_body(node: ast.stmt) -> list[ast.stmt]:
     return list(shaped.body)
 
 
+def without_arguments(node: ast.stmt, names: set[str]) -> ast.stmt:
+    """Return a function without the keyword arguments that pass on some of its parameters."""
+    found = copy.deepcopy(node)
+    for child in ast.walk(found):
+        if isinstance(child, ast.Call):
+            child.keywords = [k for k in child.keywords if not (isinstance(k.value, ast.Name) and k.value.id in names)]
+    return found
+
+
 def dump_of(node: ast.expr, *, masked: bool = False) -> str:
     """Return an expression as text, without its spelling."""
     return _Dump(set(), masked).dump(_Shape().visit(copy.deepcopy(node)))
@@ -73,7 +82,7 @@ class _Shape(ast.NodeTransformer):
     def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
         if isinstance(node.value, ast.Constant):
             return None
-        if isinstance(node.value, ast.Call) and _reports(node.value.func):
+        if isinstance(node.value, ast.Call) and reports(node.value.func):
             return None
         return self.generic_visit(node)
 
@@ -158,7 +167,8 @@ def _opposite(node: ast.expr) -> ast.expr | None:
     return None
 
 
-def _reports(function: ast.expr) -> bool:
+def reports(function: ast.expr) -> bool:
+    """Return whether a call only reports: its arguments are messages."""
     root = function
     while isinstance(root, ast.Attribute):
         root = root.value
@@ -335,20 +345,36 @@ class _Dump:
 _SKIPPED = {"ctx", "type_comment", "kind", "returns", "type_ignores", "type_params"}
 
 
-def conditions_of(function: FunctionNode, call: ast.Call) -> frozenset[str]:
-    """Return the tests that must hold in a function for a call in it, each in one spelling.
+def conditions_of(function: FunctionNode, call: ast.Call) -> dict[str, str]:
+    """Return the source of the tests that must hold in a function for a call in it, by their content.
 
+    Local variables and their attributes are alike, for they are renamed and unpacked without effect.
     An earlier ``return``, ``continue`` or ``break`` under a test counts as the negated test; an exception doesn't.
     """
     arguments = function.args
     parameters = {a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
     found: list[tuple[ast.expr, bool]] = []
     _lead_to(function.body, call, found)
-    texts: set[str] = set()
+    local = _Local(bound_names(function) - parameters)
+    texts: dict[str, str] = {}
     for test, holds in found:
         for part in _parts(_Shape().visit(copy.deepcopy(test)), holds):
-            texts.add(_Dump(bound_names(function) - parameters, masked=False).dump(part))
-    return frozenset(texts)
+            texts[dump_of(local.visit(copy.deepcopy(part)))] = ast.unparse(part)
+    return texts
+
+
+class _Local(ast.NodeTransformer):
+    """Writer of one name in place of local variables and their attributes."""
+
+    def __init__(self, names: set[str]) -> None:
+        self.names = names
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return ast.Name("%", ast.Load()) if node.id in self.names else node
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        self.generic_visit(node)
+        return node.value if isinstance(node.value, ast.Name) and node.value.id == "%" else node
 
 
 def _lead_to(body: Sequence[ast.stmt], call: ast.Call, found: list[tuple[ast.expr, bool]]) -> None:

@@ -178,5 +178,8 @@ def _compare_cpp(whole: Comparison, touch: Touch, touched: TouchedCpp, uses: Cpp
         touched.added(touch, base, after, target, new)
         touched.around(touch, base, before, after, target, new)
     touched.overridden(touch, after)
-    for use in distinct(after.uses(touch.lines)):
+    used = list(distinct(after.uses(touch.lines)))
+    for use in used:
         uses.compare(touch, use, after, new)
+    uses.includes(touch, used)
+    uses.asserts(touch, {use.name.rpartition("::")[2] for use in used})
