@@ -8,7 +8,7 @@ from patchq.names import sh
 from patchq.replay.outcomes import Account, Reason, StepStatus, short
 
 _SENTENCES = {
-    Reason.FAILED: "it ended with {code}: {said}",
+    Reason.FAILED: "it ended with {code}: {message}",
     Reason.CHANGES_NOTHING: "it changes nothing in the package",
     Reason.NETWORK: "it needs the network, which a replay doesn't have: {words}",
     Reason.NO_PROGRAM: "this machine doesn't have {words}",
