@@ -86,7 +86,7 @@ def run_patch(set_name: str, patch: str, mutants: list[ByHand]) -> None:
                 "mutant": mutant.name,
                 "killed": found.state in (FAILED, ERROR),
                 "state": found.state,
-                "message": found.message.partition("\n")[0][:200],
+                "message": found.message.partition("\n")[0].replace(f"{ROOT}/", "")[:200],
                 "seconds": round(time.monotonic() - started, 1),
                 "commit": commit.strip()[:10],
             }
