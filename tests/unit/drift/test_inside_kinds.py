@@ -79,6 +79,16 @@ def kernel(x, BLOCK=1):
 
 def unrelated(a, b=1):
     return a + b
+
+
+class Platform:
+    def capable(self, level, device=0):
+        return level > device
+
+
+class Cuda(Platform):
+    def capable(self, level, device=0):
+        return level > 1
 """,
     "pkg/base.py": """\
 class Layer:
@@ -154,6 +164,8 @@ def measure(x):
 def driver(layer: Mine, x):
     if x is None:
         return None
+    shifted = x + 1
+    measure(shifted)
     return layer.forward(x, True)
 
 
@@ -163,6 +175,8 @@ ENTRIES = {"measure": measure}
 #pragma once
 namespace tiles {
 constexpr int kTile = 128;
+constexpr int kHalf = 64;
+constexpr int kWhole = kHalf * 2;
 struct Params {
   int rows;
   int columns;
@@ -207,6 +221,7 @@ PATCH = {
             z, _ = pair(z)
             kernel[(1,)](z)
             z = find("quickest")(z)
+            z = z + flag.capable(8)
             try:
                 z = try_load(z, LIMITS[0])
             except LoadError:
@@ -221,7 +236,7 @@ PATCH = {
             """\
   Params params{n, kTile, 1.0f};
   if (params.rows < kTile) store<4>(out, clip(i, n));
-  out[i] = n + kFast;
+  out[i] = n + kFast + kWhole;
 """,
         ),
         ("  kernel<<<1, 128>>>(out, n);\n", "  kernel<<<1, 128>>>(out, n);\n  run<2><<<1, 256>>>(out, n);\n"),
@@ -264,6 +279,9 @@ SUBCLASS = "from pkg.main import Mine\n\n\nclass Special(Mine):\n    def forward
 
 DRIFTS: dict[str, list[Edit]] = {
     "parameters swapped": [(OPS, "def load(x, limit,", "def load(limit, x,")],
+    "parameter of a method that subclasses override": [(OPS, "class Platform:\n    def capable(self, level, device=0)", "class Platform:\n    def capable(self, device, level=0)")],
+    "caller's variable": [(MAIN, "measure(shifted)", "measure(x)")],
+    "C++ constant in a constant": [(TILE, "kHalf = 64", "kHalf = 32")],
     "parameter inserted": [(OPS, "def try_load(x, count)", "def try_load(x, scale, count)")],
     "parameter became keyword-only": [(OPS, "def try_load(x, count)", "def try_load(x, *, count)")],
     "default": [(OPS, "stride=1", "stride=2")],
@@ -284,6 +302,7 @@ DRIFTS: dict[str, list[Edit]] = {
         (BASE, '        self.kind = "plain"', '        self.prepare = 1'),
     ],
     "attribute removed": [(BASE, "        self.width = config.limit + 1\n", ""), (BASE, "self.width * 2", "2")],
+    "constant instead of a computed attribute": [(BASE, "config.limit + 1", "1")],
     "value of an attribute": [(BASE, "config.limit + 1", "config.limit + 2")],
     "tuple constant": [(CONFIG, "(1, 2)", "(2, 1)")],
     "enum member": [(CONFIG, "FAST = 2", "FAST = 3")],
@@ -355,6 +374,8 @@ DRIFTS: dict[str, list[Edit]] = {
 }  # fmt: skip
 
 BENIGN: dict[str, list[Edit]] = {
+    "overridden method, with the patched override": [(BASE, "def forward(self, x, flag)", "def forward(self, x, flag, more)"), (MAIN, "def forward(self, x, flag)", "def forward(self, x, flag, more)"), (MAIN, "forward(x, True)", "forward(x, True, x)")],
+    "caller's variable renamed": [(MAIN, "    shifted = x + 1\n    measure(shifted)", "    moved = x + 1\n    measure(moved)")],
     "comment and docstring": [(OPS, "    result = x\n", '    """Load."""\n    # why\n    result = x\n')],
     "annotations": [(OPS, "def load(x, limit, stride=1):", "def load(x: int, limit: int, stride: int = 1) -> int:")],
     "local variable renamed in a called function": [

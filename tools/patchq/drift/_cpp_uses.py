@@ -17,7 +17,10 @@ from patchq.drift._comparison import (
 from patchq.drift._cpp import CppFile, CppUse
 from patchq.drift._signatures import Parameter
 from patchq.drift.alarms import Kind
-from patchq.drift.bodies import Fact, lines_of
+from patchq.drift.bodies import Fact, folded, lines_of
+
+#: Number of constants that are replaced by their values, one inside the other.
+_EXPANSIONS = 4
 
 
 class CppUses:
@@ -78,7 +81,7 @@ class CppUses:
         file = self.old.cpp(path)
         names = [n for n in (file.facts if file else ()) if n.rpartition("::")[2] == simple]
         if "::" in use.name:
-            return [n for n in names if n.endswith(use.name) or use.name.endswith(n)]
+            return [n for n in names if _is_spelled(use.name, n) or _is_spelled(use.name, _without_enum(n))]
         return [n for n in names if "::" in n] if use.member else names
 
     def _compare_use(self, touch: Touch, use: CppUse, function: str, path: bytes, name: str) -> None:
@@ -105,8 +108,8 @@ class CppUses:
             self._compare_calls(say, use, called, [f for f in now if f.parameters is not None])
         self._compare_templates(say, was, now)
         values = (
-            [f.value for f in was if f.kind in ("value", "macro")],
-            [f.value for f in now if f.kind in ("value", "macro")],
+            [_expanded(old, f.value) for f in was if f.kind in ("value", "macro")],
+            [_expanded(self.new.cpp(place), f.value) for f in now if f.kind in ("value", "macro")],
         )
         if values[0] != values[1]:
             say(Kind.CONSTANT, " | ".join(values[0]), " | ".join(values[1]))
@@ -307,3 +310,27 @@ def kinds_of(fact: Fact) -> tuple[str, ...]:
 def signature_of(fact: Fact) -> str:
     shown = [f"{p.kind} {p.name}".strip() + (f" = {p.default}" if p.default else "") for p in fact.parameters or ()]
     return f"({', '.join(shown)})"
+
+
+def _is_spelled(name: str, whole: str) -> bool:
+    return whole.endswith(name) or name.endswith(whole)
+
+
+def _without_enum(name: str) -> str:
+    """Return a qualified name without its last qualifier, as members of an unscoped ``enum`` are also spelled."""
+    owner, _, simple = name.rpartition("::")
+    above = owner.rpartition("::")[0]
+    return f"{above}::{simple}" if above else name
+
+
+def _expanded(file: CppFile | None, value: str, steps: int = 0) -> str:
+    """Return a constant's value with the file's other constants in it replaced by theirs."""
+    if file is None or steps > _EXPANSIONS:
+        return value
+
+    def replaced(match: re.Match[str]) -> str:
+        facts = file.facts.get(match[0], [])
+        known = len(facts) == 1 and facts[0].kind in ("value", "macro") and facts[0].parameters is None
+        return f"({_expanded(file, facts[0].value, steps + 1)})" if known and facts[0].value else match[0]
+
+    return folded(re.sub(r"[A-Za-z_]\w*", replaced, value))

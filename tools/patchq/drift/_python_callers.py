@@ -24,11 +24,13 @@ class _Site:
 
     :ivar conditions: source of each test that leads to the call, by the test without its spelling.
     :ivar given: source of the argument of each parameter.
+    :ivar bound: local variables of the calling function.
     """
 
     line: int
     conditions: Mapping[str, str]
     given: Mapping[str, ast.expr]
+    bound: frozenset[str] = frozenset()
 
 
 class PythonCallers:
@@ -77,8 +79,8 @@ class PythonCallers:
             self.whole.alarm(touch, Kind.CALL, line, name, callee=key[1], was=was, now=now, at=at)
             return
         for parameter in sorted(old.given.keys() | new.given.keys()):
-            sides = [site.given.get(parameter) for site in (old, new)]
-            if _differ(*sides):
+            sides = old.given.get(parameter), new.given.get(parameter)
+            if _differ(*sides) or _others(*sides, old.bound & new.bound):
                 was, now = (f"{parameter}={ast.unparse(side)}" if side else "" for side in sides)
                 self.whole.alarm(touch, Kind.CALL, line, name, callee=key[1], was=was, now=now, at=at)
                 return
@@ -106,7 +108,12 @@ class PythonCallers:
             if self._meant(tree, path, scope, call.func, called, wanted):
                 node = file.nodes.get(scope)
                 conditions = conditions_of(node, call) if isinstance(node, FunctionNode) else {}
-                yield scope, _Site(line=call.lineno, conditions=conditions, given=_given(call, signature))
+                yield (
+                    scope,
+                    _Site(
+                        line=call.lineno, conditions=conditions, given=_given(call, signature), bound=file.bound(scope)
+                    ),
+                )
         for key, named in file.mentions(called):
             scope = file.function_at(named.lineno)
             if self._meant(tree, path, scope, named, called, wanted):
@@ -170,3 +177,10 @@ def _differ(old: ast.expr | None, new: ast.expr | None) -> bool:
     if old is None or new is None or not any(constants):
         return False
     return dump_of(old) != dump_of(new)
+
+
+def _others(old: ast.expr | None, new: ast.expr | None, known: frozenset[str]) -> bool:
+    """Return whether two variables that both versions of a function have were exchanged."""
+    if not isinstance(old, ast.Name) or not isinstance(new, ast.Name):
+        return False
+    return old.id != new.id and {old.id, new.id} <= known

@@ -324,7 +324,17 @@ class PythonUses:
         if not fitting:
             return None
         best = max(fitting, key=lambda pair: pair[0])
-        return best[1] if len(candidates) == 1 or best[0] >= LIKENESS else None
+        if len(candidates) == 1 or best[0] >= LIKENESS:
+            return best[1]
+        return self._root(candidates)
+
+    def _root(self, candidates: Sequence[Found]) -> Found | None:
+        """Return the method that all others override; None if there is none."""
+        owners = {c: Found(c.path, c.name.rpartition(".")[0]) for c in candidates}
+        for candidate, owner in owners.items():
+            if all(other == owner or owner in self.old.ancestors(other) for other in owners.values()):
+                return candidate
+        return None
 
     def _patched(self, found: Found) -> Iterator[Signature]:
         """Yield the signatures that patches give a function."""
@@ -373,6 +383,7 @@ def _assigned(old: PythonFile, old_name: str, new: PythonFile, new_name: str) ->
     if len(was) != 1 or len(now) != 1 or dump_of(was[0]) == dump_of(now[0]):
         return None
     alike = dump_of(was[0], masked=True) == dump_of(now[0], masked=True)
+    alike = alike or isinstance(was[0], ast.Constant) or isinstance(now[0], ast.Constant)
     return (ast.unparse(was[0]), ast.unparse(now[0])) if alike else None
 
 

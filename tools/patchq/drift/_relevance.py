@@ -10,7 +10,7 @@ import ast
 import copy
 import difflib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from patchq.drift._python import PythonFile
 from patchq.drift._shape import FunctionNode, bound_names, shaped_body
@@ -28,6 +28,7 @@ class Step:
     :ivar text: the statement without its spelling.
     :ivar leaves: it ends the function or a loop, or is a barrier.
     :ivar around: headers that contain it, outermost first.
+    :ivar receiver: object whose method is called for its effect alone, such as a list that is appended to.
     """
 
     text: str
@@ -35,6 +36,14 @@ class Step:
     writes: frozenset[str]
     leaves: bool
     around: tuple[str, ...]
+    receiver: str = ""
+
+    def without(self, names: set[str]) -> Step:
+        """Return the step as if it didn't concern its receiver, if that is one of some names."""
+        if self.receiver not in names:
+            return self
+        mine = frozenset({self.receiver})
+        return replace(self, reads=self.reads - mine, writes=self.writes - mine)
 
 
 def concerns(old: ast.stmt, patched: ast.stmt, new: ast.stmt) -> bool:
@@ -56,20 +65,26 @@ def steps_concern(before: Sequence[Step], after: Sequence[Step], there: Sequence
     if not mine:
         return True
     touched = [s for _, i1, i2, j1, j2 in mine for s in (*before[i1:i2], *after[j1:j2])]
+    # Two calls for their effect on one object, such as two options of a parser, don't concern each other.
+    called = {s.receiver for s in touched if s.receiver}
+    called -= {n for s in touched for n in s.without(called).reads}
+    touched = [s.without(called) for s in touched]
     first, last = mine[0][1], max(i2 for _, _, i2, _, _ in mine)
     variables = variables | {n for s in (*before, *after, *there) for n in s.reads | s.writes if n.startswith("self.")}
-    needed = _closure([*before, *there], {n for s in touched for n in s.reads} & variables, variables, backward=True)
+    around = {header for s in touched for header in s.around}
+    tests = [s for s in (*before, *after) if any(header.endswith(s.text) for header in around)]
+    read = {n for s in (*touched, *tests) for n in s.reads}
+    needed = _closure([*before, *there], read & variables, variables, backward=True)
     given = _closure([*before, *there], {n for s in touched for n in s.writes} & variables, variables, backward=False)
-    inside = {header for s in touched for header in s.around}
     for tag, i1, i2, j1, j2 in _differences(before, there):
         if tag == "equal":
             continue
-        changed = [*before[i1:i2], *there[j1:j2]]
-        if (i1 < last or i1 == i2 == last) and any(s.leaves or s.text in inside or s.writes & needed for s in changed):
+        changed = [s.without(called) for s in (*before[i1:i2], *there[j1:j2])]
+        if (i1 < last or i1 == i2 == last) and any(s.leaves or s.writes & needed for s in changed):
             return True
         if (i2 > first or i1 == i2 == first) and any(s.reads & given for s in changed):
             return True
-        if i1 < last and i2 > first:
+        if any(i1 < end and i2 > start for _, start, end, _, _ in mine):
             return True
     return _surroundings(before, mine) != _surroundings_in(before, there, mine)
 
@@ -126,7 +141,7 @@ def _steps(body: Iterable[ast.stmt], around: tuple[str, ...]) -> Iterator[Step]:
         blocks = [b for name in ("body", "orelse", "finalbody") if (b := getattr(node, name, None))]
         handlers = getattr(node, "handlers", None) or getattr(node, "cases", None) or []
         if isinstance(node, FunctionNode | ast.ClassDef) or not (blocks or handlers):
-            yield _step(node, [node], around)
+            yield from _call_steps(node, around)
             continue
         heads = [h for name in _HEADERS if (h := getattr(node, name, None)) is not None]
         parts = [part for head in heads for part in (head if isinstance(head, list) else [head])]
@@ -139,6 +154,22 @@ def _steps(body: Iterable[ast.stmt], around: tuple[str, ...]) -> Iterator[Step]:
             inside = _step(handler, shown, around)
             yield inside
             yield from _steps(handler.body, (*around, inside.text))
+
+
+def _call_steps(node: ast.stmt, around: tuple[str, ...]) -> Iterator[Step]:
+    """Yield a simple statement, with each keyword argument of its call as a step."""
+    value = getattr(node, "value", None)
+    if not isinstance(value, ast.Call) or not all(k.arg for k in value.keywords):
+        yield _step(node, [node], around)
+        return
+    plain = copy.copy(node)
+    plain.value = ast.Call(value.func, value.args, [])  # type: ignore[attr-defined]
+    head = _step(plain, [plain], around)
+    yield head
+    for keyword in value.keywords:
+        step = _step(keyword, [keyword.value], around)
+        mutated = {_root(keyword.value)} if isinstance(node, ast.Expr) else set()
+        yield replace(step, text=f"{keyword.arg}={step.text}", writes=head.writes | mutated - {"", "self"})
 
 
 def _step(node: ast.AST, parts: Sequence[ast.AST], around: tuple[str, ...]) -> Step:
@@ -163,7 +194,13 @@ def _step(node: ast.AST, parts: Sequence[ast.AST], around: tuple[str, ...]) -> S
         writes=frozenset(writes - {"", "self"}),
         leaves=isinstance(node, _EXITS),
         around=around,
+        receiver=_receiver(node),
     )
+
+
+def _receiver(node: ast.AST) -> str:
+    call = node.value if isinstance(node, ast.Expr) else None
+    return _root(call.func.value) if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else ""
 
 
 def _mutated(call: ast.Call) -> set[str]:
