@@ -81,6 +81,10 @@ def unrelated(a, b=1):
     return a + b
 
 
+def shaped(x):
+    return Wrapped(x=x)
+
+
 class Platform:
     def capable(self, level, device=0):
         return level > device
@@ -133,7 +137,7 @@ def quickest(x):
 from pkg import envs
 from pkg.base import Layer
 from pkg.config import LIMITS, Config, LoadError, Mode
-from pkg.ops import kernel, load, pair, try_load
+from pkg.ops import kernel, load, pair, shaped, try_load
 from pkg.registry import TABLE, find
 
 
@@ -221,7 +225,7 @@ PATCH = {
             z, _ = pair(z)
             kernel[(1,)](z)
             z = find("quickest")(z)
-            z = z + flag.capable(8)
+            z = z + flag.capable(8) + shaped(z)
             try:
                 z = try_load(z, LIMITS[0])
             except LoadError:
@@ -386,6 +390,7 @@ BENIGN: dict[str, list[Edit]] = {
     "log message in the patched function": [(MAIN, '        note = "start"\n', '        note = "start"\n        print(note)\n')],
     "message of an exception": [(OPS, '"negative"', 'f"negative: {count}"')],
     "keyword-only parameter with default": [(OPS, "stride=1):", "stride=1, *, check=False):")],
+    "optional parameter that is passed on": [(OPS, "def shaped(x):\n    return Wrapped(x=x)", "def shaped(x, more=None):\n    return Wrapped(x=x, more=more or {})")],
     "optional parameter": [(OPS, "def pair(x):", "def pair(x, y=None):")],
     "parameters of an unrelated function": [(OPS, "def unrelated(a, b=1)", "def unrelated(b, a, c)")],
     "unrelated function removed": [(OPS, "def unrelated(a, b=1):\n    return a + b\n", "")],
@@ -415,7 +420,7 @@ BENIGN: dict[str, list[Edit]] = {
     "unrelated method changed": [(MAIN, "    def other(self, x):\n        return x", "    def other(self, x, y=2):\n        return x + y")],
     "function moved, its importers updated": [
         (OPS, "def pair(x):\n    total = x + 1\n    return total, x\n\n\n", ""), ("pkg/pairs.py", "", "def pair(x):\n    total = x + 1\n    return total, x\n"),
-        (MAIN, "kernel, load, pair, try_load", "kernel, load, try_load"), (MAIN, "from pkg.registry", "from pkg.pairs import pair\nfrom pkg.registry"),
+        (MAIN, "kernel, load, pair, shaped", "kernel, load, shaped"), (MAIN, "from pkg.registry", "from pkg.pairs import pair\nfrom pkg.registry"),
         (REGISTRY, "import load, pair", "import load\nfrom pkg.pairs import pair"),
     ],
     "unrelated new subclass": [("pkg/special.py", "", "from pkg.main import Mine\n\n\nclass Special(Mine):\n    def more(self):\n        return 1\n")],

@@ -57,8 +57,13 @@ def without_arguments(node: ast.stmt, names: set[str]) -> ast.stmt:
     found = copy.deepcopy(node)
     for child in ast.walk(found):
         if isinstance(child, ast.Call):
-            child.keywords = [k for k in child.keywords if not (isinstance(k.value, ast.Name) and k.value.id in names)]
+            child.keywords = [k for k in child.keywords if not _reads_only(k.value, names)]
     return found
+
+
+def _reads_only(node: ast.expr, names: set[str]) -> bool:
+    read = {child.id for child in ast.walk(node) if isinstance(child, ast.Name)}
+    return bool(read) and read <= names
 
 
 def dump_of(node: ast.expr, *, masked: bool = False) -> str:
