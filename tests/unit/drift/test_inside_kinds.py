@@ -432,6 +432,8 @@ BENIGN: dict[str, list[Edit]] = {
     "caller's keyword argument": [(MAIN, "forward(x, True)", "forward(x, flag=True)")],
     "test that calls the patched function": [("tests/test_main.py", "", "from pkg.main import measure\n\n\ndef test_it():\n    assert measure(1) == 2\n")],
     "default given to the patched function's parameter": [(MAIN, "def measure(x):", "def measure(x=None):")],
+    "abstract methods": [(BASE, "class Layer:", "import abc\n\n\nclass Layer(abc.ABC):"), (BASE, "    def prepare", "    @abc.abstractmethod\n    def prepare")],
+    "C++ comment among the template parameters": [(TILE, "template <int N, typename T>", "template <int N, /* the output */ typename T /* last */>")],
     "C++ comment": [(TILE, "constexpr int kTile", "// The tile.\nconstexpr int kTile")],
     "C++ parameter names": [(TILE, "store(T* out, int value) {\n  out[value]", "store(T* result, int place) {\n  result[place]")],
     "C++ spelling of a type": [(TILE, "clip(int value, int most)", "clip(const int value, std::int32_t most)")],

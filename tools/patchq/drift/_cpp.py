@@ -45,6 +45,7 @@ _TYPES = {
 }
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[A-Za-z_]\w*|\d[\w.\']*|->|::|<<|>>|[<>=!&|+\-*/]=|&&|\|\||\S')
+_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 _SUFFIX = re.compile(r"\b(0[xX][0-9a-fA-F']+|\d[\d']*)(?:[uU]?[lL]{0,2}|[lL]{1,2}[uU])\b(?!\.)")
 #: Nodes that declare a name in their ``declarator`` field.
 _DECLARED = {
@@ -273,7 +274,9 @@ def _template(file: CppFile, node: Any) -> tuple[str, ...]:
     listed = above.child_by_field_name("parameters") if above is not None and above.type == _TEMPLATE else None
     found = []
     for child in listed.named_children if listed is not None else ():
-        text, _, default = file.text(child).partition("=")
+        if child.type == "comment":
+            continue
+        text, _, default = _COMMENT.sub(" ", file.text(child)).partition("=")
         words = _WORD.findall(text)
         named = words[-1] if len(words) > 1 else ""
         kind = _type(text.removesuffix(" ").removesuffix(named)) or "class"
@@ -328,7 +331,7 @@ def _declared_name(file: CppFile, node: Any) -> str:
 
 def _type(text: str) -> str:
     """Return a type in one spelling."""
-    tokens = [t for t in _TOKEN.findall(text) if t not in _IDLE]
+    tokens = [t for t in _TOKEN.findall(_COMMENT.sub(" ", text)) if t not in _IDLE]
     words = " ".join(tokens)
     for spelled, same in _TYPES.items():
         words = re.sub(rf"(?<!\w){re.escape(spelled)}(?!\w)", same, words)

@@ -12,7 +12,7 @@ from patchq.drift._signatures import Parameter, Signature
 from patchq.drift.bodies import Fact, folded, inner, parse
 
 #: Decorators that change nothing at run time.
-_IDLE_DECORATORS = {"override", "final", "no_type_check", "overload", "deprecated"}
+_IDLE_DECORATORS = {"override", "final", "no_type_check", "overload", "deprecated", "abstractmethod"}
 #: Number of constants that are replaced by their values in a constant's value.
 _EXPANSIONS = 4
 

@@ -24,6 +24,9 @@ from patchq.drift._tree import Found, Tree, marks_of
 from patchq.drift.alarms import Kind
 from patchq.drift.bodies import Fact, lines_of
 
+#: Base classes without methods of their own.
+_IDLE_BASES = ("ABC", "object", "Protocol")
+
 
 class TouchedPython:
     """Comparison of the Python definitions that patches change."""
@@ -140,8 +143,8 @@ class TouchedPython:
             fact, there = base.fact(owner), new.fact(owner)
             if fact is None or there is None or fact.kind != "class":
                 continue
-            was = [b.rpartition(".")[2] for b in fact.bases]
-            now = [b.rpartition(".")[2] for b in there.bases]
+            was = [b.rpartition(".")[2] for b in fact.bases if not b.endswith(_IDLE_BASES)]
+            now = [b.rpartition(".")[2] for b in there.bases if not b.endswith(_IDLE_BASES)]
             at = place_of(target, there.line)
             if was != now:
                 self.whole.alarm(touch, Kind.BASES, there.line, owner, was=", ".join(was), now=", ".join(now), at=at)
