@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from patchq.adopt.found import FoundPatch
+from patchq.errors import FormatError
+from patchq.formats.leftovers import leftovers
 from patchq.names import show_path
 
 _HUNK = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
@@ -20,6 +23,14 @@ _EXTENDED = re.compile(
 )
 #: Time that ``diff -N`` writes for a missing file, in any time zone.
 _EPOCH = re.compile(rb"\t(?:1970-01-01 \d\d:00:00|1969-12-31 \d\d:00:00|Thu Jan  1 \d\d:00:00 1970)")
+#: Line outside a diff that is a damaged part of it.
+_DAMAGED = re.compile(
+    rb"[ \t>]*(?:diff --git \S|@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@|GIT binary patch|(?:old|new) mode \d{6}|"
+    rb"(?:new|deleted) file mode \d{6}|rename (?:from|to) \S|copy (?:from|to) \S|(?:literal|delta) \d+\r?$|"
+    rb"index [0-9a-f]{7,64}\.\.[0-9a-f]{7,64}|(?:---|\+\+\+) [ab]/\S|old mode\r?$|new mode\r?$|"
+    rb"(?:new|deleted) file(?: mode)?\r?$)|[+-](?!- ?\r?$|--)"
+)
+_MOST_SHOWN = 3
 
 
 class OddDiff(Exception):
@@ -303,3 +314,26 @@ def without_returns(diff: bytes) -> bytes:
 def paths_of(found: Sequence[Section], placing: Placing) -> list[str]:
     """Return the file names of a diff for display."""
     return [show_path(placing.place(_names(s)[0] if _names(s) else s.new)) for s in found]
+
+
+def name_leftovers(found: FoundPatch) -> FoundPatch:
+    """Return a patch with a note that lists the lines outside its diff.
+
+    If one of these lines is a damaged part of the diff, set the patch's problem.
+    """
+    if found.left_out or found.problem or not found.diff:
+        return found
+    left = leftovers(found.diff)
+    damaged = next(((number, line) for number, line in left if _DAMAGED.match(line)), None)
+    if damaged:
+        error = FormatError(
+            f"{found.where}: line {damaged[0]} of its diff is damaged, and git would skip it: "
+            f"{show_path(damaged[1][:60])}",
+            hint="take away what stands before it, or put back what is missing above it",
+        )
+        return replace(found, problem=error)
+    if not left:
+        return found
+    shown = ", ".join(repr(line.decode("utf-8", "replace").strip()[:60]) for _, line in left[:_MOST_SHOWN])
+    more = f" and {len(left) - _MOST_SHOWN} more lines" if len(left) > _MOST_SHOWN else ""
+    return replace(found, notes=(*found.notes, f"{found.where}: left out, as no part of its diff: {shown}{more}"))

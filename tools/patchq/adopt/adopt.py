@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from patchq.adopt._branch import Again, import_again, refuse_conflicts
 from patchq.adopt._releases import MOST_DOWNLOADED, search_releases
-from patchq.adopt.fit import TAKEN, Fitter, Item
+from patchq.adopt.fit import CARRIED, TAKEN, Fitter, Item
 from patchq.adopt.found import FoundPatch, ReadOptions
 from patchq.adopt.gather import AdoptRequest, gather
 from patchq.errors import ConflictError, PatchqError, SourceError, UserError
@@ -42,9 +43,14 @@ class Imported:
     tried: bool = False
 
     @property
+    def again(self) -> bool:
+        """True for a branch whose earlier commits the stack had already."""
+        return any(i.outcome in CARRIED for i in self.items)
+
+    @property
     def left(self) -> list[Item]:
         """Items that were not adopted, except those left out."""
-        return [i for i in self.items if i.outcome not in (*TAKEN, "left out")]
+        return [i for i in self.items if i.outcome not in (*TAKEN, *CARRIED, "left out")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +89,12 @@ def import_patches(
         stacks = project.stacks(set_name, [upstream])
         loaded = load(project, stacks[0], set_name, offline=wish.offline)
         found = gather(project, loaded, request)
+        if request.git_range and loaded.entries:
+            again = import_again(
+                project, loaded, found, request, lambda one: _commit_of(project, one, TreeId(""), wish)
+            )
+            if again:
+                return _update(project, loaded, again, wish)
         fitter = Fitter(project.store, upstream, project.lock.nested_in(upstream), loaded.state.tip, request.reading)
         tried = fitter.fit_all(found, lambda n: project.count(f"import into {upstream}", n, len(found), "patches"))
         items = tuple(item for item, _ in tried)
@@ -110,6 +122,24 @@ def import_patches(
         )
         exported = replace(result, notes=(*result.notes, *rules, *notes, *left))
         return Imported(exported, _named(items, [e.name for e in loaded.entries]))
+
+
+def _update(project: Project, loaded: Loaded, again: Again, wish: ImportRequest) -> Imported:
+    """Write a stack whose patches are replaced by newer versions."""
+    upstream = loaded.stack.pin.upstream
+    nothing = Exported(upstream=upstream, written=(), added=(), removed=(), unchanged=len(loaded.entries))
+    if wish.dry:
+        return Imported(nothing, again.items, True)
+    refuse_conflicts(upstream, again.items, partial=wish.partial)
+    change = Change(verb="import", summary=f"import again into {upstream}")
+    known = {entry.name for entry in loaded.entries}
+    new = [entry for entry in again.entries if entry.name not in known]
+    rules = _rules_for(project, upstream, loaded.entries, new, change)
+    head, follows = loaded.head, loaded.follows
+    result = write_stack(project, change, loaded.stack, loaded.state, again.entries, head, move=follows)
+    project.journal.perform(change)
+    notes = tuple(note for item in again.items for note in item.notes)
+    return Imported(replace(result, notes=(*result.notes, *rules, *notes)), again.items)
 
 
 def _rules_for(

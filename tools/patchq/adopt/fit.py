@@ -29,13 +29,15 @@ _BETWEEN = re.compile(rb"\n[ \t]*\ndiff --git |\n[ \t]+\n?\Z")
 _FUZZ = "it applies only with fuzz, as lines around its change are others: does it still mean this place?"
 #: Outcomes of patches that are adopted, and of patches that are not.
 TAKEN, LEFT = ("applies", "offset", "merged"), ("there", "conflict", "unreadable", "left out")
+#: Outcomes of the commits of a branch that is imported again.
+CARRIED = ("new", "changed", "equal", "gone")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
     """Outcome of one patch of a batch.
 
-    :ivar outcome: a value of :data:`TAKEN` or :data:`LEFT`; ``there``: the tree already has the
+    :ivar outcome: a value of :data:`TAKEN`, :data:`LEFT` or :data:`CARRIED`; ``there``: the tree already has the
         change.
     :ivar detail: reason and possible fixes, as text for users.
     :ivar conflicts: places where the patch doesn't apply, in the form that ``apply`` reports.

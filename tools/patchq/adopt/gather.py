@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from patchq.adopt._diffs import name_leftovers
 from patchq.adopt._folders import FolderPlace, origin_of, places
 from patchq.adopt._headers import settle
 from patchq.adopt._hosts import Address, fetch_commit_of, fetch_pull_request, mails_of, parse_address
 from patchq.adopt._image import from_image
-from patchq.adopt._leftovers import name_leftovers
 from patchq.adopt._mails import read_data
 from patchq.adopt._monkey import from_monkey_patches, replacements
 from patchq.adopt._overlay import from_overlay, from_site_packages

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -198,12 +199,21 @@ def _show(done: Imported, as_json: bool, name: str) -> None:
         _show_tried(done, name)
     else:
         show_exported(done.exported, False, "import")
+        _show_again(done, name)
         for line in lines(_accounts(done), name, StepStatus.REFUSED, StepStatus.NOT_UNDERSTOOD):
             echo(line)
         if done.exported.added:
             echo("next: patchq apply, and `patchq check` for what each still has to say of itself")
     if done.tried and done.left:
         click.get_current_context().exit(3)
+
+
+def _show_again(done: Imported, name: str) -> None:
+    """Print the outcome of each commit of a branch that was imported again."""
+    if not done.again:
+        return
+    for item in done.items:
+        echo(f"{name}: {item.outcome}: {item.name}" + (f": {item.detail}" if item.detail else ""))
 
 
 def _accounts(done: Imported) -> list[Account]:
@@ -241,6 +251,8 @@ def _summary(done: Imported) -> str:
     """Return the last line of a dry run. It says "all" only if nothing else may change the package."""
     statuses = [account.status for account in _accounts(done)]
     open_ones = statuses.count(StepStatus.NOT_UNDERSTOOD)
+    if done.again:
+        return f"nothing was changed; the import gives {_counts(done)}"
     considered = [i for i in done.items if not (i.account and i.outcome == "left out")]
     if done.left:
         message = f"nothing was changed; {len(considered) - len(done.left)} of {len(considered)} would be adopted"
@@ -253,6 +265,12 @@ def _summary(done: Imported) -> str:
     if open_ones:
         return f"{message}; {open_ones} more may change the package"
     return message
+
+
+def _counts(done: Imported) -> str:
+    """Return the number of commits by outcome, such as ``1 new, 2 equal``."""
+    counts = Counter(item.outcome for item in done.items)
+    return ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
 
 
 def _worded(error: NotTaken, name: str) -> tuple[str, str]:

@@ -1,0 +1,146 @@
+"""Import of a branch whose earlier commits are patches of the stack already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from patchq.adopt.fit import Item
+from patchq.adopt.found import FoundPatch
+from patchq.adopt.gather import AdoptRequest, of_commits
+from patchq.editing.update import Revision, Update, Updated, origin_id, pair, update
+from patchq.errors import Conflict, ConflictError, PatchqError
+from patchq.git.borrow import borrow
+from patchq.git.objects import CommitInfo
+from patchq.git.repository import Foreign
+from patchq.names import CommitId, sh
+from patchq.project.project import Project
+from patchq.stacks.edit import Loaded
+from patchq.stacks.export import PatchNames
+from patchq.stacks.reconcile import ReconciledEntry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Again:
+    """Stack with the newer versions of its patches.
+
+    :ivar items: outcomes, by commit; then the patches that the branch no longer has.
+    """
+
+    entries: list[ReconciledEntry]
+    items: tuple[Item, ...]
+
+
+def import_again(
+    project: Project,
+    loaded: Loaded,
+    found: Sequence[FoundPatch],
+    request: AdoptRequest,
+    commit_of: Callable[[FoundPatch], CommitInfo],
+) -> Again | None:
+    """Return the stack with the commits of a range, or None if none of its patches is one of them.
+
+    :param commit_of: returns the author and message that a patch would get.
+    :raises ConflictError: if a patch from elsewhere conflicts with the new versions.
+    """
+    (path,) = request.paths
+    folder, store = path.resolve(), project.store
+    names = PatchNames(e.name for e in loaded.entries)
+    revisions = [_revision(one, commit_of(one)) for one in found]
+    pairs = pair(store, loaded.entries, revisions, folder.name)
+    if not pairs:
+        return None
+    for index in range(len(revisions)):
+        if index not in pairs:
+            revisions[index] = replace(revisions[index], name=names.take(revisions[index].name))
+
+    def original(entry: ReconciledEntry) -> Revision | None:
+        commit = origin_id(entry.commit.message, folder.name)
+        try:
+            commits = borrow(store, folder, f"{commit}^", commit) if commit else []
+        except PatchqError:
+            return None  # git has removed it since the rebase
+        if len(commits) != 1 or len(commits[0].info.parents) != 1:
+            return None
+        (old,) = of_commits(project, commits, str(folder), folder.name)
+        return _revision(old, commit_of(old))
+
+    gone = _gone(folder, request.git_range, loaded.entries, pairs.values())
+    upstream, base = loaded.stack.pin.upstream, store.tree_of([loaded.state.base])[0]
+    try:
+        entries, updates = update(store, upstream, base, loaded.entries, revisions, pairs, original)
+    except ConflictError as error:
+        raise _conflict(error.message, error.conflicts, upstream, gone) from None
+    items = [_item(upstream, one, result) for one, result in zip(found, updates, strict=True)]
+    for name in gone:
+        detail = f"the branch no longer has it: `patchq drop {upstream}/{sh(name)}` removes it"
+        items.append(Item(name=name, where=f"{upstream}/{name}", outcome="gone", detail=detail))
+    return Again(entries=entries, items=tuple(items))
+
+
+def refuse_conflicts(upstream: str, items: Sequence[Item], *, partial: bool) -> None:
+    """Check that each commit has a place in the stack.
+
+    :param partial: leave those without one.
+    :raises ConflictError: if not.
+    """
+    left = [item for item in items if item.outcome == "conflict"]
+    if not left or partial:
+        return
+    lines = [f"{item.where}: {item.detail}" for item in left]
+    conflicts = [conflict for item in left for conflict in item.conflicts]
+    gone = [item.name for item in items if item.outcome == "gone"]
+    raise _conflict("\n".join(lines) + "\nnothing was changed", conflicts, upstream, gone)
+
+
+def _conflict(message: str, conflicts: Sequence[Conflict], upstream: str, gone: Sequence[str]) -> ConflictError:
+    if gone:
+        commands = " && ".join(f"patchq drop {upstream}/{sh(name)}" for name in gone)
+        hint = f"the branch no longer has {', '.join(gone)}: `{commands}`, then import again"
+    else:
+        name = next((c.patch for c in conflicts if c.patch), "")
+        hint = (
+            f"`patchq apply {upstream} --fix {sh(name)}`, make the change in the worktree, then "
+            f"`patchq export {upstream} --amend {sh(name)}`; --partial updates the others"
+        )
+    return ConflictError(message, conflicts, hint=hint)
+
+
+def _revision(found: FoundPatch, info: CommitInfo) -> Revision:
+    assert found.trees
+    commit = CommitId(found.origin.rpartition("@")[2])
+    return Revision(name=found.name, before=found.trees[0], info=replace(info, commit=commit, tree=found.trees[1]))
+
+
+def _gone(folder: Path, git_range: str, entries: Sequence[ReconciledEntry], carried: Collection[str]) -> list[str]:
+    """Return the patches that were imported from a repository whose branches no longer have them."""
+    source, last = Foreign(folder), git_range.partition("..")[2].lstrip(".") or "HEAD"
+    names = []
+    for entry in entries:
+        commit = origin_id(entry.commit.message, folder.name)
+        if not commit or entry.name in carried:
+            continue
+        if source.ask("merge-base", "--is-ancestor", commit, last).returncode == 0:
+            continue
+        branches = source.ask("for-each-ref", "--count=1", f"--contains={commit}", "refs/heads")
+        if branches.returncode or not branches.stdout.strip():
+            names.append(entry.name)
+    return names
+
+
+def _item(upstream: str, found: FoundPatch, result: Updated) -> Item:
+    outcome, detail = result.update.value, ""
+    conflicts: tuple[Conflict, ...] = ()
+    if result.update is Update.THERE:
+        outcome, detail = "left out", "the tree has its change already"
+    elif result.update is Update.DIVERGED:
+        outcome = "conflict"
+        detail = f"its diff changed in the branch and in {upstream}/{result.name} since the last import"
+        conflicts = (Conflict(upstream=upstream, patch=result.name, path="", reason="both changed it"),)
+    elif result.error:
+        detail = f"{', '.join(c.path for c in result.error.conflicts)}: 3-way merge conflict"
+        conflicts = tuple(result.error.conflicts)
+    return Item(
+        name=result.name, where=found.where, outcome=outcome, detail=detail, notes=found.notes, conflicts=conflicts
+    )
