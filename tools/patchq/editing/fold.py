@@ -142,7 +142,7 @@ def fold(project: Project, upstream: str, *, partial: bool = False) -> Folded:
         stack, state = current(project, upstream)
         worktree = project.worktree(upstream)
         head = _check_head(stack, state, worktree)
-        edited = worktree.snapshot()
+        edited = worktree.snapshot(leave=worktree.files_of_patch())
         if edited == state.tree:
             raise UserError(f"{upstream}: nothing was edited", hint=f"edit files in {worktree.path} first")
         entries = entries_of(project.store, state)

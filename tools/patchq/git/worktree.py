@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -319,12 +319,19 @@ class Worktree:
         self._attach()
         self.git.run("update-index", "--refresh", ok_codes=(0, 1))
 
-    def snapshot(self, *, pass_over: bool = False) -> TreeId:
+    def files_of_patch(self) -> list[bytes]:
+        """Return the untracked ``*.orig`` and ``*.rej`` files, which the program patch leaves."""
+        patterns = (":(glob)**/*.orig", ":(glob)**/*.rej")
+        listed = self.git.run("ls-files", "--others", "--exclude-standard", "-z", "--", *patterns)
+        return [path for path in listed.split(b"\0") if path and not path.endswith(b"/")]
+
+    def snapshot(self, *, pass_over: bool = False, leave: Collection[bytes] = ()) -> TreeId:
         """Return the tree of the worktree's files, including new files that aren't ignored.
 
         The worktree's index doesn't change.
 
         :param pass_over: leave out repositories inside the worktree instead of raising an error.
+        :param leave: paths of new files to leave out.
         :raises UserError: for such repositories; git would record ids that can't be fetched.
         """
         from shutil import copy2
@@ -338,7 +345,8 @@ class Worktree:
             own = untracked_repositories(self.git, env)
             if own and not pass_over:
                 raise in_the_worktree(self.upstream, own, self.path)
-            self.git.run("add", "--all", "--", ".", *(f":(exclude,literal){os.fsdecode(p)}" for p in own), env=env)
+            without = [f":(exclude,literal){os.fsdecode(path)}" for path in (*own, *leave)]
+            self.git.run("add", "--all", "--", ".", *without, env=env)
             # The link of a nested upstream is excluded (see _hide_nested). If git tracks a
             # submodule in its place, the submodule is kept.
             for name in self.nested:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from patchq import __version__
@@ -24,7 +24,7 @@ from patchq.project.project import Project
 from patchq.project.stack import Stack, State, find_patch, ledger_path, load_stack, load_state
 from patchq.stacks._reorder import reorder
 from patchq.stacks.apply import bases_of, current, plan
-from patchq.stacks.export import Exported, take_edits, write_stack
+from patchq.stacks.export import Exported, files_to_leave, take_edits, write_stack
 from patchq.stacks.reconcile import ReconciledEntry, entries_of
 from patchq.system import project_files
 from patchq.system.paths import check_name
@@ -59,10 +59,12 @@ def new(
     author: str = "",
     signoff: bool = False,
     allow_empty: bool = False,
+    include: Collection[str] = (),
 ) -> Exported:
     """Make a patch of the worktree's edits, on top of the applied patches.
 
     :param allow_empty: make an empty patch if there are no edits.
+    :param include: ``*.orig`` and ``*.rej`` files to take with the edits.
     :raises UserError: if the name is taken or invalid, or if there are no edits.
     """
     check_name(name, "a patch")
@@ -77,7 +79,7 @@ def new(
                 f"{upstream}: the worktree has commits that are not in the stack",
                 hint=f"`patchq export {upstream}` first",
             )
-        tree = worktree.snapshot()
+        tree = worktree.snapshot(leave=files_to_leave(project, upstream, include))
         if tree == state.tree and not allow_empty:
             raise UserError(
                 f"{upstream}: nothing was edited, so {name} would change nothing",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tempfile
 from collections.abc import Collection, Iterable, Sequence
@@ -19,7 +20,7 @@ from patchq.git.objects import CommitInfo
 from patchq.git.replay import pick
 from patchq.git.repository import Git
 from patchq.git.worktree import branch_of
-from patchq.names import AppliedPatch, CommitId
+from patchq.names import AppliedPatch, CommitId, sh, show_path
 from patchq.project.journal import Change, TreeMove
 from patchq.project.project import Project
 from patchq.project.stack import MOST_PATCH, Remembered, Stack, State, remember
@@ -81,7 +82,25 @@ class PatchNames:
         return found
 
 
-def export(project: Project, upstream: str, *, amend: str = "") -> Exported:
+def files_to_leave(project: Project, upstream: str, include: Collection[str]) -> list[bytes]:
+    """Return the files of a worktree that the program patch left, and report them.
+
+    :param include: paths of such files that belong to a patch, relative to the worktree.
+    :raises UserError: if there is no such file.
+    """
+    worktree = project.worktree(upstream)
+    wanted = {os.fsencode(os.path.normpath(path)) for path in include}
+    missing = [path for path in include if not os.path.lexists(worktree.path / path)]
+    if missing:
+        raise UserError(f"{upstream}: {missing[0]} is not in {worktree.path}", hint="name a path of the worktree")
+    left = [path for path in worktree.files_of_patch() if path not in wanted]
+    for path in left:
+        shown = show_path(path)
+        project.say(f"{upstream}: left out, as `patch` writes such files: {shown} (`--include {sh(shown)}` takes it)")
+    return left
+
+
+def export(project: Project, upstream: str, *, amend: str = "", include: Collection[str] = ()) -> Exported:
     """Write the worktree's commits back to the stack.
 
     Merge in the changes on disk since the stack was applied. Patches after the last applied patch
@@ -89,6 +108,7 @@ def export(project: Project, upstream: str, *, amend: str = "") -> Exported:
 
     :param amend: patch to fold uncommitted edits into. If it is the first patch that isn't applied,
         the edits replace its diff; its author and message stay.
+    :param include: ``*.orig`` and ``*.rej`` files to take with the edits.
     :raises EditedTreeError: if there are edits and ``amend`` is empty.
     :raises ConflictError: if a fixup or a merge with the files on disk conflicts.
     :raises UserError: if the files on disk and the worktree changed the same patch.
@@ -113,11 +133,14 @@ def export(project: Project, upstream: str, *, amend: str = "") -> Exported:
             result = write_stack(project, change, stack, state, folded, head, rest=found.rest)
             project.journal.perform(change)
             return result
-        entries.append(_amendment(project, stack, state, amend, head))
+        leave = files_to_leave(project, upstream, include)
+        entries.append(_amendment(project, stack, state, amend, head, leave))
         return take_edits(project, stack, state, head, entries, Change(verb="export", summary=f"export {upstream}"))
 
 
-def _amendment(project: Project, stack: Stack, state: State, name: str, head: CommitId) -> ReconciledEntry:
+def _amendment(
+    project: Project, stack: Stack, state: State, name: str, head: CommitId, leave: Collection[bytes]
+) -> ReconciledEntry:
     """Commit the worktree's edits as a fixup of an applied patch, or as the next patch."""
     upstream = stack.pin.upstream
     if name not in stack.names:
@@ -128,7 +151,7 @@ def _amendment(project: Project, stack: Stack, state: State, name: str, head: Co
             f"{upstream}: {name} is not applied, nor is {rest[0]} before it",
             hint=f"`patchq apply {upstream} --fix {name}` applies what comes before it",
         )
-    tree = project.worktree(upstream).snapshot()
+    tree = project.worktree(upstream).snapshot(leave=leave)
     if tree == project.store.tree_of([head])[0]:
         commits = f"the worktree has commits that are not in the stack: `patchq export {upstream}` first"
         hint = "edit the worktree first"

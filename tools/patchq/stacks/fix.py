@@ -174,9 +174,11 @@ def _reworded(old: str, message: str, trailers: Sequence[tuple[str, str]]) -> st
         block = [*own, *(line for line in block if line.split(":")[0].strip().lower() not in named)]
     if not text.strip():
         raise UserError("a message needs a subject", hint="-m 'SUBJECT' -m 'WHY'")
+    values: dict[str, list[str]] = {}
     for key, value in trailers:
-        at = next((n for n, line in enumerate(block) if line.lower().startswith(f"{key.lower()}:")), len(block))
-        block = [line for line in block if not line.lower().startswith(f"{key.lower()}:")]
-        if value:
-            block.insert(at, f"{key}: {value}")
+        values.setdefault(key.lower(), []).extend([f"{key}: {value}"] if value else [])
+    for key, lines in values.items():
+        at = next((n for n, line in enumerate(block) if line.lower().startswith(f"{key}:")), len(block))
+        block = [line for line in block if not line.lower().startswith(f"{key}:")]
+        block[at:at] = lines
     return clean_message("\n".join([text.rstrip(), "", *block]))

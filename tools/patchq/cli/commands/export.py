@@ -8,8 +8,11 @@ from patchq.cli.common import json_option, open_project, show_exported
 @click.command("export")
 @click.argument("upstream")
 @click.option("--amend", default="", metavar="PATCH", help="Fold uncommitted edits into PATCH.")
+@click.option(
+    "--include", multiple=True, metavar="PATH", help="*.orig or *.rej file of the worktree to take; may be repeated."
+)
 @json_option
-def command(upstream: str, amend: str, as_json: bool) -> None:
+def command(upstream: str, amend: str, include: tuple[str, ...], as_json: bool) -> None:
     """Write commits back to the stack.
 
     Amended, reordered and reworded commits keep the names of their patches. fixup!, squash! and amend! commits are
@@ -17,4 +20,7 @@ def command(upstream: str, amend: str, as_json: bool) -> None:
     """
     from patchq.stacks.export import export
 
-    show_exported(export(open_project(as_json), upstream, amend=amend), as_json, "export")
+    if include and not amend:
+        raise click.UsageError("--include goes with --amend.")
+    result = export(open_project(as_json), upstream, amend=amend, include=include)
+    show_exported(result, as_json, "export")

@@ -23,6 +23,9 @@ from patchq.cli.common import json_option, open_project, show_exported
     "--times", type=click.IntRange(1), help="With --pattern: number of matches in all files.  [default: counted now]"
 )
 @click.option("--regex", is_flag=True, help="With --pattern: the text is a regular expression of Python.")
+@click.option(
+    "--include", multiple=True, metavar="PATH", help="*.orig or *.rej file of the worktree to take; may be repeated."
+)
 @json_option
 def command(
     upstream: str,
@@ -38,11 +41,13 @@ def command(
     files: tuple[str, ...],
     times: int | None,
     regex: bool,
+    include: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Make a patch from your edits.
 
-    The patch contains all edited and added files in the worktree of UPSTREAM. It goes on top of the applied
+    The patch contains all edited and added files in the worktree of UPSTREAM, except *.orig and *.rej files, which
+    `patch` leaves. It goes on top of the applied
     patches, below those that are not applied. With --pattern, it contains what the rule changes, and goes on top of
     the stack.
     """
@@ -80,5 +85,6 @@ def command(
         author=author,
         signoff=signoff,
         allow_empty=allow_empty,
+        include=include,
     )
     show_exported(result, as_json, "new")

@@ -11,7 +11,11 @@ from patchq.cli.common import json_option, open_project, set_option, show_export
     "--message", "-m", multiple=True, help="Subject, then paragraphs; trailers are kept.  [default: an editor]"
 )
 @click.option(
-    "--trailer", "trailers", multiple=True, metavar="'KEY: VALUE'", help="Trailer that replaces those of the same key."
+    "--trailer",
+    "trailers",
+    multiple=True,
+    metavar="'KEY: VALUE'",
+    help="Trailer that replaces those of the same key; may be repeated.",
 )
 @click.option("--author", default="", metavar="'NAME <EMAIL>'", help="Author (`me`: your git identity).")
 @click.option("--as-rules", is_flag=True, help="Keep the patch as rules that make its diff; see formats.md.")

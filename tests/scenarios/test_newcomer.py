@@ -1,0 +1,41 @@
+"""What stopped a newcomer in the first ten minutes."""
+
+from __future__ import annotations
+
+import json
+
+from kit import Patchq, edit, git
+
+
+def test_files_that_patch_leaves_stay_out_of_patches(patchq: Patchq) -> None:
+    patchq.ok("apply")
+    tree = patchq.tree()
+    (tree / "a.txt.orig").write_text("old\n")
+    (tree / "pkg" / "mod.py.rej").write_text("rejected\n")
+    assert "nothing was edited" in patchq.fails(1, "new", "up", "one")
+    edit(tree / "a.txt", 3)
+    said = patchq.ok("new", "up", "one")
+    assert "left out, as `patch` writes such files: a.txt.orig (`--include a.txt.orig` takes it)" in said
+    assert "pkg/mod.py.rej (`--include pkg/mod.py.rej` takes it)" in said
+    assert ".orig" not in patchq.patch_file("one").read_text()
+    assert (tree / "a.txt.orig").exists()
+    edit(tree / "a.txt", 4)
+    patchq.ok("export", "up", "--amend", "one", "--include", "pkg/mod.py.rej")
+    data = patchq.patch_file("one").read_text()
+    assert "b/pkg/mod.py.rej" in data
+    assert ".orig" not in data
+    patchq.ok("undo")
+    patchq.ok("redo")
+    assert git(tree, "status", "--porcelain") == "?? a.txt.orig"
+    assert "gone.orig is not in" in patchq.fails(1, "new", "up", "two", "--include", "gone.orig")
+    assert "--include goes with --amend" in patchq.fails(2, "export", "up", "--include", "a.txt.orig")
+
+
+def test_a_trailer_may_be_given_twice(stack: Patchq) -> None:
+    stack.ok("reword", "first", "--trailer", "Requires: up/second", "--trailer", "requires: up/third")
+    text = stack.patch_file("first").read_text()
+    assert text.index("Requires: up/second\n") < text.index("requires: up/third\n")
+    stack.ok("reword", "first", "--trailer", "Requires: up/third")
+    (patch,) = [p for p in json.loads(stack.ok("list", "--json"))["patches"] if p["name"] == "first"]
+    assert "up/second" not in stack.patch_file("first").read_text()
+    assert patch["subject"]
