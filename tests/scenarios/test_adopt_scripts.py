@@ -15,7 +15,7 @@ import pytest
 
 from kit import Patchq, git, numbered
 from patchq.errors import UserError
-from patchq.replay import scripts
+from patchq.replay import dockerfile, scripts
 from patchq.system import sandbox
 from patchq.system.sandbox import Limits, run_isolated
 
@@ -102,6 +102,23 @@ def test_what_a_dockerfile_may_change_otherwise_is_named(patchq: Patchq, tmp_pat
     answer = json.loads(patchq.run("import", "up", str(path), "--dry-run", "--json").output)
     fates = {item["account"]["where"].rpartition(":")[2]: item["account"]["status"] for item in answer["items"]}
     assert fates == {"2": "taken", "3": "not understood", "4": "not understood", "5": "refused", "7": "not understood"}
+
+
+def test_a_step_over_its_time_is_refused_and_the_next_goes_on(
+    patchq: Patchq, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = "/usr/local/lib/python3.12/site-packages"
+    text = (
+        f"FROM base\nRUN bash -c 'echo x = 1 >> {site}/pkg/mod.py; sleep 613'\nRUN echo 'y = 1' >> {site}/pkg/mod.py\n"
+    )
+    path = write_image(tmp_path / "image", text)
+    monkeypatch.setattr(dockerfile, "Limits", functools.partial(Limits, seconds=5))
+    said = patchq.ok("import", "up", str(path), "--partial")
+    assert "Dockerfile:2: refused: `" in said
+    assert "it was stopped after 5 seconds, the limit of a step" in said
+    data = patchq.patch_file("edit-mod").read_text()
+    assert "+y = 1" in data
+    assert "x = 1" not in data
 
 
 def test_scripts(patchq: Patchq, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from patchq.replay.outcomes import Account, Reason, StepStatus, short
 
 _SENTENCES = {
     Reason.FAILED: "it ended with {code}: {message}",
+    Reason.TOO_LONG: "it was stopped after {words}, the limit of a step",
     Reason.CHANGES_NOTHING: "it changes nothing in the package",
     Reason.NETWORK: "it needs the network, which a replay doesn't have: {words}",
     Reason.NO_PROGRAM: "this machine doesn't have {words}",
@@ -32,6 +33,7 @@ _NEW = "make the edit in the worktree and run `patchq new {upstream} NAME`"
 _COMPARE = "`patchq import {upstream} --image IMAGE` compares the built image"
 _HINTS = {
     Reason.FAILED: f"{_NEW}, or {_COMPARE}",
+    Reason.TOO_LONG: f"{_NEW}, or {_COMPARE}",
     Reason.CHANGES_NOTHING: "remove it, or correct the text that it looks for",
     Reason.NETWORK: f"download the file into the build context, or {_COMPARE}",
     Reason.NO_PROGRAM: f"{_NEW}, or {_COMPARE}",

@@ -11,6 +11,7 @@ from patchq.project import own
 from patchq.system import fsio, project_files
 from patchq.system.paths import LOCK_NAME
 
+_VERSION_COMMENT = b"# Version of patchq that made this project. Other versions print a note that they differ.\n"
 _IGNORE = ["/.patchq/", "/dist/"]
 #: Attributes of a project's files, which git needs to merge them.
 ATTRIBUTES = [
@@ -222,7 +223,7 @@ def init(folder: Path) -> list[str]:
     # repeated.
     fsio.write_output(
         folder / LOCK_NAME,
-        EMPTY + f'# Another patchq says so.\npatchq = "{__version__}"\n'.encode(),
+        EMPTY + _VERSION_COMMENT + f'patchq = "{__version__}"\n'.encode(),
     )
     return [LOCK_NAME, *made]
 

@@ -25,7 +25,7 @@ from patchq.replay.outcomes import Account, Reason, StepStatus, short
 from patchq.replay.package import Package, PackageChanges, SitePackages
 from patchq.replay.scripts import check_limits
 from patchq.system import fsio
-from patchq.system.sandbox import BESIDE, Limits
+from patchq.system.sandbox import BESIDE, Limit, Limits
 
 _ENV = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root"}
 _SHELLS = ("sh", "bash", "dash", "ash")
@@ -531,6 +531,11 @@ class _Replay:
             machine.make_point(stage.working)
         env = {**stage.arguments, **stage.env}
         outcome = machine.run(argv, script, env, limits=self.limits, stage=source.machine if source else None)
+        if outcome.ran.over is Limit.TIME:
+            self._refill(machine)
+            words = (self.limits.of(Limit.TIME),)
+            stage.accounts.append(replace(account, status=HunkStatus.REFUSED, reason=Reason.TOO_LONG, words=words))
+            return
         check_limits(account, outcome.ran, self.limits)
         changed = machine.site.read(stage.tree, account.where)
         if missing and outcome.ran.message.startswith("missing: "):
@@ -557,8 +562,11 @@ class _Replay:
     def _restore(self, machine: Container, changed: PackageChanges, outcome: CommandResult) -> None:
         """Take back the changes of a failed command, which must not become part of the next patch."""
         if changed.tree != self.stage.tree or changed.generated:
-            fsio.remove_folder(machine.site.folder)
-            machine.site.fill(self.stage.tree)
+            self._refill(machine)
+
+    def _refill(self, machine: Machine) -> None:
+        fsio.remove_folder(machine.site.folder)
+        machine.site.fill(self.stage.tree)
 
     def finish(self) -> list[Account]:
         """Return the outcomes of the last stage, and those of the others as not part of it."""

@@ -27,6 +27,7 @@ class Reason(str, Enum):
     """Why a step isn't taken."""
 
     FAILED = "failed"
+    TOO_LONG = "exceeds the time limit"
     CHANGES_NOTHING = "changes nothing"
     NETWORK = "needs the network"
     NO_PROGRAM = "program is missing"
