@@ -149,8 +149,8 @@ def recipes(data: bytes) -> None:
             path = Path(text) / name
             path.write_bytes(data)
             with contextlib.suppress(PatchqError):  # none of the patches is there
-                for entry in recipe_entries(path):
-                    entry.words()
+                for entry in recipe_entries(path, "up"):
+                    entry.words("up")
 
 
 _kept: list[tuple[tempfile.TemporaryDirectory[str], Git]] = []

@@ -344,18 +344,28 @@ def test_emptied_files(patchq: Patchq, upstream: Path, tmp_path: Path) -> None:
             "up.nix",
             '{ fetchpatch }: { patches = [ (fetchpatch { url = "https://h.org/o/up/commit/12ab34cd.patch"; }) ]; }',
             "https://h.org/o/up/commit/12ab34cd.patch is downloaded",
-            "patchq import NAME https://h.org/o/up/commit/12ab34cd",
+            "patchq import up https://h.org/o/up/commit/12ab34cd",
         ),
         (
             "up.rb",
             'class Up < Formula\n  patch do\n    url "https://h.org/x.diff"\n    sha256 "00"\n  end\nend\n',
             "https://h.org/x.diff is downloaded",
-            "download it",
+            "`curl -fLo x.diff https://h.org/x.diff && patchq import up x.diff`",
         ),
         ("up.nix", "{ patches = old.patches ++ [ ./three.patch ]; }", "old.patches depends", "in order"),
-        ("up.nix", "{ patches = [ (replaceVars ./three.patch { }) ]; }", "applied with replaceVars", "in the worktree"),
+        (
+            "up.nix",
+            "{ patches = [ (replaceVars ./three.patch { }) ]; }",
+            "applied with replaceVars",
+            "`patchq new up three`",
+        ),
         ("up.spec", "Patch0: gone.patch\n%prep\n%patch0 -p1\n", "gone.patch is not next to the recipe", "restore"),
-        ("PKGBUILD", "prepare() {\n  patch -lp1 -i three.patch\n}\n", "three.patch is applied with -l", "worktree"),
+        (
+            "PKGBUILD",
+            "prepare() {\n  patch -lp1 -i three.patch\n}\n",
+            "three.patch is applied with -l",
+            "`patchq new up three`",
+        ),
         ("PKGBUILD", "prepare() {\n  patch -p1 -i $(get)\n}\n", "depends on more than the recipe", "in order"),
     ],
 )
@@ -370,9 +380,9 @@ def test_refusals(patchq: Patchq, tmp_path: Path, name: str, text: str, message:
 def test_a_patch_outside_the_repository_is_refused(tmp_path: Path) -> None:
     (tmp_path / "three.patch").write_text(THREE)
     recipe = write(tmp_path / "recipe", "up.nix", "{ patches = [ ../three.patch ]; }")
-    assert [entry.state for entry in recipe_entries(recipe)] == [EntryState.MISSING]
+    assert [entry.state for entry in recipe_entries(recipe, "up")] == [EntryState.MISSING]
     (tmp_path / ".git").mkdir()
-    assert [entry.state for entry in recipe_entries(recipe)] == [EntryState.TAKEN]
+    assert [entry.state for entry in recipe_entries(recipe, "up")] == [EntryState.TAKEN]
 
 
 @pytest.mark.parametrize(
@@ -388,7 +398,7 @@ def test_a_patch_outside_the_repository_is_refused(tmp_path: Path) -> None:
 )
 def test_recipes_without_a_list(tmp_path: Path, name: str, text: str) -> None:
     with pytest.raises(PatchqError):
-        recipe_entries(write(tmp_path, name, text))
+        recipe_entries(write(tmp_path, name, text), "up")
 
 
 HG = """# HG changeset patch

@@ -147,7 +147,7 @@ def test_stgit(patchq: Patchq, branch: Path) -> None:
 
 
 def test_a_repository_asks_for_the_range(patchq: Patchq, branch: Path) -> None:
-    assert f"`patchq import NAME {branch} --range A..B`" in patchq.fails(1, "import", "up", str(branch))
+    assert f"`patchq import up {branch} --range v1..HEAD`" in patchq.fails(1, "import", "up", str(branch))
 
 
 def test_a_pull_request(patchq: Patchq, branch: Path, tmp_path: Path) -> None:

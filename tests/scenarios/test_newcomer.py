@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from kit import Patchq, edit, git
 
@@ -39,3 +40,11 @@ def test_a_trailer_may_be_given_twice(stack: Patchq) -> None:
     (patch,) = [p for p in json.loads(stack.ok("list", "--json"))["patches"] if p["name"] == "first"]
     assert "up/second" not in stack.patch_file("first").read_text()
     assert patch["subject"]
+
+
+def test_rows_of_a_recipe_bear_the_names_of_their_patches(patchq: Patchq, tmp_path: Path) -> None:
+    (tmp_path / "up.spec").write_text(
+        "Patch0: https://example.org/fix-one.patch\nPatch1: gone.patch\n%prep\n%autosetup -p1\nsed -i s/a/b/ a.txt\n"
+    )
+    rows = json.loads(patchq.run("import", "up", str(tmp_path / "up.spec"), "--dry-run", "--json").output)["items"]
+    assert [row["name"] for row in rows] == ["fix-one", "gone", "sed-i-s-a-b-a-txt"]

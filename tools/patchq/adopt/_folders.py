@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from patchq.errors import FormatError, UserError
+from patchq.formats.lock import Pin
 from patchq.names import sh
-from patchq.recipes.entries import Entry, read_list
+from patchq.recipes.entries import Entry, EntryState, read_list
 from patchq.recipes.recipe import is_recipe, recipe_entries, recipe_in
 from patchq.replay.limits import MOST, MOST_ALL, read_edited, too_large
 from patchq.sources.archive import members, opened_archive
@@ -54,7 +55,7 @@ class FolderPlace:
         return read_edited(self.data)
 
 
-def places(path: Path) -> list[FolderPlace]:
+def places(path: Path, pin: Pin) -> list[FolderPlace]:
     """Return the patch files of a path, in order.
 
     :raises UserError: if the path doesn't exist, or a folder's order is unknown.
@@ -62,11 +63,11 @@ def places(path: Path) -> list[FolderPlace]:
     if not path.exists():
         raise UserError(f"{path} is not there", hint="name a patch, an mbox, a folder of patches, or a repository")
     if path.is_dir():
-        return _in_folder(path)
+        return _in_folder(path, pin)
     if _DEBIAN.match(path.name) or path.suffix == ".dsc":
         return _debian_archive(path)
     if is_recipe(path):
-        return _in_recipe(path)
+        return _in_recipe(path, pin)
     return [_place(path)]
 
 
@@ -74,9 +75,9 @@ def _place(path: Path, strip: int = 1) -> FolderPlace:
     return FolderPlace(data=path, where=str(path), name=slug(path.name), strip=strip, origin=origin_of(path))
 
 
-def _in_recipe(path: Path) -> list[FolderPlace]:
+def _in_recipe(path: Path, pin: Pin) -> list[FolderPlace]:
     """Return the entries of a recipe, then the patch files next to them that it doesn't name."""
-    entries = recipe_entries(path)
+    entries = recipe_entries(path, pin.upstream)
     found = [_entry(path, entry) for entry in entries]
     files = {place.data.resolve() for place in found if isinstance(place.data, Path)}
     folders = dict.fromkeys(file.parent for file in files if path.parent.resolve() in file.parents)
@@ -91,7 +92,7 @@ def _entry(path: Path, entry: Entry) -> FolderPlace:
         file = entry.data
     else:
         file = path
-    name = slug(file.name if entry.data is file else path.stem)
+    name = slug(file.name if entry.data is file else _name_of(entry) or path.stem)
     return FolderPlace(
         data=entry.data if entry.data is not None else b"",
         where=str(file) if entry.data is file else entry.where,
@@ -101,6 +102,14 @@ def _entry(path: Path, entry: Entry) -> FolderPlace:
         origin=origin_of(file),
         entry=entry,
     )
+
+
+def _name_of(entry: Entry) -> str:
+    """Return the command of an edit, or the file name of a patch; empty for a patch in the recipe."""
+    if entry.data is not None:
+        return ""
+    first = entry.text.strip().partition("\n")[0]
+    return first if entry.state is EntryState.EDIT else first.partition("?")[0].rstrip("/").rpartition("/")[2]
 
 
 def origin_of(path: Path) -> str:
@@ -113,10 +122,10 @@ def origin_of(path: Path) -> str:
     return "/".join(parts[-3:] if path.is_absolute() else parts)
 
 
-def _in_folder(folder: Path) -> list[FolderPlace]:
+def _in_folder(folder: Path, pin: Pin) -> list[FolderPlace]:
     for inner in ("debian/patches", "patches"):
         if (folder / inner / "series").is_file() or (inner == "patches" and _is_openwrt(folder)):
-            return _in_folder(folder / inner)
+            return _in_folder(folder / inner, pin)
     if (folder / "series").exists():
         found = _series(folder, _read_list(folder, "series"))
         return [*found, *_unlisted(folder, "series", found)]
@@ -129,12 +138,13 @@ def _in_folder(folder: Path) -> list[FolderPlace]:
             f"{folder} has patches for several projects: {', '.join(_electron_folders(folder))}", hint="name one folder"
         )
     if recipe := recipe_in(folder):
-        return _in_recipe(recipe)
+        return _in_recipe(recipe, pin)
     if files := _patch_files(folder):
         return [_place(p) for p in files]
     if (folder / ".git").exists() or (folder / "objects").is_dir():
         raise UserError(
-            f"{folder} is a repository", hint=f"which commits? `patchq import NAME {sh(folder)} --range A..B`"
+            f"{folder} is a repository",
+            hint=f"name its commits: `patchq import {pin.upstream} {sh(folder)} --range {sh(pin.ref)}..HEAD`",
         )
     raise UserError(f"{folder} has no patches, no series and no .patches", hint="name the patches themselves, in order")
 

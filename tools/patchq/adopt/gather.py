@@ -20,11 +20,13 @@ from patchq.adopt.found import FoundPatch, ReadOptions, ReplayOptions
 from patchq.errors import PatchqError, SourceError, UserError
 from patchq.formats.diff import GITLINK
 from patchq.formats.header import Ident, clean_message, clean_subject, split_trailers
+from patchq.formats.lock import Pin
 from patchq.git.borrow import Borrowed, borrow
 from patchq.git.command import author_ident
 from patchq.git.gitlinks import refuse_repositories
 from patchq.git.objects import CommitInfo
 from patchq.git.repository import Git
+from patchq.names import sh
 from patchq.project.project import Project
 from patchq.recipes.entries import LEFT
 from patchq.recipes.recipe import is_recipe
@@ -76,13 +78,15 @@ def gather(project: Project, loaded: Loaded, request: AdoptRequest) -> list[Foun
     """
     store, base = project.store, project.store.tree_of([loaded.state.base])[0]
     if request.git_range:
-        return from_range(project, request.paths, request.git_range, first_parent=request.first_parent)
+        return from_range(
+            project, loaded.stack.pin, request.paths, request.git_range, first_parent=request.first_parent
+        )
     stacks = [p for p in request.paths if has_stgit(p)]
     scripts = [p for p in request.paths if p.is_file() and not is_recipe(p) and (is_dockerfile(p) or _is_script(p))]
     files = [p for p in request.paths if p not in (*stacks, *scripts)]
     found = [f for path in stacks for f in from_stgit(project, path)]
     if files:
-        found += from_files(files, request.stdin, request.reading)
+        found += from_files(files, loaded.stack.pin, request.stdin, request.reading)
     listing = {}
     if scripts:
         listing = store.list_tree(base)
@@ -96,7 +100,9 @@ def gather(project: Project, loaded: Loaded, request: AdoptRequest) -> list[Foun
     url = str(local_folder(project.layout, loaded.stack.pin.url) or loaded.stack.pin.url)
     if request.pull_requests and not url:
         raise UserError(
-            f"{loaded.stack.pin.upstream} has no git host", hint="`patchq pin --url URL`, or the request's URL"
+            f"{loaded.stack.pin.upstream} has no git host",
+            hint=f"`patchq import {loaded.stack.pin.upstream} "
+            f"https://github.com/OWNER/PROJECT/pull/{request.pull_requests[0]}`",
         )
     for number in request.pull_requests:
         found += from_host(project, Address(repository=url, number=number))
@@ -154,7 +160,9 @@ def from_host(project: Project, address: Address) -> list[FoundPatch]:
     return found
 
 
-def from_files(paths: Sequence[Path], stdin: bytes = b"", reading: ReadOptions | None = None) -> list[FoundPatch]:
+def from_files(
+    paths: Sequence[Path], pin: Pin, stdin: bytes = b"", reading: ReadOptions | None = None
+) -> list[FoundPatch]:
     """Return the patches of files and folders in order, including entries that are left out.
 
     :raises UserError: if there is no patch at all, or a path doesn't exist.
@@ -172,8 +180,8 @@ def from_files(paths: Sequence[Path], stdin: bytes = b"", reading: ReadOptions |
                 data = read_stream(file, str(path))
             found += _of(read_data(data, str(path), "patch", 1), "", reading, "")
             continue
-        for place in places(path):
-            if skipped := _skipped(place):
+        for place in places(path, pin):
+            if skipped := _skipped(place, pin.upstream):
                 found.append(skipped)
                 continue
             try:
@@ -191,17 +199,17 @@ def from_files(paths: Sequence[Path], stdin: bytes = b"", reading: ReadOptions |
     return found
 
 
-def _skipped(place: FolderPlace) -> FoundPatch | None:
+def _skipped(place: FolderPlace, upstream: str) -> FoundPatch | None:
     """Return the result for a file or entry that isn't read: left out, or an error. None for others."""
     entry = place.entry
     problem = None
     if entry:
-        problem = entry.error()
+        problem = entry.error(upstream)
     note = ""
     if place.unlisted:
         note = f"{place.where} is not listed in {place.unlisted}: left out"
     if entry and entry.state in LEFT:
-        note = entry.words()
+        note = entry.words(upstream)
     if not note and not problem:
         return None
     notes: tuple[str, ...] = ()
@@ -250,7 +258,9 @@ def _of(found: Sequence[FoundPatch], folder: str, reading: ReadOptions, origin: 
     ]
 
 
-def from_range(project: Project, paths: Sequence[Path], spec: str, *, first_parent: bool = False) -> list[FoundPatch]:
+def from_range(
+    project: Project, pin: Pin, paths: Sequence[Path], spec: str, *, first_parent: bool = False
+) -> list[FoundPatch]:
     """Return the commits ``A..B`` of a repository.
 
     :param first_parent: convert each merge into one patch with all its changes.
@@ -258,7 +268,11 @@ def from_range(project: Project, paths: Sequence[Path], spec: str, *, first_pare
         ``first_parent`` is not set.
     """
     if len(paths) != 1 or ".." not in spec:
-        raise UserError("--range takes one repository and A..B", hint="patchq import NAME REPOSITORY --range A..B")
+        folder = sh(paths[0]) if paths else f"../{pin.upstream}"
+        raise UserError(
+            "--range takes one repository and A..B",
+            hint=f"`patchq import {pin.upstream} {folder} --range {sh(pin.ref)}..HEAD`",
+        )
     path = paths[0].resolve()
     if not path.is_dir():
         raise UserError(f"{path} is no git repository", hint="name a repository's folder")

@@ -8,7 +8,7 @@ from enum import Enum
 from pathlib import Path
 
 from patchq.errors import PatchqError, UserError
-from patchq.names import sh
+from patchq.names import name_for, sh
 from patchq.system import fsio
 
 #: Limit in bytes of a recipe, a series or another list.
@@ -78,39 +78,37 @@ class Entry:
             return self
         return replace(self, state=EntryState.OPTION, detail="its CR LF line ends kept")
 
-    def words(self) -> str:
-        """Return the reason for leaving the entry out."""
-        name = ""
-        if self.text:
-            name = f" {self.text}"
+    def words(self, upstream: str) -> str:
+        """Return the reason for leaving the entry out, with the command that imports it."""
+        name = f" {self.text}" if self.text else ""
         if self.state is EntryState.CONDITIONAL:
-            return f"{self.where}:{name} is applied only if {self.detail}: left out{self._command()}"
+            return f"{self.where}:{name} is applied only if {self.detail}: left out{self._command(upstream)}"
         if self.state is EntryState.EDIT:
             sed = re.match(r"(?:sed|perl)\s", self.text)
-            how = "edit the worktree, and `patchq new`"
-            if sed:
-                how = f"`patchq import NAME --run {sh(self.text)}`"
+            how = f"`patchq import {upstream} --run {sh(self.text)}`" if sed else _edit(upstream, self.text)
             return f"{self.where}: an edit, not a patch, was left out: {_short(self.text)}; to make it: {how}"
         return f"{self.where}:{name} is {self.state.value}{self.detail and f' ({self.detail})'}: left out"
 
-    def _command(self) -> str:
+    def _command(self, upstream: str) -> str:
         """Return how to import a conditional patch; empty if it isn't available locally."""
         if isinstance(self.data, Path):
-            return f"; `patchq import NAME {sh(self.data)}` imports it"
+            return f"; `patchq import {upstream} {sh(self.data)}` imports it"
         if self.data is None:
             return ""
         recipe = sh(self.where.rpartition(":")[0])
-        return f"; `sed '1,/^__END__/d' {recipe} | patchq import NAME -` imports it"
+        return f"; `sed '1,/^__END__/d' {recipe} | patchq import {upstream} -` imports it"
 
-    def error(self) -> PatchqError | None:
+    def error(self, upstream: str) -> PatchqError | None:
         """Return the error for a patch that the native tool applies and patchq can't read."""
         if self.state in (EntryState.TAKEN, *LEFT):
             return None
         if self.state is EntryState.REMOTE:
             found = _REQUEST.fullmatch(self.text)
-            request = "download it, and name the file"
-            if found:
-                request = f"`patchq import NAME {sh(found[1])}`"
+            file = re.sub(r"[^\w.+-]", "-", self.text.partition("?")[0].rpartition("/")[2]) or "fix.patch"
+            download = f"`curl -fLo {sh(file)} {sh(self.text)} && patchq import {upstream} {sh(file)}`"
+            if not re.match(r"(?:https?|ftp)://", self.text):
+                download = "download the file, and name it instead of the recipe"
+            request = f"`patchq import {upstream} {sh(found[1])}`, or {download}" if found else download
             return UserError(
                 f"{self.where}: {self.text} is downloaded by the packager's tool",
                 hint=f"{request}; --partial leaves it out",
@@ -122,12 +120,17 @@ class Entry:
         if self.state is EntryState.OPTION:
             return UserError(
                 f"{self.where}: {self.text} is applied with {self.detail}, which patchq never does",
-                hint="apply it in the worktree, and `patchq new`; --partial leaves it out",
+                hint=f"{_edit(upstream, self.text)}; --partial leaves it out",
             )
         return UserError(
             f"{self.where}: {self.text} depends on more than the recipe",
             hint="name the patch files themselves, in order; --partial leaves it out",
         )
+
+
+def _edit(upstream: str, text: str) -> str:
+    """Return the commands that make a patch of an edit in the worktree."""
+    return f"`patchq apply {upstream}`, edit `.patchq/trees/{upstream}`, `patchq new {upstream} {name_for(text)}`"
 
 
 def _short(text: str) -> str:

@@ -53,7 +53,7 @@ def recipe_in(folder: Path) -> Path | None:
     return port_folder(folder)
 
 
-def recipe_entries(path: Path) -> list[Entry]:
+def recipe_entries(path: Path, upstream: str) -> list[Entry]:
     """Return the entries of a recipe, or of a port's folder of patches, in order.
 
     :raises UserError: if the recipe applies no patches, or can't be read.
@@ -64,6 +64,6 @@ def recipe_entries(path: Path) -> list[Entry]:
     read = next(read for kind, read in _KINDS.items() if re.fullmatch(kind, path.name))
     found = list(read(RecipeFile(path)))
     if not any(entry.state not in LEFT for entry in found):
-        named = "".join(f"\n{entry.words()}" for entry in found)
+        named = "".join(f"\n{entry.words(upstream)}" for entry in found)
         raise UserError(f"{path} applies no patches{named}", hint="name the patches themselves, in order")
     return found

@@ -534,7 +534,7 @@ class _Replay:
         if outcome.ran.over is Limit.TIME:
             self._refill(machine)
             words = (self.limits.of(Limit.TIME),)
-            stage.accounts.append(replace(account, status=HunkStatus.REFUSED, reason=Reason.TOO_LONG, words=words))
+            stage.accounts.append(replace(account, status=StepStatus.REFUSED, reason=Reason.TOO_LONG, words=words))
             return
         check_limits(account, outcome.ran, self.limits)
         changed = machine.site.read(stage.tree, account.where)
@@ -564,7 +564,7 @@ class _Replay:
         if changed.tree != self.stage.tree or changed.generated:
             self._refill(machine)
 
-    def _refill(self, machine: Machine) -> None:
+    def _refill(self, machine: Container) -> None:
         fsio.remove_folder(machine.site.folder)
         machine.site.fill(self.stage.tree)
 
