@@ -425,6 +425,8 @@ BENIGN: dict[str, list[Edit]] = {
     ],
     "unrelated new subclass": [("pkg/special.py", "", "from pkg.main import Mine\n\n\nclass Special(Mine):\n    def more(self):\n        return 1\n")],
     "override that calls the patched method": [("pkg/special.py", "", SUBCLASS + "x = x + 1\n        return super().forward(x, flag)\n")],
+    "override that calls the patched method by its class": [("pkg/special.py", "", SUBCLASS + "return Mine.forward(self, x, flag) + 1\n")],
+    "exception for a parameter that the call doesn't pass": [(OPS, "def pair(x):\n", "def pair(x, most=None):\n    if most is not None and x > most:\n        raise OverflowError(x)\n")],
     "method of another class with the same name": [("pkg/special.py", "", "class Alone:\n    def forward(self, x, flag):\n        return x\n\n\ndef go(alone: Alone):\n    return alone.forward(1, 2)\n")],
     "import order": [(MAIN, "from pkg import envs\nfrom pkg.base import Layer\n", "from pkg.base import Layer\nfrom pkg import envs\n")],
     "import formatting": [(MAIN, "from pkg.registry import TABLE, find", "from pkg.registry import (\n    TABLE,\n    find,\n)")],

@@ -61,18 +61,20 @@ class PythonFile:
                 self._scopes[first : last + 1] = [name] * (last + 1 - first)
         return self._scopes[line] if line < len(self._scopes) else ""
 
-    def raises(self, name: str, known: Container[str] = ()) -> set[str]:
+    def raises(self, name: str, known: Container[str] = (), without: Container[str] = ()) -> set[str]:
         """Return the exceptions that a function raises, itself or in the file's functions that it calls.
 
         :param known: functions that are not followed.
+        :param without: parameters that the call doesn't pass; what they decide is left out.
         """
         found: set[str] = set()
         seen = {name}
         waiting = [name]
         while waiting:
             one = waiting.pop()
-            fact, node = self.fact(one), self.nodes.get(one)
-            found.update(fact.raises if fact else ())
+            node = self.nodes.get(one)
+            if isinstance(node, FunctionNode):
+                found |= _raised(node, without if one == name else ())
             for child in ast.walk(node) if node else ():
                 if not isinstance(child, ast.Call):
                     continue
@@ -230,7 +232,7 @@ class _Reader:
             traits=tuple(sorted(traits)),
             guards=guards,
             returns=tuple(sorted(returned)),
-            raises=tuple(sorted(_raised(node))),
+            raises=tuple(sorted(_raised(node, ()))),
         )
         self._add(fact, node)
         if node.returns is not None:
@@ -349,8 +351,11 @@ def _kept(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
             yield from (("", each) for each in (*node.args, *(k.value for k in node.keywords)))
 
 
-def _raised(node: FunctionNode) -> set[str]:
-    """Return the simple names of the exceptions that a function raises itself."""
+def _raised(node: FunctionNode, without: Container[str]) -> set[str]:
+    """Return the simple names of the exceptions that a function raises itself.
+
+    :param without: names of parameters. Branches whose tests read them are left out.
+    """
     found: set[str] = set()
     waiting: list[ast.AST] = list(node.body)
     while waiting:
@@ -362,6 +367,8 @@ def _raised(node: FunctionNode) -> set[str]:
             name = ast.unparse(raised).rpartition(".")[2]
             if name[:1].isupper():
                 found.add(name)
+        if isinstance(child, ast.If) and any(isinstance(n, ast.Name) and n.id in without for n in ast.walk(child.test)):
+            continue
         waiting.extend(inner(child))
     return found
 

@@ -223,7 +223,7 @@ class TouchedPython:
                     continue
                 if (before and its_name in before.facts) or self.counterparts.class_moved(its_name, path):
                     continue
-                if _calls_overridden(file, its_name, method):
+                if _calls_overridden(file, its_name, simple, method):
                     continue
                 if target and Found(target, owner) in self.new.ancestors(Found(path, its_owner)):
                     at = place_of(path, its_fact[-1].line)
@@ -296,9 +296,13 @@ def _defaults(fact: Fact, file: PythonFile) -> dict[str, str | None]:
     return found
 
 
-def _calls_overridden(file: PythonFile | None, name: str, method: str) -> bool:
-    """Return whether an override calls the method that it overrides."""
+def _calls_overridden(file: PythonFile | None, name: str, owner: str, method: str) -> bool:
+    """Return whether an override calls the method that it overrides, by ``super()`` or by its class."""
     for node in ast.walk(file.nodes[name]) if file and name in file.nodes else ():
-        if isinstance(node, ast.Call) and is_super(node.func) and ast.unparse(node.func).endswith(f".{method}"):
+        if not isinstance(node, ast.Call):
+            continue
+        called = f".{ast.unparse(node.func)}"
+        above = is_super(node.func) and called.endswith(f".{method}")
+        if above or called.endswith(f".{owner}.{method}"):
             return True
     return False

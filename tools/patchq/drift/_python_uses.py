@@ -218,7 +218,10 @@ class PythonUses:
         self, say: Reporter, found: Found, there: Found, old_file: PythonFile, new_file: PythonFile
     ) -> None:
         """Compare the exceptions of a function. One that it no longer raises counts if the patch names it."""
-        was, now = old_file.raises(found.name, new_file.facts), new_file.raises(there.name, old_file.facts)
+        facts = self.old.fact(found), self.new.fact(there)
+        names = [{p.name for p in (fact.parameters if fact else None) or ()} for fact in facts]
+        was = old_file.raises(found.name, new_file.facts)
+        now = new_file.raises(there.name, old_file.facts, names[1] - names[0])
         assert say.touch.python is not None
         named = names_on(say.touch.python[1], say.touch.lines)
         if now - was or (was - now) & named:
