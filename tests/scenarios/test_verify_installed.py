@@ -743,6 +743,31 @@ def test_a_script_replaced_with_its_row(env: Environment) -> None:
     assert env.look()["ok"], "of a long path"
 
 
+def test_a_script_of_a_relative_interpreter(env: Environment) -> None:
+    """`../try/bin/python -m pip` writes its path with the `..` into scripts."""
+    script = env.venv / "bin" / "lib"
+    row = os.path.relpath(script, env.site)
+    (env.elsewhere / "deep" / "er").mkdir(parents=True)
+    (env.elsewhere / "link").symlink_to("deep/er")
+
+    def write(python: str, old: str = "", new: str = "") -> None:
+        script.write_bytes(LONG_SCRIPT.format(python=python).replace(old, new).encode())
+        env.record(row)
+
+    relative = f"{env.venv}/lib/../bin/python"
+    write(relative)
+    assert env.look()["ok"]
+    write(relative, "import answer", "import evil")
+    assert env.codes() == {"script"}, "it calls something else"
+    write(f"{env.venv}/lib/../../bin/python")
+    assert env.codes() == {"script"}, "another folder"
+    back = os.path.relpath(env.venv, env.elsewhere)
+    write(f"{env.elsewhere}/link/{back}/bin/python")
+    assert env.codes() == {"script"}, "the kernel takes the `..` from where the link leads"
+    write(f"{env.elsewhere}/gone/../{back}/bin/python")
+    assert env.codes() == {"script"}, "a folder that isn't there"
+
+
 UV_SCRIPT = """#!{python}
 # -*- coding: utf-8 -*-
 import sys

@@ -110,6 +110,22 @@ class FileTree(ABC):
                 real = self._resolve(posixpath.join(real, part), links_left)
         return real
 
+    def follow(self, path: str) -> str:
+        """Return ``path`` with all links resolved, and each ``..`` as the kernel resolves it: from
+        where a link leads.
+
+        Empty if something before a ``..`` is no folder.
+        """
+        real = "/"
+        try:
+            for part in path.split("/"):
+                if part == ".." and real != "/" and self.kind(real) is not Kind.FOLDER:
+                    return ""
+                real = self._follow(real, part, MAX_LINKS)
+        except RecursionError:
+            return ""
+        return real
+
     def real_kind(self, path: str) -> FileKind | None:
         """Return the kind of ``path``, links followed; None if it doesn't exist."""
         real = self.resolve(path)

@@ -131,7 +131,11 @@ def _fault(
         return "it doesn't start an interpreter"
     absolute, quoted, relative, direct = shebang.groups()
     program = absolute or quoted or direct or f"{posixpath.dirname(path)}/{relative}"
-    if ".." in program.split("/") or not _is_interpreter(interpreter, program, programs):
+    if ".." in program.split("/"):
+        # `../try/bin/python -m pip` writes its own path.
+        folder, name = posixpath.split(program)
+        program = f"{files.follow(folder)}/{name}"
+    if not _is_interpreter(interpreter, program, programs):
         return f"it starts {program}"
     if python and not _are_same(files, program, python):
         return f"it starts {program}, which is another Python than {python}"
