@@ -119,7 +119,7 @@ class FileTree(ABC):
         real = "/"
         try:
             for part in path.split("/"):
-                if part == ".." and real != "/" and self.kind(real) is not Kind.FOLDER:
+                if part == ".." and real != "/" and self.kind(real) is not FileKind.FOLDER:
                     return ""
                 real = self._follow(real, part, MAX_LINKS)
         except RecursionError:
