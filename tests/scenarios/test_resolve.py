@@ -111,6 +111,19 @@ def test_who_can_not_do_without_it_is_named(stopped: Patchq, upstream: Path) -> 
     assert said(stopped, 0, "conflict", "up")["dependents"] == ["up/on-top"]
 
 
+def test_who_needs_it_through_another_is_named(stopped: Patchq) -> None:
+    stopped.ok("rebase", "up", "--abort")
+    path = stopped.tree() / "a.txt"
+    path.write_bytes(path.read_bytes().replace(b"changed\nline 6\n", b"changed\nand more\nline 6\n"))
+    stopped.ok("new", "up", "on-top", "-m", "On top", "-s")
+    path.write_bytes(path.read_bytes().replace(b"and more\nline 6\n", b"and much more\nline 6\n"))
+    stopped.ok("new", "up", "higher", "-m", "Higher", "-s")
+    (stopped.tree() / "apart.txt").write_text("apart\n")
+    stopped.ok("new", "up", "apart", "-m", "Apart", "-s")
+    stopped.fails(3, "rebase", "up", "--onto", "v2")
+    assert said(stopped, 0, "conflict", "up")["dependents"] == ["up/on-top", "up/higher"]
+
+
 def test_a_file_that_upstream_removed_has_no_lines(stack: Patchq, upstream: Path) -> None:
     release(upstream, "v2", {"b.txt": None}, "Take it away")
     stack.fails(3, "rebase", "up", "--onto", "v2")

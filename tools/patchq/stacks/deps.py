@@ -123,19 +123,15 @@ def closure(store: Git, carried: Carried, chosen: Collection[str]) -> list[str]:
 
 
 def dependents(store: Git, carried: Carried, name: str) -> list[str]:
-    """Return the later patches of a stack that need the named patch."""
+    """Return the later patches of a stack that need the named patch, directly or through each other.
+
+    Carry the later patches without the named one. Each patch that conflicts is left out, too.
+    """
     names = [n for n, _ in carried.commits]
     number = names.index(name)
     with scratch(store) as temporary:
         graph = _Graph(temporary, carried.base, carried.commits)
-        reached, found = set(graph.touched[number]), []
-        for later in range(number + 1, len(names)):
-            if reached.isdisjoint(graph.touched[later]):
-                continue
-            reached |= graph.touched[later]  # for indirect dependents
-            if name in graph.needs([later]):
-                found.append(names[later])
-    return found
+        return [names[later] for later in graph.dependents(number)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +218,19 @@ class _Graph:
                     asked.append((n, search, key))
             self._merge(list(dict.fromkeys(key for *_, key in asked)))
             searches = [(n, search, self.merged[key]) for n, search, key in asked]
+        return found
+
+    def dependents(self, number: int) -> list[int]:
+        """Return the later patches that conflict without this patch and its other dependents."""
+        onto, found = _Onto(self.trees[number]), []
+        for later in range(number + 1, len(self.commits)):
+            key = later, onto, False
+            self._merge([key])
+            result = self.merged[key]
+            if result is None:
+                found.append(later)
+            else:
+                onto = result
         return found
 
     def _search(self, numbers: Sequence[int]) -> _Search:
