@@ -138,6 +138,29 @@ def test_undo_comes_back_to_the_stop(stack: Patchq, upstream: Path) -> None:
     assert b"changed again" in stack.patch_file("first", ref="v2").read_bytes()
 
 
+def test_undo_comes_back_to_a_skipped_patch(stack: Patchq, upstream: Path) -> None:
+    release(upstream, "v2", {"a.txt": with_lines({5: b"otherwise\n"}), "b.txt": with_lines({10: b"otherwise\n"})})
+    stack.fails(3, "rebase", "up", "--onto", "v2")
+    assert run(stack, 3, "rebase", "up", "--skip")["stop"]["patch"] == "third"
+    assert "undone: skip of up/first" in stack.ok("undo")
+    assert json.loads(stack.ok("status", "--json"))["rebases"][0]["stop"]["patch"] == "first"
+    assert b"<<<<<<<" in (parked(stack) / "a.txt").read_bytes()
+    (parked(stack) / "a.txt").write_bytes(with_lines({5: b"otherwise, changed\n"}))
+    assert run(stack, 3, "rebase", "up", "--continue")["stop"]["patch"] == "third"
+    assert "first: " not in stack.ok("rebase", "up", "--skip", "--how", "no longer needed")
+    assert b"otherwise, changed" in stack.patch_file("first", ref="v2").read_bytes()
+
+
+def test_skip_names_the_files_that_would_apply(stack: Patchq, upstream: Path) -> None:
+    path = stack.tree() / "a.txt"
+    path.write_bytes(path.read_bytes().replace(b"line 12\n", b"changed too\n"))
+    (stack.tree() / "apart.txt").write_text("apart\n")
+    stack.ok("new", "up", "both", "-m", "Both", "-s")
+    release(upstream, "v2", {"a.txt": with_lines({12: b"otherwise\n"})})
+    stack.fails(3, "rebase", "up", "--onto", "v2")
+    assert "both: left out, though they apply: its changes of apart.txt" in stack.ok("rebase", "up", "--skip")
+
+
 def test_undo_does_not_take_edits_of_the_next_stop(stack: Patchq, upstream: Path) -> None:
     release(upstream, "v2", {"a.txt": with_lines({5: b"otherwise\n"}), "b.txt": with_lines({10: b"otherwise\n"})})
     stack.fails(3, "rebase", "up", "--onto", "v2")

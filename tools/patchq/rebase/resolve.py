@@ -24,21 +24,18 @@ from patchq.merge.patches import STOPS, read_patches, replace_files, write_commi
 from patchq.merge.threeway import carry
 from patchq.merge.upstream_lines import UpstreamLine, find_dropped, show_dropped
 from patchq.names import CommitId, TreeId, sh, show_path
-from patchq.project.journal import Change
 from patchq.project.project import Project
 from patchq.project.stack import load_stack
 from patchq.rebase import stops
-from patchq.rebase.run import go_on, go_on_after_kill
+from patchq.rebase.run import ANSWERS, RESOLUTION, RETIREMENT, go_on, go_on_after_kill, record_answer
 from patchq.rebase.state import (
     CARRYING,
     PatchStep,
     RebaseProgress,
     Result,
-    Settled,
     Stop,
     load,
     ready_stop,
-    resolution_path,
     save,
     state_path,
     stop_worktree,
@@ -62,7 +59,6 @@ _MOST_ASKED = 10
 _MOST_TEXT = 1000
 #: Names of checks that other modules use.
 SETTLED, APPLIES, UPSTREAM_LINES = "settled", "applies", "upstream lines"
-_RESOLUTION = "resolution of "
 
 # Commands
 
@@ -101,7 +97,9 @@ def resume(
         worktree = stop_worktree(project, progress)
         if retire:
             step = stops.retire_on_word(project, progress, stop, prove, how)
-            return go_on(project, progress, step, worktree.snapshot(pass_over=True), prove)
+            tree = worktree.snapshot(pass_over=True)
+            record_answer(project, progress, stop, tree, RETIREMENT)
+            return go_on(project, progress, step, tree, prove)
         taken = stops.take_own(project, progress, stop, worktree, include)
         step = stops.resolved(project, progress, stop, worktree, taken, how)
         candidate = Candidate(taken.tree, how, stops.unmerged(worktree))
@@ -245,13 +243,14 @@ def _candidate(project: Project, progress: RebaseProgress, stop: Stop, source: S
 
 
 def find_resolution(project: Project) -> RebaseProgress | None:
-    """Return the rebase in progress if the last operation is a resolution in it."""
+    """Return the rebase in progress if the last operation answers a stop of it."""
     last = project.journal.last()
     summary = ""
     if last:
         summary = str(last[1]["summary"])
-    upstream, _, patch = summary.removeprefix(_RESOLUTION).partition("/")
-    if not summary.startswith(_RESOLUTION) or not state_path(project, upstream).exists():
+    kind = next((kind for kind in ANSWERS if summary.startswith(kind)), "")
+    upstream, _, patch = summary.removeprefix(kind).partition("/")
+    if not kind or not state_path(project, upstream).exists():
         return None
     progress = load(project, upstream)
     if progress.phase != CARRYING or not progress.settled or progress.settled[-1].stop.patch != patch:
@@ -260,12 +259,12 @@ def find_resolution(project: Project) -> RebaseProgress | None:
 
 
 def undo_resolution(project: Project) -> tuple[str, str] | None:
-    """Undo the last operation if it is a resolution in a rebase in progress.
+    """Undo the last operation if it answers a stop of a rebase in progress.
 
-    The rebase returns to the stopped patch, and the worktree contains the resolution again.
+    The rebase returns to the stopped patch, and the worktree contains its files again.
 
     :returns: the operation's summary and the worktree's folder, or None if the last operation is
-        not such a resolution.
+        no such answer.
     :raises EditedTreeError: if the worktree has edits of the patch that stopped next.
     """
     progress = find_resolution(project)
@@ -318,18 +317,13 @@ def settle(
     files: dict[str, bytes | None] = {}
     for path, data in recorded.items():
         files[path.relative_to(project.layout.root).as_posix()] = data
-    # Even if rerere records nothing, `undo` must find this operation.
-    files[resolution_path(project, progress.upstream)] = f"{stop.patch} {step.commit}\n".encode()
     worktree = stop_worktree(project, progress)
     note = "; ".join(
         filter(None, [stops.put_aside(project, worktree, taken), stops.keep_commits(project, progress, worktree)])
     )
     if note:
         project.say(f"{stop.patch}: {note}")
-    project.journal.perform(
-        Change(verb="rebase", summary=f"{_RESOLUTION}{progress.upstream}/{stop.patch}", files=files)
-    )
-    progress.settled.append(Settled(stop=stop, steps=len(progress.done), tree=str(taken.tree)))
+    record_answer(project, progress, stop, taken.tree, RESOLUTION, files)
     result = go_on(project, progress, step, taken.tree, prove)
     if note:
         return replace(result, notes=(f"{stop.patch}: {note}", *result.notes))

@@ -40,6 +40,8 @@ from patchq.rebase.state import (
     PatchStep,
     RebaseProgress,
     Result,
+    Settled,
+    Stop,
     load,
     proposals_path,
     ready_stop,
@@ -57,6 +59,9 @@ from patchq.stacks.reconcile import ReconciledEntry
 from patchq.system import fsio, project_files
 from patchq.system.paths import LOCK_NAME, check_name, find_twins
 from patchq.upstream.history import at_hand
+
+#: Answers to a stop, each as the summary of its operation begins.
+RESOLUTION, RETIREMENT, SKIP = ANSWERS = ("resolution of ", "retirement of ", "skip of ")
 
 # Commands
 
@@ -160,11 +165,14 @@ def skip(project: Project, upstream: str, *, prove: Prove, how: str = "") -> Res
         if stop is None:
             return go_on_after_kill(project, progress, prove)
         files = stop_worktree(project, progress).snapshot(pass_over=True)
-        note = stops.keep_files(project, progress, stop, files)
+        notes = []
+        if note := stops.keep_files(project, progress, stop, files):
+            notes.append(f"{stop.patch}: {note}")
+        if unopposed := stops.unopposed_paths(project, progress, stop):
+            notes.append(f"{stop.patch}: left out, though they apply: its changes of {', '.join(unopposed)}")
+        record_answer(project, progress, stop, files, SKIP)
         result = go_on(project, progress, stops.skipped(stop, how), files, prove)
-        if note:
-            return replace(result, notes=(f"{stop.patch}: {note}", *result.notes))
-        return result
+        return replace(result, notes=(*notes, *result.notes))
 
 
 def abort(project: Project, upstream: str) -> Result:
@@ -202,6 +210,27 @@ def _run(project: Project, progress: RebaseProgress, prove: Prove) -> Result:
             landed = _land(project, progress, patches, column, upstream, prove)
         if not landed:
             return result(project, progress, "stopped")
+
+
+def record_answer(
+    project: Project,
+    progress: RebaseProgress,
+    stop: Stop,
+    tree: TreeId,
+    kind: str,
+    files: Mapping[str, bytes | None] | None = None,
+) -> None:
+    """Record how a stop was answered, as an operation that ``undo`` takes back.
+
+    :param tree: tree of the conflict worktree, which ``undo`` restores.
+    :param kind: one of :data:`ANSWERS`.
+    :param files: files of the project that the answer writes.
+    """
+    changed = dict(files or {})
+    # Even if the answer writes no other file, `undo` must find this operation.
+    changed[resolution_path(project, progress.upstream)] = f"{stop.patch} {tree}\n".encode()
+    project.journal.perform(Change(verb="rebase", summary=f"{kind}{progress.upstream}/{stop.patch}", files=changed))
+    progress.settled.append(Settled(stop=stop, steps=len(progress.done), tree=str(tree)))
 
 
 def go_on(project: Project, progress: RebaseProgress, step: PatchStep, files: TreeId, prove: Prove) -> Result:

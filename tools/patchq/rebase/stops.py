@@ -302,6 +302,15 @@ def park(project: Project, progress: RebaseProgress) -> None:
     save(project, progress)
 
 
+def unopposed_paths(project: Project, progress: RebaseProgress, stop: Stop) -> list[str]:
+    """Return the files of a conflicting patch whose changes merge without a conflict."""
+    if not stop.parked or not stop.stages:
+        return []
+    conflicting_paths = set(_paths(stop))
+    changes = project.store.changes(progress.tip, CommitId(stop.parked))
+    return [show_path(change.path) for change in changes if change.path not in conflicting_paths]
+
+
 def _stage_numbers(stop: Stop) -> dict[bytes, set[int]]:
     """Return the stage numbers of each conflicting path."""
     found: dict[bytes, set[int]] = defaultdict(set)

@@ -42,7 +42,7 @@ def command(pending: bool, dry_run: bool, as_json: bool) -> None:
         return
     echo(f"{'given up' if pending else 'undone'}: {summary}")
     if worktree:
-        echo(f"  the rebase is back at that patch; {worktree} holds your resolution")
+        echo(f"  the rebase is back at that patch; {worktree} holds your files")
     for path in kept:
         echo(f"  {path} was edited meanwhile and stays as it is")
     for commit in commits:
