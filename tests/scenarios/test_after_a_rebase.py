@@ -133,7 +133,7 @@ def test_skipping_the_only_patch_says_that_nothing_was_made(patchq: Patchq, upst
     git(upstream, "tag", "v2")
     patchq.fails(3, "rebase", "up", "--onto", "v2")
     said = patchq.ok("rebase", "up", "--skip")
-    assert "no patch is left (1 conflict): no stack, pin or set was written, only the ledger" in said
+    assert "no patch is left (1 left out): no stack, pin or set was written, only the ledger" in said
     assert "default-up-v2" not in said
     assert "1 dropped at v2: skipped (`patchq rebase up --onto v2 --only only`" in patchq.ok(
         "rebase", "up", "--onto", "v2"

@@ -207,10 +207,10 @@ def command(
     from patchq.stacks.check import check
 
     project = open_project(as_json)
-    if (set_name and not installs) or (installs and (names or text_only or mend)):
-        raise click.UsageError(
-            "--installs looks at a set, --set says at which; it takes neither names nor other checks"
-        )
+    if set_name and not installs:
+        raise click.UsageError("--set goes with --installs; without it, check looks at every pinned stack")
+    if installs and (names or text_only or mend):
+        raise click.UsageError("--installs takes neither names nor other checks")
     if refs and (mend or installs or dropped):
         raise click.UsageError("--with checks committed versions only; it changes nothing and takes no other checks")
     written: tuple[str, ...] = ()

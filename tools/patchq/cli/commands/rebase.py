@@ -153,7 +153,7 @@ def show(found: Result, output: int) -> None:
     for step in found.steps[output:]:
         if step.outcome != "clean" and not step.known:
             _show_step(step)
-    counts = Counter(step.outcome for step in found.steps)
+    counts = Counter(step.outcome if step.commit or step.outcome == "absorbed" else "left out" for step in found.steps)
     words = ", ".join(f"{n} {word}" for word, n in counts.items())
     kept = sum(bool(s.commit) for s in found.steps)
     summary = tally_result(found)
