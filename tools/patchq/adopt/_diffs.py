@@ -98,11 +98,10 @@ def _git_section(lines: Sequence[bytes], at: int, found: list[Section]) -> int:
     if at < len(lines) and lines[at].startswith(b"--- "):
         at = _plain_section(lines, at, section)
     elif section.renamed:
-        names = {
-            line.split(b" ")[1]: line.split(b" ", 2)[2]
-            for line in section.extended
-            if b" from " in line or b" to " in line
-        }
+        names = {}
+        for line in section.extended:
+            if b" from " in line or b" to " in line:
+                names[line.split(b" ")[1]] = line.split(b" ", 2)[2]
         # git writes the prefix in the first line, but not in the rename lines.
         prefix = b""
         if half.startswith(b"a/"):
@@ -241,8 +240,15 @@ def find_placing(
             return placing
     for strip in (1, 0):
         tails = {Placing(strip).place(name) for name in there[0]} - {b""}
-        folders = {path[: -len(tail) - 1] for tail in tails for path in files if path.endswith(b"/" + tail)}
-        placings = [p for f in sorted(folders) if fits(p := Placing(strip, f.decode("utf-8", "surrogateescape")))]
+        folders = set()
+        for tail in tails:
+            for path in files:
+                if path.endswith(b"/" + tail):
+                    folders.add(path[: -len(tail) - 1])
+        placings = []
+        for f in sorted(folders):
+            if fits(p := Placing(strip, f.decode("utf-8", "surrogateescape"))):
+                placings.append(p)
         if len(placings) == 1:
             return placings[0]
         if placings:
@@ -257,7 +263,12 @@ def _unprefixed(found: Sequence[Section], files: Collection[bytes]) -> bool:
     ``new.c``.
     """
     tops = {path.split(b"/", 1)[0] for path in files if b"/" in path} - {b"a", b"b"}
-    names = [section.new if section.new != b"/dev/null" else section.old for section in found]
+    names = []
+    for section in found:
+        if section.new != b"/dev/null":
+            names.append(section.new)
+        else:
+            names.append(section.old)
     return bool(names) and all(b"/" in name and name.split(b"/", 1)[0] in tops for name in names)
 
 
@@ -277,7 +288,10 @@ def as_git(found: Sequence[Section], placing: Placing, files: Collection[bytes])
             raise OddDiff
         created = section.created or (section.fresh and old not in files)
         out.append(b"diff --git a/%s b/%s" % (old, new))
-        extended = [line for line in section.extended if not line.startswith((b"rename ", b"copy "))]
+        extended = []
+        for line in section.extended:
+            if not line.startswith((b"rename ", b"copy ")):
+                extended.append(line)
         words = {line.split(b" ", 1)[0] for line in section.extended}
         if created and not any(line.startswith(b"new file") for line in extended):
             extended.insert(0, b"new file mode 100644")
@@ -313,7 +327,10 @@ def without_returns(diff: bytes) -> bytes:
 
 def paths_of(found: Sequence[Section], placing: Placing) -> list[str]:
     """Return the file names of a diff for display."""
-    return [show_path(placing.place(_names(s)[0] if _names(s) else s.new)) for s in found]
+    result: list[str] = []
+    for s in found:
+        result.append(show_path(placing.place(_names(s)[0] if _names(s) else s.new)))
+    return result
 
 
 def name_leftovers(found: FoundPatch) -> FoundPatch:

@@ -79,10 +79,17 @@ def _in_recipe(path: Path, pin: Pin) -> list[FolderPlace]:
     """Return the entries of a recipe, then the patch files next to them that it doesn't name."""
     entries = recipe_entries(path, pin.upstream)
     found = [_entry(path, entry) for entry in entries]
-    files = {place.data.resolve() for place in found if isinstance(place.data, Path)}
+    files = set()
+    for place in found:
+        if isinstance(place.data, Path):
+            files.add(place.data.resolve())
     folders = dict.fromkeys(file.parent for file in files if path.parent.resolve() in file.parents)
     named = {*files, *(path.parent.resolve() / entry.text for entry in entries)}
-    unlisted_files = [file for folder in folders for file in _patch_files(folder) if file not in named]
+    unlisted_files = []
+    for folder in folders:
+        for file in _patch_files(folder):
+            if file not in named:
+                unlisted_files.append(file)
     return [*found, *(replace(_place(file), unlisted=path.name) for file in unlisted_files)]
 
 
@@ -131,7 +138,10 @@ def _in_folder(folder: Path, pin: Pin) -> list[FolderPlace]:
         return [*found, *_unlisted(folder, "series", found)]
     if (folder / ".patches").exists():
         names = [line.strip() for line in _read_list(folder, ".patches").splitlines()]
-        found = [_place(_inside(folder, ".patches", name)) for name in names if name and not name.startswith("#")]
+        found = []
+        for name in names:
+            if name and not name.startswith("#"):
+                found.append(_place(_inside(folder, ".patches", name)))
         return [*found, *_unlisted(folder, ".patches", found)]
     if (folder / "config.json").is_file():
         raise UserError(
@@ -195,13 +205,23 @@ def _series(folder: Path, text: str) -> list[FolderPlace]:
 
 def _unlisted(folder: Path, listed_in: str, found: Sequence[FolderPlace]) -> list[FolderPlace]:
     """Return the patches of a folder that its list doesn't name."""
-    listed = {place.data.resolve() for place in found if isinstance(place.data, Path)}
-    files = [path for path in _patch_files(folder) if path.resolve() not in listed]
+    listed = set()
+    for place in found:
+        if isinstance(place.data, Path):
+            listed.add(place.data.resolve())
+    files = []
+    for path in _patch_files(folder):
+        if path.resolve() not in listed:
+            files.append(path)
     return [replace(_place(path), unlisted=listed_in) for path in files]
 
 
 def _patch_files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.iterdir() if _PATCH.match(path.name) and path.is_file())
+    files: list[Path] = []
+    for path in folder.iterdir():
+        if _PATCH.match(path.name) and path.is_file():
+            files.append(path)
+    return sorted(files)
 
 
 def _inside(folder: Path, listed_in: str, name: str) -> Path:

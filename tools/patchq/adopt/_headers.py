@@ -102,9 +102,15 @@ def read_text(text: str) -> Said:
     shown = _SHOWN.search(text + "\n")
     if shown:
         text = f"{text[: shown.start()]}\n{textwrap.dedent(shown[3])}\n{text[shown.end() :]}"
-    paragraphs = [p for p in re.split(r"\n[ \t]*\n", clean_message(text).strip("\n")) if p.strip()]
+    paragraphs = []
+    for p in re.split(r"\n[ \t]*\n", clean_message(text).strip("\n")):
+        if p.strip():
+            paragraphs.append(p)
     for number, paragraph in enumerate(paragraphs):
-        lines = [line for line in paragraph.split("\n") if not line.startswith("#!")]
+        lines = []
+        for line in paragraph.split("\n"):
+            if not line.startswith("#!"):
+                lines.append(line)
         if not lines:
             continue
         if lone := _FROM_LINE.fullmatch(paragraph):
@@ -145,7 +151,11 @@ def _only_known(lines: list[str]) -> bool:
 def fields_of(head: str) -> list[tuple[str, str]]:
     """Return the fields of a mail's header that belong to the patch, not to its delivery."""
     found = message_from_string(head + "\n\n").items()
-    return [(k, " ".join(v.split())) for k, v in found if _KEPT.fullmatch(k)]
+    result: list[tuple[str, str]] = []
+    for k, v in found:
+        if _KEPT.fullmatch(k):
+            result.append((k, " ".join(v.split())))
+    return result
 
 
 def settle(message: str, more: list[tuple[str, str]] | None = None, author: str = "", date: str = "") -> Said:
@@ -167,9 +177,15 @@ def settle(message: str, more: list[tuple[str, str]] | None = None, author: str 
             paragraph = _without_fields(paragraph, trailers)
         if paragraph.strip():
             kept += [paragraph]
-    block = [line for line in own if not line.startswith(("Upstream Status:",))]
+    block = []
+    for line in own:
+        if not line.startswith(("Upstream Status:",)):
+            block.append(line)
     pairs = {(key.lower(), value) for key, value in parse_trailers(message)}
-    before = [f"{key}: {value}" for key, value in trailers if (key.lower(), value) not in pairs]
+    before = []
+    for key, value in trailers:
+        if (key.lower(), value) not in pairs:
+            before.append(f"{key}: {value}")
     body = "\n\n".join([subject, *kept])
     done = clean_message("\n".join([body, "", *dict.fromkeys(before), *block]))
     done = _with_status(done)

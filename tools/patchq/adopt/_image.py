@@ -48,7 +48,10 @@ def from_image(
     tags = _tags(environment, distribution)
 
     def chosen(names: Sequence[str]) -> str:
-        fitting = [name for name in names if any(name.endswith(f"-{tag}.whl") for tag in tags)]
+        fitting = []
+        for name in names:
+            if any(name.endswith(f"-{tag}.whl") for tag in tags):
+                fitting.append(name)
         return sorted(fitting or names)[0]
 
     info = release_wheel(project, pin, offline=options.offline, most=options.most_download, chosen=chosen)

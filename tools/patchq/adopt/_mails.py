@@ -380,7 +380,11 @@ def _in_utf8(mail: bytes, info: bytes) -> bytes:
 
 def _values(info: bytes, field: str) -> list[str]:
     prefix = f"{field}: ".encode()
-    return [decode(x[len(prefix) :]) for x in info.split(b"\n") if x.startswith(prefix)]
+    values: list[str] = []
+    for x in info.split(b"\n"):
+        if x.startswith(prefix):
+            values.append(decode(x[len(prefix) :]))
+    return values
 
 
 def _author(git: Command, info: bytes, where: str, fields: str) -> tuple[Ident | None, tuple[str, ...]]:

@@ -61,7 +61,10 @@ def replacements(text: str, files: Collection[bytes]) -> list[Replacement]:
     for node in ast.walk(tree):
         pairs: list[tuple[str, ast.expr]] = []
         if isinstance(node, ast.Assign):
-            pairs = [(ast.unparse(t), node.value) for t in node.targets if isinstance(t, ast.Attribute)]
+            pairs = []
+            for t in node.targets:
+                if isinstance(t, ast.Attribute):
+                    pairs.append((ast.unparse(t), node.value))
         elif isinstance(node, ast.Call) and ast.unparse(node.func) == "setattr" and len(node.args) == 3:
             name = node.args[1]
             if isinstance(name, ast.Constant) and isinstance(name.value, str):
@@ -89,7 +92,10 @@ def from_monkey_patches(store: Git, base: TreeId, text: str, where: str, origin:
     """Return each replacement as a patch of its target, or as a problem with the reason."""
     files = store.list_tree(base)
     module = ast.parse(text)
-    own = {node.name: node for node in module.body if isinstance(node, _Function)}
+    own = {}
+    for node in module.body:
+        if isinstance(node, _Function):
+            own[node.name] = node
     found = []
     for item in replacements(text, files):
         place = _module_of(item.target, files)

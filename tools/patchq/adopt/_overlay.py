@@ -148,21 +148,32 @@ def from_site_packages(store: Git, base: TreeId, folder: Path, package: str) -> 
     found = _installed(folder, package)
     record = found.read_text("RECORD") or ""
     try:
-        listed = {row[0]: row[1] for row in csv.reader(record.splitlines()) if len(row) > 1}
+        listed = {}
+        for row in csv.reader(record.splitlines()):
+            if len(row) > 1:
+                listed[row[0]] = row[1]
     except csv.Error as error:
         raise UserError(f"{package} in {folder} has a RECORD that is none: {error}", hint="--overlay DIR") from None
     if not listed:
         raise UserError(f"{package} in {folder} has no RECORD", hint="--overlay DIR takes files as they are")
-    tops = {name.split("/", 1)[0] for name in listed if name.endswith(".py") and "/" in name}
+    tops = set()
+    for name in listed:
+        if name.endswith(".py") and "/" in name:
+            tops.add(name.split("/", 1)[0])
     tops = {top for top in tops if (folder / top).is_dir()}
-    edited = {name for name, digest in listed.items() if digest and _differs(folder / name, digest)}
-    added = {
-        f"{top}/{name}"
-        for top in tops
-        for name in map(os.fsdecode, walk_edited(folder / top, package))
-        if name.endswith(".py") and f"{top}/{name}" not in listed and _is_file(folder / top / name, folder)
-    }
-    gone = [name for name in listed if name.endswith(".py") and not (folder / name).exists()]
+    edited = set()
+    for name, digest in listed.items():
+        if digest and _differs(folder / name, digest):
+            edited.add(name)
+    added = set()
+    for top in tops:
+        for name in map(os.fsdecode, walk_edited(folder / top, package)):
+            if name.endswith(".py") and f"{top}/{name}" not in listed and _is_file(folder / top / name, folder):
+                added.add(f"{top}/{name}")
+    gone = []
+    for name in listed:
+        if name.endswith(".py") and not (folder / name).exists():
+            gone.append(name)
     names = sorted(n for n in edited | added if not n.split("/", 1)[0].endswith(".dist-info"))
     if not names:
         raise UserError(f"{package} in {folder} is as it was installed", hint="is it the environment that was edited?")

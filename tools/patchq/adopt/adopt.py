@@ -206,7 +206,13 @@ def _with_releases(
 def _named(items: Sequence[Item], taken: Sequence[str]) -> tuple[Item, ...]:
     """Return the items with the names that their patches get in the stack."""
     names = PatchNames(taken)
-    return tuple(replace(item, name=names.take(item.name)) if item.outcome in TAKEN else item for item in items)
+    found: list[Item] = []
+    for item in items:
+        if item.outcome in TAKEN:
+            found.append(replace(item, name=names.take(item.name)))
+        else:
+            found.append(item)
+    return tuple(found)
 
 
 def _refuse_left(upstream: str, items: Sequence[Item], errors: Sequence[PatchqError], partial: bool) -> None:

@@ -81,10 +81,18 @@ def gather(project: Project, loaded: Loaded, request: AdoptRequest) -> list[Foun
         return from_range(
             project, loaded.stack.pin, request.paths, request.git_range, first_parent=request.first_parent
         )
-    stacks = [p for p in request.paths if has_stgit(p)]
-    scripts = [p for p in request.paths if p.is_file() and not is_recipe(p) and (is_dockerfile(p) or _is_script(p))]
+    stacks = []
+    for p in request.paths:
+        if has_stgit(p):
+            stacks.append(p)
+    scripts = []
+    for p in request.paths:
+        if p.is_file() and not is_recipe(p) and (is_dockerfile(p) or _is_script(p)):
+            scripts.append(p)
     files = [p for p in request.paths if p not in (*stacks, *scripts)]
-    found = [f for path in stacks for f in from_stgit(project, path)]
+    found = []
+    for path in stacks:
+        found += from_stgit(project, path)
     if files:
         found += from_files(files, loaded.stack.pin, request.stdin, request.reading)
     listing = {}
@@ -250,12 +258,17 @@ def _is_piped(path: Path) -> bool:
 
 def _of(found: Sequence[FoundPatch], folder: str, reading: ReadOptions, origin: str) -> list[FoundPatch]:
     folder = "/".join(part for part in (reading.folder.strip("/"), folder.strip("/")) if part)
-    return [
-        replace(
-            name_leftovers(f), folder=folder, origin=origin, strip=f.strip if reading.strip is None else reading.strip
+    result: list[FoundPatch] = []
+    for f in found:
+        result.append(
+            replace(
+                name_leftovers(f),
+                folder=folder,
+                origin=origin,
+                strip=f.strip if reading.strip is None else reading.strip,
+            )
         )
-        for f in found
-    ]
+    return result
 
 
 def from_range(
@@ -278,7 +291,10 @@ def from_range(
         raise UserError(f"{path} is no git repository", hint="name a repository's folder")
     first, _, last = spec.partition("..")
     commits = borrow(project.store, path, first, last.lstrip(".") or "HEAD")
-    merges = {b.info.commit for b in commits if len(b.info.parents) > 1}
+    merges = set()
+    for b in commits:
+        if len(b.info.parents) > 1:
+            merges.add(b.info.commit)
     if merges and not first_parent:
         first_merge = next(b.info.commit for b in commits if b.info.commit in merges)
         more = ""
@@ -303,10 +319,11 @@ def _linear(borrowed: Borrowed) -> Borrowed:
     info = borrowed.info
     if len(info.parents) < 2:
         return borrowed
-    lines = [
-        f"- {c.commit[:12]} {clean_subject(c.message.split(chr(10), 1)[0])} ({c.author.name} <{c.author.email}>)"
-        for c in borrowed.brought
-    ]
+    lines = []
+    for c in borrowed.brought:
+        lines.append(
+            f"- {c.commit[:12]} {clean_subject(c.message.split(chr(10), 1)[0])} ({c.author.name} <{c.author.email}>)"
+        )
     text, trailers = split_trailers(clean_message(info.message))
     if lines:
         text = "\n".join([text.rstrip(), "", "The merged commits:", *lines])
@@ -321,11 +338,10 @@ def of_commits(project: Project, commits: Sequence[Borrowed], where: str, origin
     """
     found = []
     pairs = [(b.before, b.info.tree) for b in commits if b.before]
-    linked = {
-        pair
-        for pair, changes in zip(pairs, project.store.changes_between(pairs), strict=True)
-        if any(c.new and c.new.mode == GITLINK for c in changes)
-    }
+    linked = set()
+    for pair, changes in zip(pairs, project.store.changes_between(pairs), strict=True):
+        if any(c.new and c.new.mode == GITLINK for c in changes):
+            linked.add(pair)
     for borrowed in commits:
         commit = borrowed.info
         if len(commit.parents) != 1 or not borrowed.before:
