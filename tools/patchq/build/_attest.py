@@ -29,7 +29,9 @@ def statement(job: Job, wheels: Mapping[str, str]) -> bytes:
     """Return the statement about ``wheels`` (SHA-256 by file name) as the contents of a file."""
     layout = job.project.layout
     lock = project_files.hash_file(layout.root, layout.lock)
-    patches = [_patches(a.stack, [p.applied.name for p in a.state.patches]) for a in job.applied]
+    patches = []
+    for a in job.applied:
+        patches.append(_patches(a.stack, [p.applied.name for p in a.state.patches]))
     body = {
         "_type": STATEMENT,
         "subject": [{"name": name, "digest": {"sha256": digest}} for name, digest in sorted(wheels.items())],
@@ -64,7 +66,9 @@ def _pin(stack: Stack) -> dict[str, Any]:
 
 def _patches(stack: Stack, names: Sequence[str]) -> list[dict[str, Any]]:
     folder = f"patches/{stack.pin.upstream}/{stack.path('x').parent.name}"
-    return [
-        {"uri": f"{folder}/{name}.patch", "digest": {"sha256": hashlib.sha256(stack.read(name)).hexdigest()}}
-        for name in names
-    ]
+    patches: list[dict[str, Any]] = []
+    for name in names:
+        patches.append(
+            {"uri": f"{folder}/{name}.patch", "digest": {"sha256": hashlib.sha256(stack.read(name)).hexdigest()}}
+        )
+    return patches

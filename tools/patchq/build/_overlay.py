@@ -70,11 +70,11 @@ def build_overlay(job: Job, item: Applied, config: BuildConfig, version: str) ->
 
 def _changed_modes(job: Job, item: Applied) -> list[str]:
     """Return the files that the stack makes executable or no longer executable."""
-    return [
-        show_path(change.path)
-        for change in job.project.store.changes(item.state.base, item.state.tip)
-        if change.new and change.new.mode != (change.old.mode if change.old else REGULAR)
-    ]
+    modes: list[str] = []
+    for change in job.project.store.changes(item.state.base, item.state.tip):
+        if change.new and change.new.mode != (change.old.mode if change.old else REGULAR):
+            modes.append(show_path(change.path))
+    return modes
 
 
 def _checked(job: Job, source: Path, sha256: str) -> WheelInfo:

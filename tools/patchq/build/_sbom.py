@@ -81,11 +81,13 @@ def _pedigree(stack: Stack, ref: str, left_out: Sequence[str]) -> dict[str, Any]
         ancestor["externalReferences"] = [{"type": "vcs", "url": url}]
     else:
         ancestor["externalReferences"] = []
-    texts = {stack.read(name).decode("utf-8", "replace") for name in stack.names if name not in left_out}
-    patches = [
-        {"diff": {"text": {"content": text, "contentType": "text/x-diff"}}, "type": "unofficial"}
-        for text in sorted(texts)
-    ]
+    texts = set()
+    for name in stack.names:
+        if name not in left_out:
+            texts.add(stack.read(name).decode("utf-8", "replace"))
+    patches = []
+    for text in sorted(texts):
+        patches.append({"diff": {"text": {"content": text, "contentType": "text/x-diff"}}, "type": "unofficial"})
     return {"ancestors": [ancestor], "patches": patches}
 
 
@@ -115,7 +117,11 @@ def _statements(ref: str, stack: Stack, left_out: Sequence[str]) -> Iterator[dic
 def _filled(value: Any) -> Any:
     """Return a document without its empty lists."""
     if isinstance(value, dict):
-        return {key: _filled(item) for key, item in value.items() if item != []}
+        found = {}
+        for key, item in value.items():
+            if item != []:
+                found[key] = _filled(item)
+        return found
     if isinstance(value, list):
         return [_filled(item) for item in value]
     return value

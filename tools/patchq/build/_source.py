@@ -97,11 +97,17 @@ def _find_patched(job: Job, item: Applied, info: WheelInfo) -> dict[str, bytes]:
     :raises BuildError: if the wheel holds such a file without the changes.
     """
     found: dict[str, bytes] = {}
-    own = [a for a in job.applied if a is item or job.is_nested(a, item)]
+    own = []
+    for a in job.applied:
+        if a is item or job.is_nested(a, item):
+            own.append(a)
     for part in own:
         for path, data in job.touched(part):
             name = show_path(path)
-            places = [n for n in info.members if n == name or n.endswith("/" + name)]
+            places = []
+            for n in info.members:
+                if n == name or n.endswith("/" + name):
+                    places.append(n)
             right = {n: d for n, d in info.read(places).items() if d == data}
             if places and not right:
                 raise BuildError(

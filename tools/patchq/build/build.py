@@ -133,11 +133,10 @@ def job_of(
     applied = read_applied(project, set_name)
     stack_id = compute_stack_id(applied)
     patched = patched_upstreams(project, applied)
-    versions = {
-        a.stack.pin.upstream: f"{release_version(a.stack.pin)}+patchq.{stack_id[:8]}"
-        for a in applied
-        if a.build and a.stack.pin.upstream in patched
-    }
+    versions = {}
+    for a in applied:
+        if a.build and a.stack.pin.upstream in patched:
+            versions[a.stack.pin.upstream] = f"{release_version(a.stack.pin)}+patchq.{stack_id[:8]}"
     return Job(
         project=project,
         set_name=set_name,

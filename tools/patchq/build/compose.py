@@ -68,16 +68,17 @@ def _files(project: Project, folder: Path, set_name: str, thin: bool) -> dict[st
     if root not in (folder, *folder.parents):
         raise UserError(f"{folder} is not in the project", hint="the images are built from the project's files")
     inside = folder.relative_to(root)
-    packages = [
-        ComposedPackage(
-            upstream=pin.upstream,
-            distribution=build.distribution,
-            package=build.package,
-            links=tuple(build.links.items()),
-        )
-        for pin in project.lock.pins_of(set_name)
-        if (build := project.lock.upstreams[pin.upstream].build)
-    ]
+    packages = []
+    for pin in project.lock.pins_of(set_name):
+        if build := project.lock.upstreams[pin.upstream].build:
+            packages.append(
+                ComposedPackage(
+                    upstream=pin.upstream,
+                    distribution=build.distribution,
+                    package=build.package,
+                    links=tuple(build.links.items()),
+                )
+            )
     name = re.sub(r"[^a-z0-9_-]+", "-", set_name.lower()).strip("-_") or "patched"
     dist = f"{project.layout.dist.name}/{set_name}"
     values = {

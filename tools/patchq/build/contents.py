@@ -90,7 +90,10 @@ class WheelInfo:
 
         :raises BuildError: if a member doesn't match.
         """
-        names = [n for n, item in self.items.items() if not item.is_dir()]
+        names = []
+        for n, item in self.items.items():
+            if not item.is_dir():
+                names.append(n)
         workers = os.cpu_count() or 1
         with ThreadPoolExecutor(workers) as pool:
             list(pool.map(self._check_some, [names[n::workers] for n in range(workers)]))
@@ -125,7 +128,10 @@ def inspect_wheel(path: Path) -> WheelInfo:
         spans = _spans(path, file, items, zf.start_dir)
         _check_end(path, file, zf, items)
         by_name = {item.filename: item for item in items}
-        folders = {m.split("/")[0] for m in by_name if re.fullmatch(r"[^/]+\.dist-info/METADATA", m)}
+        folders = set()
+        for m in by_name:
+            if re.fullmatch(r"[^/]+\.dist-info/METADATA", m):
+                folders.add(m.split("/")[0])
         if len(folders) != 1 or len({m.split("/")[0] for m in by_name if re.match(r"[^/]+\.dist-info/", m)}) != 1:
             raise BuildError(f"{path.name} has no single .dist-info", hint="is it a wheel?")
         dist_info = folders.pop()

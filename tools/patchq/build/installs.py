@@ -93,7 +93,11 @@ def resolve_set(
         else:
             rest = ()
         own = {name.partition("==")[0] for name in wanted}
-        direct = [str(r) for each in required.values() for r in each if canonicalize_name(r.name) not in own]
+        direct = []
+        for each in required.values():
+            for r in each:
+                if canonicalize_name(r.name) not in own:
+                    direct.append(str(r))
         return _resolve(_Asking(Path(folder), platform, python), set_name, [*wanted, *rest], direct)
 
 

@@ -56,21 +56,22 @@ class Job:
         """
         from packaging.utils import canonicalize_name
 
-        return {
-            canonicalize_name(a.build.distribution): version
-            for a in self.applied
-            if a.build and a.stack.pin.upstream != item.stack.pin.upstream
-            if (version := self.versions.get(a.stack.pin.upstream, a.release))
-        }
+        siblings: dict[str, str] = {}
+        for a in self.applied:
+            if (a.build and a.stack.pin.upstream != item.stack.pin.upstream) and (
+                version := self.versions.get(a.stack.pin.upstream, a.release)
+            ):
+                siblings[canonicalize_name(a.build.distribution)] = version
+        return siblings
 
     @property
     def unpatched(self) -> tuple[Unpatched, ...]:
         """Upstreams of the set that have a build and no patches."""
-        return tuple(
-            Unpatched(a.stack.pin.upstream, a.build.distribution, a.release)
-            for a in self.applied
-            if a.build and a.stack.pin.upstream not in self.versions
-        )
+        found: list[Unpatched] = []
+        for a in self.applied:
+            if a.build and a.stack.pin.upstream not in self.versions:
+                found.append(Unpatched(a.stack.pin.upstream, a.build.distribution, a.release))
+        return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,12 @@ def manifest(
     :param siblings: distributions and versions that the wheel pins; default: the rest of the set.
     """
     upstream = item.stack.pin.upstream
-    applied = [item if a.stack.pin.upstream == upstream else a for a in job.applied]
+    applied = []
+    for a in job.applied:
+        if a.stack.pin.upstream == upstream:
+            applied.append(item)
+        else:
+            applied.append(a)
     body = {
         "schema": "patchq/wheel/1",
         "set": job.set_name,

@@ -55,7 +55,10 @@ def wheels_in(
             changed = bool(sha256) and fsio.stat_key(path) != stat and fsio.sha256_file(path) != sha256
             other = [name for name, (kind, _) in info.record.items() if kind not in ("sha256", "")]
             sums = {name: hashlib.sha256(data).hexdigest() for name, data in info.read(other).items()}
-            files = {_installed_at(n): sums.get(n, digest) for n, (kind, digest) in info.record.items() if kind}
+            files = {}
+            for n, (kind, digest) in info.record.items():
+                if kind:
+                    files[_installed_at(n)] = sums.get(n, digest)
             files.pop("", None)
             found.append(
                 Reference(

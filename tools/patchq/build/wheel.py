@@ -69,7 +69,10 @@ def record_line(name: str, data: bytes) -> tuple[str, str, str]:
 def rewrite_record(record: str, gone: Iterable[str], new: Mapping[str, bytes], own: str) -> bytes:
     """Return RECORD without ``gone``, with ``new`` members, and with ``own`` (itself) last."""
     dropped = {*gone, *new}
-    rows = [tuple(r) for r in csv.reader(io.StringIO(record)) if r and r[0] not in dropped]
+    rows = []
+    for r in csv.reader(io.StringIO(record)):
+        if r and r[0] not in dropped:
+            rows.append(tuple(r))
     rows += [record_line(name, data) for name, data in sorted(new.items())]
     rows = [r for r in rows if r[0] != own] + [(own, "", "")]
     out = io.StringIO()
@@ -89,7 +92,10 @@ def overlay(
     """
     info = inspect_wheel(source)
     new_info = re.sub(r"-[^-]+\.dist-info$", f"-{version}.dist-info", info.dist_info)
-    old_meta = [m for m in info.members if m.startswith(info.dist_info + "/")]
+    old_meta = []
+    for m in info.members:
+        if m.startswith(info.dist_info + "/"):
+            old_meta.append(m)
     moved = info.read(m for m in old_meta if not m.endswith("/"))
     record_name = f"{info.dist_info}/RECORD"
     record = moved.pop(record_name).decode()
@@ -142,7 +148,9 @@ def set_version(data: bytes, version: str) -> bytes:
     for node in ast.walk(tree):
         names = []
         if isinstance(node, ast.Assign):
-            names = [t.id for t in node.targets if isinstance(t, ast.Name)]
+            for t in node.targets:
+                if isinstance(t, ast.Name):
+                    names.append(t.id)
         value = None
         if isinstance(node, ast.Assign):
             value = node.value
