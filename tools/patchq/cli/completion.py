@@ -41,7 +41,11 @@ def attach(verb: str, command: click.Command) -> click.Command:
 
 
 def _complete(kind: str, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-    return [CompletionItem(word) for word in _words(ctx, kind) if word.startswith(incomplete)]
+    found: list[CompletionItem] = []
+    for word in _words(ctx, kind):
+        if word.startswith(incomplete):
+            found.append(CompletionItem(word))
+    return found
 
 
 def _words(ctx: click.Context, kind: str) -> list[str]:
@@ -57,10 +61,19 @@ def _words(ctx: click.Context, kind: str) -> list[str]:
         if kind == "sets":
             return list(lock.sets)
         if kind == "refs":
-            return sorted({ref for upstream in lock.upstreams.values() for ref in upstream.pins})
+            words: set[str] = set()
+            for upstream in lock.upstreams.values():
+                words.update(upstream.pins)
+            return sorted(words)
         stacks = project.stacks(project.choose_set(str(ctx.params.get("set_name") or "")))
-        names = [name for stack in stacks for name in stack.names]
-        full = [f"{stack.pin.upstream}/{name}" for stack in stacks for name in stack.names]
+        names = []
+        for stack in stacks:
+            for name in stack.names:
+                names.append(name)
+        full = []
+        for stack in stacks:
+            for name in stack.names:
+                full.append(f"{stack.pin.upstream}/{name}")
         return [*(n for n in names if names.count(n) == 1), *full]
     except (PatchqError, OSError):
         return []

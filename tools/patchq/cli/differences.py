@@ -112,15 +112,21 @@ def sentence(found: Difference) -> str:
 
 
 def sentences(found: tuple[Difference, ...], level: Level) -> list[str]:
-    return [sentence(one) for one in found if one.level is level]
+    result: list[str] = []
+    for one in found:
+        if one.level is level:
+            result.append(sentence(one))
+    return result
 
 
 def as_json(found: tuple[Difference, ...]) -> list[dict[str, Any]]:
     """Return differences as JSON objects, with their sentences."""
-    return [
-        {"code": one.code.value, "level": one.level.value, "message": sentence(one), "paths": list(one.paths)}
-        for one in found
-    ]
+    result: list[dict[str, Any]] = []
+    for one in found:
+        result.append(
+            {"code": one.code.value, "level": one.level.value, "message": sentence(one), "paths": list(one.paths)}
+        )
+    return result
 
 
 def against(package: InstalledPackage) -> str:

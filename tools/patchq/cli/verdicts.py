@@ -59,7 +59,10 @@ def write_reports(
         write_output(junit.resolve(), report.junit(verdicts))
     if sarif:
         stacks = project.stacks(project.choose_set(set_name))
-        paths = {f"{s.pin.upstream}/{n}": s.relative(project.layout, n) for s in stacks for n in s.names}
+        paths = {}
+        for s in stacks:
+            for n in s.names:
+                paths[f"{s.pin.upstream}/{n}"] = s.relative(project.layout, n)
         write_output(sarif.resolve(), report.sarif_bytes(verdicts, paths, stops))
 
 

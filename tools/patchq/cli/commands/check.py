@@ -21,19 +21,21 @@ def _shared(
     from patchq.drift.sets import shared_in_sets
     from patchq.stacks.check import Finding
 
-    return [
-        Finding(
-            upstream=s.upstream,
-            ref=s.ref,
-            patch=s.patch.partition("/")[2] if s.patch.startswith(f"{s.upstream}/") else "",
-            rule="one-definition",
-            message=f"{s.definition} in {s.path} is changed by {s.other} and by {s.patch}: {s.message}",
-            hint=f"look at them; if {s.patch} is written for it, `Requires: {s.other}` says so",
-            level="warning",
-        )
-        for s in shared_in_sets(project, names, offline=offline, plans=plans)
-        if s.needs_decision
-    ]
+    found: list[Finding] = []
+    for s in shared_in_sets(project, names, offline=offline, plans=plans):
+        if s.needs_decision:
+            found.append(
+                Finding(
+                    upstream=s.upstream,
+                    ref=s.ref,
+                    patch=s.patch.partition("/")[2] if s.patch.startswith(f"{s.upstream}/") else "",
+                    rule="one-definition",
+                    message=f"{s.definition} in {s.path} is changed by {s.other} and by {s.patch}: {s.message}",
+                    hint=f"look at them; if {s.patch} is written for it, `Requires: {s.other}` says so",
+                    level="warning",
+                )
+            )
+    return found
 
 
 def _upstream_lines(
@@ -47,18 +49,20 @@ def _upstream_lines(
     from patchq.stacks.check import Finding
 
     left = accept_dropped(project, dropped_in_stacks(project, plans), accepted)
-    return [
-        Finding(
-            upstream=item.upstream,
-            ref=item.ref,
-            patch=item.patch,
-            rule="upstream-lines",
-            message=f"it drops lines that upstream added since {item.attempt.from_ref}: {show_dropped(item.lines)}",
-            hint="put them back; or, where that is meant, "
-            f"`patchq check --drop-upstream-line {item.upstream}/{item.patch}:{item.lines[0].name}`",
+    lines: list[Finding] = []
+    for item in left:
+        lines.append(
+            Finding(
+                upstream=item.upstream,
+                ref=item.ref,
+                patch=item.patch,
+                rule="upstream-lines",
+                message=f"it drops lines that upstream added since {item.attempt.from_ref}: {show_dropped(item.lines)}",
+                hint="put them back; or, where that is meant, "
+                f"`patchq check --drop-upstream-line {item.upstream}/{item.patch}:{item.lines[0].name}`",
+            )
         )
-        for item in left
-    ]
+    return lines
 
 
 def _together(

@@ -63,7 +63,12 @@ def _show(found: ComparedUpstream, other: str) -> None:
         same = tuple(patch.name for patch in found.of(ours=ours, relation=Relation.SAME))
         if same:
             echo(f"{label} could drop with the other's patches: {', '.join(same)}")
-    left = [patch.name if patch.is_ours else f"{other}: {patch.name}" for patch in found.left_out]
+    left = []
+    for conflicting in found.left_out:
+        if conflicting.is_ours:
+            left.append(conflicting.name)
+        else:
+            left.append(f"{other}: {conflicting.name}")
     echo(f"union: {len(found.union)} patches{'; left out, as they conflict: ' if left else ''}{', '.join(left)}")
 
 

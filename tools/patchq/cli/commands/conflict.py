@@ -49,11 +49,17 @@ def _changes(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
             yield "…"
         for tag, i, j, k, end in group:
             if tag == "equal":
-                yield from (f" {line}" for line in after[k:end])
+                for line in after[k:end]:
+                    yield f" {line}"
                 continue
-            yield from (f"-{line}" for line in before[i:j])
-            yield from (f"+{line}" for line in after[k:end])
-    pairs = [(before[m.a + n], after[m.b + n]) for m in matcher.get_matching_blocks() for n in range(m.size)]
+            for line in before[i:j]:
+                yield f"-{line}"
+            for line in after[k:end]:
+                yield f"+{line}"
+    pairs = []
+    for m in matcher.get_matching_blocks():
+        for n in range(m.size):
+            pairs.append((before[m.a + n], after[m.b + n]))
     if moved := sum(one != other for one, other in pairs):
         yield f"({moved} lines are indented otherwise)"
     elif old == new:

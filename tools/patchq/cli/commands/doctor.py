@@ -67,9 +67,8 @@ def command(
         from patchq.kernels.left import judge_left
         from patchq.kernels.wanted import every_wanted
 
-        found += [
-            judge_left(name, wanted, verdict.packages, verdict.cache) for name, wanted in every_wanted(project).items()
-        ]
+        for name, wanted in every_wanted(project).items():
+            found.append(judge_left(name, wanted, verdict.packages, verdict.cache))
     bad = any(f.level == "problem" for f in found) or (verdict is not None and not verdict.ok)
     if as_json:
         emit(
@@ -136,7 +135,12 @@ def _show_matrix(releases: list[str], cells: list[Assembled], about: dict[str, P
     for release in releases:
         rows = []
         for name, instruction in about.items():
-            marks = ["-" if message[release, t, name] else "yes" for t in targets]
+            marks = []
+            for t in targets:
+                if message[release, t, name]:
+                    marks.append("-")
+                else:
+                    marks.append("yes")
             rows.append((name, instruction.use + ("" if instruction.needed else " (not on SM12x)"), *marks))
         show_table(("instruction", "for", *targets), rows, f"nvcc {release}")
         for text in dict.fromkeys(text for (its, *_), text in message.items() if its == release and text):

@@ -28,7 +28,8 @@ def command(
     bases = fetch(project, names, set_name=set_name, every=every, source=source or "", offline=offline)
     message = []
     if history:
-        message = [fetch_history(project, name) for name in dict.fromkeys(b.pin.upstream for b in bases)]
+        for name in dict.fromkeys(b.pin.upstream for b in bases):
+            message.append(fetch_history(project, name))
     if as_json:
         emit(
             "fetch",

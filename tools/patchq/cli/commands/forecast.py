@@ -132,19 +132,23 @@ def _body(found: Forecast, culprits: Sequence[Culprit], trouble: str) -> dict[st
 def _show(found: Forecast, why: bool) -> None:
     """Print the matrix, one patch per line, and a summary of each ref."""
     by_place = {(c.patch, c.ref): c for c in found.cells}
-    absent = {(f"{found.upstream}/{n}", s.ref): message for s in found.sources for n, message in s.absent.items()}
+    absent = {}
+    for s in found.sources:
+        for n, message in s.absent.items():
+            absent[(f"{found.upstream}/{n}", s.ref)] = message
     names = dict.fromkeys([*(name for name, _ in absent), *(c.patch for c in found.cells)])
     order = [n for n in found.rows if n in names]
-    table = [
-        (
-            patch.partition("/")[2],
-            *(
-                _say(cell) if (cell := by_place.get((patch, ref))) else absent.get((patch, ref), "")
-                for ref in found.refs
-            ),
+    table = []
+    for patch in order:
+        table.append(
+            (
+                patch.partition("/")[2],
+                *(
+                    _say(cell) if (cell := by_place.get((patch, ref))) else absent.get((patch, ref), "")
+                    for ref in found.refs
+                ),
+            )
         )
-        for patch in order
-    ]
     show_table(("patch", *found.refs), table, found.upstream)
     if why:
         _show_why(found)
@@ -183,7 +187,9 @@ def _show_why(found: Forecast) -> None:
             gone = ""
             if cell.outcome == "obsolete":
                 gone = "gone: "
-            files = [f.path + (f" ({len(f.lines)} hunks)" if len(f.lines) > 1 else "") for f in cell.files]
+            files = []
+            for f in cell.files:
+                files.append(f.path + (f" ({len(f.lines)} hunks)" if len(f.lines) > 1 else ""))
             echo(f"{head}: {gone}{', '.join(files)}")
         if cell.message:
             echo(f"{head}: {cell.message}")

@@ -148,7 +148,10 @@ def command(
         raise click.UsageError("Missing argument 'PATH': a patch, a folder, a URL, - for what is piped in, or --pr N.")
     if first_parent and not git_range:
         raise click.UsageError("--first-parent goes with --range.")
-    files = [Path(p) for p in paths if p not in urls]
+    files = []
+    for p in paths:
+        if p not in urls:
+            files.append(Path(p))
     stdin = b""
     if STDIN in files:
         stdin = read_stream(sys.stdin.buffer, "standard input")

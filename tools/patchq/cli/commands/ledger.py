@@ -70,16 +70,17 @@ def _as_json(project: Project, names: Sequence[str], patch: str) -> None:
     from patchq.stacks.views import read_ledgers
 
     found = read_ledgers(project, names, patch)
-    body = [
-        {
-            "upstream": upstream,
-            "attempts": [asdict(a) for a in ledger.attempts],
-            "problems": [asdict(p) for p in ledger.problems],
-            "costs": [asdict(c) for c in costs(ledger)],
-            "hot": [{"path": p, "stopped": n, "patches": m} for p, n, m in hot_files(ledger)],
-        }
-        for upstream, ledger in found.items()
-    ]
+    body = []
+    for upstream, ledger in found.items():
+        body.append(
+            {
+                "upstream": upstream,
+                "attempts": [asdict(a) for a in ledger.attempts],
+                "problems": [asdict(p) for p in ledger.problems],
+                "costs": [asdict(c) for c in costs(ledger)],
+                "hot": [{"path": p, "stopped": n, "patches": m} for p, n, m in hot_files(ledger)],
+            }
+        )
     emit("ledger", {"ok": not any(x.problems for x in found.values()), "ledgers": body})
     if any(ledger.problems for ledger in found.values()):
         raise click.exceptions.Exit(1)

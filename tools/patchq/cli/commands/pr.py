@@ -153,7 +153,10 @@ def _status(project: Project, patches: tuple[str, ...], url: str, set_name: str,
     from patchq.project.stack import find_patch
 
     stacks = project.stacks(project.choose_set(set_name))
-    chosen = {(s.pin.upstream, n) for s, n in (find_patch(stacks, p) for p in patches)}
+    chosen = set()
+    for patch in patches:
+        stack, found_name = find_patch(stacks, patch)
+        chosen.add((stack.pin.upstream, found_name))
     if url:
         upstreams = {u for u, _ in chosen}
         if len(upstreams) != 1:
@@ -161,7 +164,10 @@ def _status(project: Project, patches: tuple[str, ...], url: str, set_name: str,
         states = [record(project, upstreams.pop(), tuple(n for _, n in sorted(chosen)), url, "OPEN", "")]
     else:
         found = submitted(project)
-        wanted = {k: n for k, n in found.items() if not chosen or any((k[0], name) in chosen for name in n)}
+        wanted = {}
+        for place, submitted_names in found.items():
+            if not chosen or any((place[0], name) in chosen for name in submitted_names):
+                wanted[place] = submitted_names
         if not wanted:
             raise UserError("no patch says that it is submitted", hint="`patchq pr PATCH --status --url URL`")
         states = [refresh(project, upstream, names, at) for (upstream, at), names in wanted.items()]

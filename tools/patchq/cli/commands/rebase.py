@@ -182,7 +182,11 @@ def _show_step(step: PatchStep) -> None:
         if step.offsets
         else step.outcome
     ]
-    parts += [f"{path} ({n})" if n else path for path, n in step.files]
+    for path, n in step.files:
+        if n:
+            parts.append(f"{path} ({n})")
+        else:
+            parts.append(path)
     parts += [part for part in (step.how, step.proof and f"proof {step.proof}") if part]
     echo(f"{step.patch}: " + "; ".join(parts))
 

@@ -50,10 +50,8 @@ def command(
         if evidence:
             rows += gather(project, upstream, ref, wanted, prove, set_name=set_name, from_ref=from_ref)
         else:
-            rows += [
-                retire(project, upstream, ref, name, prove, how=how, set_name=set_name, from_ref=from_ref)
-                for name in wanted
-            ]
+            for name in wanted:
+                rows.append(retire(project, upstream, ref, name, prove, how=how, set_name=set_name, from_ref=from_ref))
     if as_json:
         emit("retire", {"retired": not evidence, "patches": [asdict(row) for row in rows]})
     elif evidence:

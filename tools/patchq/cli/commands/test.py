@@ -173,15 +173,16 @@ def _upstream(project: Project, names: tuple[str, ...], set_name: str, as_json: 
     from patchq.proofs.upstream_tests import run_upstream_tests
 
     found = run_upstream_tests(project, names, set_name=set_name)
-    worse = [t for f in found for t in f.regressions]
+    worse: list[str] = []
+    for f in found:
+        worse += f.regressions
     if as_json:
         emit("test-upstream", {"ok": not worse, "files": [asdict(f) for f in found]})
     else:
         for f in found:
-            sides = [
-                ", ".join(f"{n} {word}" for word, n in sorted(side.items())) or "no test ran"
-                for side in (f.before, f.after)
-            ]
+            sides = []
+            for side in (f.before, f.after):
+                sides.append(", ".join(f"{n} {word}" for word, n in sorted(side.items())) or "no test ran")
             echo(
                 f"{f.upstream} {f.path}: before: {sides[0]}; after: {sides[1]}"
                 + (f" ({f.message})" if f.message else "")

@@ -29,7 +29,11 @@ def command(image: Path, platform: str, set_name: str, as_json: bool) -> None:
     found = {f"{p.distribution} {p.version}".rstrip(): p.differences for p in verdict.packages} | {
         "": verdict.differences
     }
-    named = [(name, level, text) for name, some in found.items() for level in Level for text in sentences(some, level)]
+    named = []
+    for name, some in found.items():
+        for level in Level:
+            for text in sentences(some, level):
+                named.append((name, level, text))
     problems, notes = (
         [f"{name}: {text}" if name else text for name, its, text in named if its is level] for level in Level
     )
