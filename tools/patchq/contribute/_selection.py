@@ -49,7 +49,10 @@ def place(project: Project, patches: Sequence[str], topic: str, upstream: str, o
     """
     stacks = project.stacks(set_name, [upstream] if upstream else [])
     if topic:
-        having = [s for s in stacks if any(_proposable(h, topic) for _, h in s.headers())]
+        having = []
+        for s in stacks:
+            if any(_proposable(h, topic) for _, h in s.headers()):
+                having.append(s)
         if not having:
             raise UserError(f"no patch of the topic {topic} is Pending", hint="`patchq list` has topics and status")
         if len(having) > 1:
@@ -114,7 +117,10 @@ def _source(project: Project, target: Pin, pin: Pin, chosen: Sequence[str], set_
 
 def set_with(project: Project, plan: BranchPlan, set_name: str) -> str:
     """Return a set with the target pin, preferably ``set_name``; if there is none, ``set_name``."""
-    having = [n for n, refs in project.lock.sets.items() if refs.get(plan.upstream) == plan.onto.ref]
+    having = []
+    for n, refs in project.lock.sets.items():
+        if refs.get(plan.upstream) == plan.onto.ref:
+            having.append(n)
     if set_name in having or not having:
         return set_name
     return having[0]

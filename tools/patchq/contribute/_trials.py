@@ -65,7 +65,10 @@ def prove(project: Project, plan: BranchPlan, branch: Branch, set_name: str) -> 
 
 def run_brought(project: Project, plan: BranchPlan, branch: Branch, set_name: str) -> tuple[TestRun, ...]:
     """Run the added tests on the branch and on a commit that adds nothing but the tests."""
-    paths = [t for m in branch.members if not m.absent for t in plan.headers[m.patch].values("Upstream-Test")]
+    paths: list[str] = []
+    for m in branch.members:
+        if not m.absent:
+            paths += plan.headers[m.patch].values("Upstream-Test")
     if not paths:
         return ()
     store = project.store
@@ -101,7 +104,9 @@ def run_upstreams(
     :returns: the results, and the reason if the tests did not run.
     """
     changed = [c.path.decode("utf-8", "replace") for c in project.store.changes(branch.base.commit, branch.tip)]
-    brought = {t for m in branch.members for t in plan.headers[m.patch].values("Upstream-Test")}
+    brought: set[str] = set()
+    for m in branch.members:
+        brought.update(plan.headers[m.patch].values("Upstream-Test"))
     paths = [p for p in select(project, branch.tip, changed) if p not in brought]
     if len(paths) > MOST_TEST_FILES and not every_test:
         return (), f"{len(paths)} files; --upstream-tests runs them"

@@ -173,15 +173,19 @@ def _seen(
     tests: Sequence[Mapping[str, str]],
 ) -> tuple[tuple[str, ...], tuple[tuple[str, tuple[str, ...]], ...], tuple[str, ...]]:
     """Return the facts as columns and rows, and a line for each test that failed or did not run."""
-    noted = [(_case(t["test"]), json.loads(t["facts"])) for t in tests if t.get("facts")]
+    noted = []
+    for t in tests:
+        if t.get("facts"):
+            noted.append((_case(t["test"]), json.loads(t["facts"])))
     columns = tuple(dict.fromkeys(key for _, facts in noted for key in facts))
     rows = tuple((case, tuple(facts.get(c, "") for c in columns)) for case, facts in noted)
     words = {"assertion": "fails", "error": "fails", "skipped": "not run"}
-    lines = [
-        f"{_case(t['test'])}: {words[t['outcome']]}: {t['message'].splitlines()[0] if t['message'] else ''}"
-        for t in tests
-        if t["outcome"] in words
-    ]
+    lines = []
+    for t in tests:
+        if t["outcome"] in words:
+            lines.append(
+                f"{_case(t['test'])}: {words[t['outcome']]}: {t['message'].splitlines()[0] if t['message'] else ''}"
+            )
     return columns, rows, tuple(lines)
 
 
@@ -232,7 +236,10 @@ def _questions(rules: Rules) -> list[tuple[str, str]]:
         return _DEFAULT
     try:
         items: list[Any] = yaml.safe_load(form.text)["body"]
-        labels = [str(i["attributes"]["label"]) for i in items if i.get("type") in ("textarea", "input", "dropdown")]
+        labels = []
+        for i in items:
+            if i.get("type") in ("textarea", "input", "dropdown"):
+                labels.append(str(i["attributes"]["label"]))
     except (yaml.YAMLError, KeyError, TypeError):
         return _DEFAULT
     words = {
@@ -245,7 +252,10 @@ def _questions(rules: Rules) -> list[tuple[str, str]]:
         "describe": "describe",
         "bug": "describe",
     }
-    return [(label, next((v for k, v in words.items() if k in label.lower()), "")) for label in labels]
+    questions: list[tuple[str, str]] = []
+    for label in labels:
+        questions.append((label, next((v for k, v in words.items() if k in label.lower()), "")))
+    return questions
 
 
 def title(report: Report) -> str:

@@ -111,10 +111,9 @@ def as_json(proposal: Proposal) -> dict[str, Any]:
 
 def body(proposal: Proposal) -> str:
     """Render the pull request's body from upstream's template, or from a default one."""
-    contents = {
-        key: render(f"pr/{key}.md.j2", p=proposal).strip()
-        for key in ("summary", "claims", "details", "plan", "result", "notes")
-    }
+    contents = {}
+    for key in ("summary", "claims", "details", "plan", "result", "notes"):
+        contents[key] = render(f"pr/{key}.md.j2", p=proposal).strip()
     contents["validation"] = f"{contents['plan']}\n\n{contents['result']}".strip()
     template = proposal.rules.template
     text = fill(template.text if template else render("pr/body.md.j2"), contents)

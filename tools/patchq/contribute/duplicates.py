@@ -139,7 +139,10 @@ def changed_functions(store: Git, changes: Iterable[PathChange]) -> tuple[str, .
             bodies.SourceVersion(change.path, blobs[entry.blob] if entry else b"") for entry in (change.old, change.new)
         )
         unlike = before.unlike(after)
-        inner = [name for name in unlike if not any(other.startswith(f"{name}.") for other in unlike)]
+        inner = []
+        for name in unlike:
+            if not any(other.startswith(f"{name}.") for other in unlike):
+                inner.append(name)
         found.update(dict.fromkeys(inner))
     return tuple(found)
 
@@ -147,7 +150,11 @@ def changed_functions(store: Git, changes: Iterable[PathChange]) -> tuple[str, .
 def _telling(functions: Iterable[str]) -> list[str]:
     """Return the last parts of qualified names, without short and common ones."""
     last = dict.fromkeys(re.split(r"\.|::", name)[-1] for name in functions)
-    return [name for name in last if name not in _COMMON and len(name) > 5]
+    found: list[str] = []
+    for name in last:
+        if name not in _COMMON and len(name) > 5:
+            found.append(name)
+    return found
 
 
 def _with_named(item: OpenItem, messages: Sequence[str]) -> OpenItem:
@@ -180,10 +187,16 @@ def _ask_gh(
     for url, row in rows.items():
         text = f"{row.get('title', '')}\n{row.get('body', '')}"
         shared = sorted({str(f.get("path", "")) for f in row.get("files") or ()} & set(files))
-        same = [name for name in telling if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text)]
+        same = []
+        for name in telling:
+            if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text):
+                same.append(name)
         if shared and not same and diffs < MOST_DIFFS:
             diffs += 1
-            same = [name for name in telling if name in _functions_of_request(repository, url)]
+            same = []
+            for name in telling:
+                if name in _functions_of_request(repository, url):
+                    same.append(name)
         if shared or same:
             title = str(row.get("title", ""))
             found.append(OpenItem(url=url, title=title, functions=tuple(same), files=tuple(shared)))
@@ -197,7 +210,10 @@ def _functions_of_request(repository: str, url: str) -> set[str]:
     except runner.CommandError:
         return set()
     text = done.stdout.decode("utf-8", "replace")
-    return {word for head in _HUNK.findall(text) for word in re.findall(r"\w+", head)}
+    found: set[str] = set()
+    for head in _HUNK.findall(text):
+        found.update(re.findall(r"\w+", head))
+    return found
 
 
 def _gh(argv: list[str]) -> list[dict[str, Any]] | None:

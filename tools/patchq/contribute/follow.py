@@ -214,7 +214,9 @@ def send(project: Project, folder: Path, target: FollowTarget, *, set_name: str 
         if was != (hashlib.sha256(before[path]).hexdigest() if path in before else None):
             raise UserError(f"{path} has changed since {upstream} was carried", hint="carry it again")
     with project.locked("follow"):
-        contents = {path: None if text is None else _bytes(text) for path, (_, text) in prepared.files.items()}
+        contents = {}
+        for path, (_, text) in prepared.files.items():
+            contents[path] = None if text is None else _bytes(text)
         project.journal.perform(Change(verb="follow", summary=f"carry {upstream} to {ref}", files=contents))
     try:
         return _send(project, target, prepared, pull)
@@ -249,7 +251,10 @@ def _read(path: Path) -> Prepared:
         check_name(texts["upstream"], "an upstream")
         check_ref(texts["onto"], "a ref")
         "".join([*texts.values(), *raw["notes"], *files]).encode()  # fails on lone surrogates
-        folders = {str(folder) for name in files for folder in PurePosixPath(name).parents}
+        folders = set()
+        for name in files:
+            for folder in PurePosixPath(name).parents:
+                folders.add(str(folder))
         if both := folders & files.keys():
             raise ValueError(f"{min(both)} as a file and a folder")
         for name, (was, after) in files.items():
@@ -283,20 +288,21 @@ def _own_files(project: Project, upstream: str) -> dict[str, bytes]:
     """Return the lock and the files of an upstream's stacks, by their paths in the project."""
     root = project.layout.root
     files = project_files.list_files(root, root / "patches" / upstream)
-    return {
-        path.relative_to(root).as_posix(): project_files.read(root, path) or b"" for path in (root / LOCK_NAME, *files)
-    }
+    found: dict[str, bytes] = {}
+    for path in (root / LOCK_NAME, *files):
+        found[path.relative_to(root).as_posix()] = project_files.read(root, path) or b""
+    return found
 
 
 def _changes(before: dict[str, bytes], after: dict[str, bytes]) -> dict[str, tuple[str | None, str | None]]:
     changed = sorted(path for path in before | after if before.get(path) != after.get(path))
-    return {
-        path: (
+    changes: dict[str, tuple[str | None, str | None]] = {}
+    for path in changed:
+        changes[path] = (
             hashlib.sha256(before[path]).hexdigest() if path in before else None,
             after[path].decode("utf-8", "surrogateescape") if path in after else None,
         )
-        for path in changed
-    }
+    return changes
 
 
 def _bytes(text: str) -> bytes:

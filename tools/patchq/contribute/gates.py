@@ -134,7 +134,10 @@ def run_gates(store: Git, config: str, replacements: Mapping[str, bytes], base: 
     :param replacements: files that the hooks read and the tree lacks.
     :raises FormatError: if the configuration is malformed.
     """
-    changed = {c.path.decode("utf-8", "replace") for c in store.changes(base, tip) if c.new}
+    changed = set()
+    for c in store.changes(base, tip):
+        if c.new:
+            changed.add(c.path.decode("utf-8", "replace"))
     with tempfile.TemporaryDirectory(prefix="patchq-") as text:
         folder = Path(text) / "tree"
         git = _check_out(store, folder, tip)
@@ -148,18 +151,25 @@ def run_gates(store: Git, config: str, replacements: Mapping[str, bytes], base: 
         before: dict[str, str] = {}
         if any(state == FAILED for state, _ in results.values()):
             git.run("checkout", "--quiet", "--force", base)
-            there = {p for p in changed if (folder / p).is_file()}
+            there = set()
+            for p in changed:
+                if (folder / p).is_file():
+                    there.add(p)
             before = {hook: state for hook, (state, _) in _run(folder, plan, there).items()}
     for key, (state, message) in results.items():
         if state == FAILED and "modified by this hook" in message:  # includes the changes of all hooks
             results[key] = (state, message + "\n" + "\n".join(mended.splitlines()[:MOST_LINES]))
-    gates = [
-        Gate(
-            hook.key, hook.tool, *results[hook.key], before.get(hook.key, "") if results[hook.key][0] == FAILED else ""
-        )
-        for hook in plan
-        if hook.key in results
-    ]
+    gates = []
+    for hook in plan:
+        if hook.key in results:
+            gates.append(
+                Gate(
+                    hook.key,
+                    hook.tool,
+                    *results[hook.key],
+                    before.get(hook.key, "") if results[hook.key][0] == FAILED else "",
+                )
+            )
     return gates + [Gate(hook.key, hook.tool, NOT_RUN, hook.missing) for hook in plan if hook.missing]
 
 
@@ -331,8 +341,7 @@ def _read(output: str, keys: Sequence[str]) -> dict[str, tuple[str, str]]:
             found[name] = (_WORDS[word], lines)
         elif line.strip() and not line.startswith(("- hook id:", "- duration:", "- exit code:")):
             lines.append(line.rstrip())
-    shown = {
-        key: (state, "\n".join(message[:MOST_LINES]) if state == FAILED else "")
-        for key, (state, message) in found.items()
-    }
+    shown = {}
+    for key, (state, message) in found.items():
+        shown[key] = (state, "\n".join(message[:MOST_LINES]) if state == FAILED else "")
     return {key: value for key, value in shown.items() if value[0]}

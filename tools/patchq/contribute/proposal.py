@@ -177,15 +177,18 @@ class Proposal:
     @property
     def public_not_run(self) -> list[str]:
         """Proofs and hooks that did not run, worded for upstream."""
-        proofs = [
-            f"{self.member(v.proof.patch).plain_subject} ({v.message})" for v in self.verdicts if v.state == NOT_RUN
-        ]
+        proofs = []
+        for v in self.verdicts:
+            if v.state == NOT_RUN:
+                proofs.append(f"{self.member(v.proof.patch).plain_subject} ({v.message})")
         return proofs + [f"{g.hook} ({g.tool}): {g.message}" for g in self.gates if g.state == NOT_RUN]
 
     @property
     def touches_said(self) -> str:
         """Sentence that lists upstream's changes to the same lines."""
-        seen = {label for t in self.touches for label in t.by}
+        seen: set[str] = set()
+        for t in self.touches:
+            seen.update(t.by)
         by = list(dict.fromkeys([a.ref for a in self.affected if a.ref in seen] + sorted(seen)))
         if not by:
             return ""

@@ -188,9 +188,8 @@ def _carry(project: Project, plan: BranchPlan, owner: Owner) -> Branch:
             reasons.append(f"{name} is {status}" + ("" if chosen else f", and {plan.chosen[0]} needs it"))
         if outcome in STOPS and not absent:
             reasons.append(_stopped(project, plan, name, outcome, grade, evidence, landing))
-            conflicts += [
-                Conflict(upstream=plan.upstream, patch=patch.name, path=f.path, reason=outcome) for f in landing.files
-            ]
+            for f in landing.files:
+                conflicts.append(Conflict(upstream=plan.upstream, patch=patch.name, path=f.path, reason=outcome))
         message = _message(patch.commit.message, owner)
         members.append(
             BranchPatch(
@@ -229,7 +228,9 @@ def _stopped(
     project: Project, plan: BranchPlan, name: str, outcome: str, grade: str, evidence: str, landing: Landing
 ) -> str:
     message = f"{name}: {outcome}" + (f" ({grade})" if grade else "")
-    files = [f.path + (f" ({len(f.lines)} hunks)" if len(f.lines) > 1 else "") for f in landing.files]
+    files = []
+    for f in landing.files:
+        files.append(f.path + (f" ({len(f.lines)} hunks)" if len(f.lines) > 1 else ""))
     if files:
         message += f", {', '.join(files)}"
     if landing.message:
@@ -287,11 +288,17 @@ def _since(project: Project, plan: BranchPlan, branch: Branch, set_name: str) ->
     upstream = project.lock.upstreams[plan.upstream]
     have = store.refs("refs/patchq/base", "refs/patchq/archive")
     pins = older_first({p.ref: p for p in [*upstream.pins.values(), plan.onto]}.values())
-    bases = [base for pin in pins if (base := have_base(store, pin, have))]
+    bases = []
+    for pin in pins:
+        if base := have_base(store, pin, have):
+            bases.append(base)
     pins, commits = [base.pin for base in bases], [base.commit for base in bases]
     refs = [p.ref for p in pins]
     stacks = {p.ref: load_stack(project.layout, p) for p in pins}
-    having = [ref for ref in refs if set(plan.chosen) <= set(stacks[ref].names)]
+    having = []
+    for ref in refs:
+        if set(plan.chosen) <= set(stacks[ref].names):
+            having.append(ref)
     origin, origin_tip = carried, branch.old_tip
     if having and having[0] != carried.stack.pin.ref:
         (origin,) = carried_stacks(project, [stacks[having[0]]], set_name)
@@ -392,7 +399,10 @@ def _checks(
     found.append(Check("title length", len(title) <= 100, f"{len(title)} characters"))
     if config.sign_off:
         infos = project.store.log(f"{branch.base.commit}..{branch.tip}")
-        bare = [i.message.splitlines()[0] for i in infos if "\nSigned-off-by: " not in i.message]
+        bare = []
+        for i in infos:
+            if "\nSigned-off-by: " not in i.message:
+                bare.append(i.message.splitlines()[0])
         message = "every commit is signed off"
         if bare:
             message = f"not signed off: {', '.join(bare)}"
@@ -409,8 +419,14 @@ def _checks(
         )
     )
     diff = project.store.run("diff", "--no-color", branch.base.commit, branch.tip).decode("utf-8", "replace")
-    added = [line for line in diff.splitlines() if line.startswith("+")]
-    named = [line for line in [*added, *(m.message for m in branch.members)] if SELF.search(line)]
+    added = []
+    for line in diff.splitlines():
+        if line.startswith("+"):
+            added.append(line)
+    named = []
+    for line in [*added, *(m.message for m in branch.members)]:
+        if SELF.search(line):
+            named.append(line)
     found.append(Check("no word of the fork", not named, "none" if not named else f"{named[0][:80]!r} names it"))
     return found
 
