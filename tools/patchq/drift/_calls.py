@@ -231,7 +231,10 @@ def judge_call(node: ast.Call, change: SignatureChange) -> Iterator[tuple[str, s
     if not old.accepts(count, keywords):
         return
     before, after = [p.name for p in old.positional], [p.name for p in new.positional]
-    shifted = [i for i in range(min(count, len(before))) if i >= len(after) or before[i] != after[i]]
+    shifted = []
+    for i in range(min(count, len(before))):
+        if i >= len(after) or before[i] != after[i]:
+            shifted.append(i)
     shifted = [i for i in shifted if not _just_renamed(i, old, new)]
     if shifted:
         first = shifted[0]
@@ -245,15 +248,17 @@ def judge_call(node: ast.Call, change: SignatureChange) -> Iterator[tuple[str, s
                 f"{len(shifted)} arguments land elsewhere"
             ),
         )
-    unknown = [k for k in sorted(keywords) if old.find(k) and new.find(k) is None and not new.takes("variadic keyword")]
+    unknown = []
+    for k in sorted(keywords):
+        if old.find(k) and new.find(k) is None and not new.takes("variadic keyword"):
+            unknown.append(k)
     if unknown:
         yield "unknown keyword", f"{', '.join(unknown)} is no longer a parameter"
     given = set(after[:count]) | keywords
-    missing = [
-        p.name
-        for p in new.parameters
-        if p.default is None and not p.kind.startswith("variadic") and p.name not in given
-    ]
+    missing = []
+    for p in new.parameters:
+        if p.default is None and not p.kind.startswith("variadic") and p.name not in given:
+            missing.append(p.name)
     if missing and not shifted and not unknown:
         yield "missing argument", f"{', '.join(missing)} must now be passed"
     given_before = set(before[:count]) | keywords

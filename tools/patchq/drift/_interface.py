@@ -208,7 +208,10 @@ class Interface:
         """Read the options and registered names that calls add, anywhere in the file."""
         for scope, node in _calls(tree):
             called = last_name(node)
-            texts = [a.value for a in node.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+            texts = []
+            for a in node.args:
+                if isinstance(a, ast.Constant) and isinstance(a.value, str):
+                    texts.append(a.value)
             if called in _OPTIONS:
                 receiver = ast.unparse(node.func)
                 for text in texts:

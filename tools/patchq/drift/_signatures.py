@@ -130,7 +130,8 @@ def _walk(root: Any) -> Iterator[tuple[str, griffe.Object | griffe.Alias]]:
         path, item = stack.pop()
         yield path, item
         if not item.is_alias:
-            stack.extend((f"{path}.{name}", member) for name, member in item.members.items())
+            for name, member in item.members.items():
+                stack.append((f"{path}.{name}", member))
 
 
 def _signature(path: str, function: Any) -> Signature:
@@ -156,9 +157,8 @@ class SignatureChange:
 
 def changes(old: Api, new: Api) -> tuple[list[SignatureChange], frozenset[str]]:
     """Return the functions with changed parameters, and the removed names."""
-    changed = [
-        SignatureChange(sig, new.functions[path])
-        for path, sig in old.functions.items()
-        if path in new.functions and new.functions[path].parameters != sig.parameters
-    ]
+    changed = []
+    for path, sig in old.functions.items():
+        if path in new.functions and new.functions[path].parameters != sig.parameters:
+            changed.append(SignatureChange(sig, new.functions[path]))
     return changed, old.names - new.names

@@ -216,7 +216,10 @@ class _DriftFinder:
 
     def _of_unknown(self, use: NameUse) -> str:
         """Return the only changed method that a call on an unknown receiver can mean."""
-        candidates = [p for p, c in self.changes.items() if p.endswith("." + use.last) and _is_method(c.old)]
+        candidates = []
+        for p, c in self.changes.items():
+            if p.endswith("." + use.last) and _is_method(c.old):
+                candidates.append(p)
         if len(candidates) != 1 or len(use.last) < _SHORTEST or use.call is None:
             return ""
         change = self.changes[candidates[0]]
@@ -398,7 +401,9 @@ def find_twice(base: Read, ours: Trees, theirs: Trees, merged: Read, places: Seq
         was, *sides, now = (
             Interface(show_path(place[1]), read(place) or b"") for read in (base, ours.read, theirs.read, merged)
         )
-        added = [{name: side.items[name] for name in side.items if name not in was.items} for side in sides]
+        added = []
+        for interface in sides:
+            added.append({name: items for name, items in interface.items.items() if name not in was.items})
         both = added[0].keys() & added[1].keys()
         for name in sorted(both):
             if any(name.startswith(f"{other}.") for other in both):

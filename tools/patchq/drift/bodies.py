@@ -248,7 +248,11 @@ class SourceVersion:
 
     def unlike(self, other: SourceVersion) -> list[str]:
         """Return the definitions whose lines differ, or that only one of the versions has."""
-        return [n for n in {**self._places, **other._places} if self.text(n) != other.text(n)]
+        found: list[str] = []
+        for n in {**self._places, **other._places}:
+            if self.text(n) != other.text(n):
+                found.append(n)
+        return found
 
 
 def changed(
@@ -349,4 +353,7 @@ def _leaves(node: Any, source: bytes) -> list[str]:
         if node.type == "preproc_arg":
             return text.split()
         return [text]
-    return [leaf for child in node.children for leaf in _leaves(child, source)]
+    leaves: list[str] = []
+    for child in node.children:
+        leaves += _leaves(child, source)
+    return leaves

@@ -113,14 +113,19 @@ def _call_alarms(project: Project, set_name: str, upstream: str, old: Api, new: 
             continue
         written = {a.call for a in before}
         # The stack's own calls are written for the set's pin. If they bind to it, they are correct.
-        now = [
-            a
-            for a in _scan(project.store, name, after.tip, old, changed, gone)
-            if not (for_new and a.fits and a.call not in written)
-        ]
+        now = []
+        for a in _scan(project.store, name, after.tip, old, changed, gone):
+            if not (for_new and a.fits and a.call not in written):
+                now.append(a)
         places, known = {a.place() for a in now}, {a.place() for a in before}
-        found += [a if a.place() in places else replace(a, state="mended") for a in before]
-        found += [replace(a, patch=_patch_of(project.store, after.patches, a)) for a in now if a.place() not in known]
+        for a in before:
+            if a.place() in places:
+                found.append(a)
+            else:
+                found.append(replace(a, state="mended"))
+        for a in now:
+            if a.place() not in known:
+                found.append(replace(a, patch=_patch_of(project.store, after.patches, a)))
     return found
 
 
@@ -142,7 +147,10 @@ def _scan(
     patterns = ("-e", f"import {old.package}", "-e", f"from {old.package}")
     command = ("grep", "-l", "-z", "-F", *patterns, commit, "--", "*.py")
     names = store.run(*command, ok_codes=(0, 1))
-    paths = [p.split(b":", 1)[1] for p in names.split(b"\0") if p]
+    paths = []
+    for p in names.split(b"\0"):
+        if p:
+            paths.append(p.split(b":", 1)[1])
     blobs = store.read_blobs(entries[p].blob for p in paths)
     found: list[Alarm] = []
     for path in paths:

@@ -124,9 +124,11 @@ class Stacked:
         versions: Versions | None = None,
     ) -> None:
         self.upstream, self.ref, self._read = upstream, ref, read
-        self.patches = [(name, [c for c in changes if is_source(c)]) for name, _, changes in patches]
+        self.patches = [(name, list(filter(is_source, changes))) for name, _, changes in patches]
         self.knows = _known(upstream, [(name, message) for name, message, _ in patches])
-        self.touched = Counter(c.path for _, changes in self.patches for c in changes)
+        self.touched: Counter[bytes] = Counter()
+        for _, sources in self.patches:
+            self.touched.update(change.path for change in sources)
         self._known: dict[bytes, list[_DriftTouch]] = {}
         if versions is None:
             self._versions = Versions()
@@ -137,8 +139,13 @@ class Stacked:
     def read(self) -> None:
         """Read all files that the stack changes in one call."""
         if not self.contents:
-            there = (e for _, cs in self.patches for c in cs for e in (c.old, c.new) if e)
-            self.contents.update(self._read(list(dict.fromkeys(e.blob for e in there))))
+            blobs: dict[BlobId, None] = {}
+            for _, changes in self.patches:
+                for change in changes:
+                    for entry in (change.old, change.new):
+                        if entry:
+                            blobs[entry.blob] = None
+            self.contents.update(self._read(list(blobs)))
 
     def of(self, paths: Iterable[bytes]) -> list[_DriftTouch]:
         """Return the changes of these files in the order of the series."""
@@ -151,7 +158,9 @@ class Stacked:
                 if change.path in new and change.old:
                     self._known.setdefault(change.path, []).append(self._of_file(patch, change, change.old.blob))
         order = {patch: n for n, (patch, _) in enumerate(self.patches)}
-        found = [touch for path in sorted(wanted) for touch in self._known.get(path, ())]
+        found: list[_DriftTouch] = []
+        for path in sorted(wanted):
+            found += self._known.get(path, ())
         return sorted(found, key=lambda touch: order[touch.patch])
 
     def _of_file(self, patch: str, change: PathChange, old: BlobId) -> _DriftTouch:
@@ -256,7 +265,9 @@ def _within(stack: Stacked) -> Iterator[Shared]:
     counts: dict[bytes, Counter[str]] = {}
     for touch in touches:
         counts.setdefault(touch.path, Counter()).update(touch.unlike)
-    wanted = {path: {name for name, count in names.items() if count > 1} for path, names in counts.items()}
+    wanted = {}
+    for path, names in counts.items():
+        wanted[path] = {name for name, count in names.items() if count > 1}
     for change in (c for touch in touches for c in touch.changes(wanted[touch.path])):
         before = earlier.setdefault((change.path, change.name), [])
         for other in before:
@@ -291,22 +302,48 @@ def _known(upstream: str, patches: Sequence[tuple[str, str]]) -> dict[str, set[s
     """Return by patch the patches of its stack that it requires, directly or indirectly."""
     found: dict[str, set[str]] = {}
     for name, message in patches:
-        required = [value for key, value in parse_trailers(message) if key.lower() == "requires"]
-        direct = {r.partition("/")[2] for r in required if r.startswith(f"{upstream}/")}
-        found[name] = direct | {far for near in direct for far in found.get(near, ())}
+        required = []
+        for key, value in parse_trailers(message):
+            if key.lower() == "requires":
+                required.append(value)
+        direct = set()
+        for r in required:
+            if r.startswith(f"{upstream}/"):
+                direct.add(r.partition("/")[2])
+        found[name] = set(direct)
+        for near in direct:
+            found[name] |= found.get(near, set())
     return found
+
+
+def _unlike(touches: Iterable[_DriftTouch]) -> set[str]:
+    names: set[str] = set()
+    for touch in touches:
+        names.update(touch.unlike)
+    return names
+
+
+def _changes(touches: Iterable[_DriftTouch], names: Container[str]) -> list[_DriftChange]:
+    changes: list[_DriftChange] = []
+    for touch in touches:
+        changes += touch.changes(names)
+    return changes
 
 
 def _copies(one: Stacked, other: Stacked) -> Iterator[Shared]:
     """Yield definitions with copies in two upstreams if patches of both change them."""
-    names = [{path.rpartition(b"/")[2] for path in stack.touched} for stack in (one, other)]
+    names = []
+    for stack in (one, other):
+        names.append({path.rpartition(b"/")[2] for path in stack.touched})
     both = names[0] & names[1]
     if both:
-        touches = [s.of(p for p in s.touched if p.rpartition(b"/")[2] in both) for s in (one, other)]
+        touches = []
+        for s in (one, other):
+            touches.append(s.of(p for p in s.touched if p.rpartition(b"/")[2] in both))
     else:
         touches = [[], []]
-    wanted = set.intersection(*({name for touch in there for name in touch.unlike} for there in touches))
-    mine, theirs = ([c for touch in there for c in touch.changes(wanted)] for there in touches)
+    wanted = _unlike(touches[0]) & _unlike(touches[1])
+    mine, theirs = _changes(touches[0], wanted), _changes(touches[1], wanted)
     for change in theirs:
         for twin in mine:
             if (twin.name, twin.path.rpartition(b"/")[2]) != (change.name, change.path.rpartition(b"/")[2]):
@@ -333,7 +370,11 @@ def _replaced(stack: Stacked, stacks: Sequence[Stacked], packages: Mapping[str, 
     foreign = {package: by_name[name] for package, name in packages.items() if name in by_name}
     if not foreign:
         return
-    python = [(p, c) for p, cs in stack.patches for c in cs if c.path.endswith(b".py") and c.new]
+    python = []
+    for p, cs in stack.patches:
+        for c in cs:
+            if c.path.endswith(b".py") and c.new:
+                python.append((p, c))
     stack.read()
     for patch, change in python:
         assert change.new
