@@ -249,7 +249,11 @@ def _entries(
 
 def _read_versions(store: Git, files: Sequence[_Edited]) -> None:
     """Read the lines of each file after each patch, except of files that aren't text."""
-    blobs = [entry.blob for file in files for entry in file.entries if entry and entry.mode in _TEXT]
+    blobs = []
+    for file in files:
+        for entry in file.entries:
+            if entry and entry.mode in _TEXT:
+                blobs.append(entry.blob)
     contents = store.read_blobs(blobs)
     for file in files:
         versions: list[Version] = []

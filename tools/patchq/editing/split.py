@@ -192,7 +192,10 @@ def _files_of(store: Git, entry: ReconciledEntry) -> list[_Split]:
         parsed = error.files or ()
     found = []
     for file in parsed:
-        own = [changes.pop(path) for path in sorted(file.paths) if path in changes]
+        own = []
+        for path in sorted(file.paths):
+            if path in changes:
+                own.append(changes.pop(path))
         if own:
             edits = file.old_path is not None and file.new_path is not None and not file.binary
             found.append(_Split(own, tuple(file.hunks) if edits else ()))
@@ -253,7 +256,11 @@ def _halves(
 ) -> list[tuple[str, TreeId]]:
     """Return the name and the tree of both halves, in order."""
     parent = store.tree_of([entry.commit.parents[0]])[0]
-    blobs = [c.old.blob for file in found for c in file.changes if c.old and file.hunks]
+    blobs = []
+    for file in found:
+        for c in file.changes:
+            if c.old and file.hunks:
+                blobs.append(c.old.blob)
     contents = store.read_blobs(blobs)
     replaced: dict[bytes, NewFile | TreeEntry | None] = {}
     for file in found:
@@ -320,7 +327,11 @@ def _key(line: str) -> str:
 
 def _proofs(message: str) -> tuple[str, ...]:
     lines = split_trailers(message)[1]
-    return tuple(line.partition(":")[2].strip() for line in lines if _key(line) in ("proof", "proof-on"))
+    proofs: list[str] = []
+    for line in lines:
+        if _key(line) in ("proof", "proof-on"):
+            proofs.append(line.partition(":")[2].strip())
+    return tuple(proofs)
 
 
 def _without_proof(message: str) -> str:
