@@ -180,7 +180,11 @@ class Interpreter:
         if self.working:
             found.append(self.working)
         known = set(map(self.files.resolve, self.path))
-        return [folder for folder in found if self.files.resolve(folder) not in known]
+        starts: list[str] = []
+        for folder in found:
+            if self.files.resolve(folder) not in known:
+                starts.append(folder)
+        return starts
 
 
 def find_all(places: Sequence[ImportPlace], module: str) -> list[ImportedModule]:

@@ -216,7 +216,10 @@ def _with_added(files: FileTree, sites: list[str]) -> Iterator[str]:
     for site in sites:
         rest.append(site)
         for file in path_files(files, site):
-            added = [path for path in file.folders if files.real_kind(path)]
+            added = []
+            for path in file.folders:
+                if files.real_kind(path):
+                    added.append(path)
             if any(line.front for line in map(known_line, file.code) if line):
                 front += added
             else:

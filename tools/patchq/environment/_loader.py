@@ -102,7 +102,11 @@ def _library_path(env: Mapping[str, str], working: str) -> list[str]:
     entries = []
     if value:
         entries = re.split(r"[:;]", value)
-    return [posixpath.join(working, entry) for entry in entries if working or entry.startswith("/")]
+    found: list[str] = []
+    for entry in entries:
+        if working or entry.startswith("/"):
+            found.append(posixpath.join(working, entry))
+    return found
 
 
 def _judge_site_libraries(environment: InstalledEnvironment, folders: Iterable[str], findings: Findings) -> None:
@@ -167,7 +171,11 @@ def _matching(files: FileTree, pattern: str) -> list[str]:
     """Return the files that match a pattern with wildcards in its last part."""
     folder, _, name = pattern.rpartition("/")
     shape = re.compile(re.escape(name).replace(r"\*", ".*").replace(r"\?", "."))
-    return [f"{folder}/{inner}" for inner in files.listed(folder) if shape.fullmatch(inner)]
+    found: list[str] = []
+    for inner in files.listed(folder):
+        if shape.fullmatch(inner):
+            found.append(f"{folder}/{inner}")
+    return found
 
 
 def _may_exist(files: FileTree, entry: str) -> bool:
@@ -187,8 +195,15 @@ def _modules_named(variable: str, value: str) -> list[str]:
         names = [value]
     else:
         # action:message:category:module:line, separated by commas
-        names = [rule.split(":")[2].strip() for rule in value.split(",") if rule.count(":") >= 2]
-    return [name.rpartition(".")[0] for name in names if "." in name]
+        names = []
+        for rule in value.split(","):
+            if rule.count(":") >= 2:
+                names.append(rule.split(":")[2].strip())
+    found: list[str] = []
+    for name in names:
+        if "." in name:
+            found.append(name.rpartition(".")[0])
+    return found
 
 
 def _is_owned(environment: InstalledEnvironment, module: str) -> bool:

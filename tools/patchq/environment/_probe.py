@@ -60,7 +60,10 @@ def at_start(packages: List[str]) -> Facts:
     """Return the state after a normal start, with the location of each package."""
     loaded = set(sys.modules)
     # The empty entry is the folder that this runs in.
-    path = [os.path.abspath(entry) for entry in sys.path if entry]
+    path = []
+    for entry in sys.path:
+        if entry:
+            path.append(os.path.abspath(entry))
     sys.path[:] = path
     wanted = set(packages)
     for entry in path:

@@ -92,7 +92,10 @@ def _judge_known(environment: InstalledEnvironment, known: KnownLine, name: str,
     """Report unknown modules that known code imports, and modules that it shadows; return the
     sources.
     """
-    taken = [claim for claim in known.claims if _is_needed(environment, claim)]
+    taken = []
+    for claim in known.claims:
+        if _is_needed(environment, claim):
+            taken.append(claim)
     if taken:
         findings.judge(name, Code.SHADOWED, [name], ", ".join(taken))
     sources = []
@@ -182,7 +185,10 @@ def _is_known(module: str) -> bool:
 
 def _judge_forms(module: str, paths: list[str], findings: Findings) -> None:
     """Report a module with several files. Python ignores a sourceless cache after another file."""
-    others = [path for path in paths[1:] if not path.endswith(".pyc")]
+    others = []
+    for path in paths[1:]:
+        if not path.endswith(".pyc"):
+            others.append(path)
     if others:
         findings.judge(module, Code.STDLIB, paths, module)
 
@@ -283,7 +289,10 @@ def _is_rightful(environment: InstalledEnvironment, path: str, owners: Iterable[
 
 def _is_namespace(source: str) -> bool:
     lines = [line.strip() for line in source.splitlines()]
-    code = [line for line in lines if line and not line.startswith("#")]
+    code = []
+    for line in lines:
+        if line and not line.startswith("#"):
+            code.append(line)
     return bool(code) and all(map(_NAMESPACE.fullmatch, code))
 
 
@@ -302,7 +311,9 @@ def _judge_plugins(environment: InstalledEnvironment, packages: Mapping[str, str
     own_names = {*packages, *packages.values()}
     groups = {point.group for _, point in points}
     loaded = groups & findings.groups
-    loaded |= {group for group in groups if group.split(".")[0] in own_names}
+    for group in groups:
+        if group.split(".")[0] in own_names:
+            loaded.add(group)
     if groups - loaded:
         loaded |= groups & _quoted_by_loaders(environment, packages)
     for distribution, point in points:

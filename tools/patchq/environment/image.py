@@ -366,7 +366,10 @@ def _manifest(store: _Store, platform: str) -> dict[str, Any]:
         if "layers" in found:
             _check_docker_list(store, found)
             return dict(found)
-        chosen = [one for one in found["manifests"] if _fits(one, platform)]
+        chosen = []
+        for one in found["manifests"]:
+            if _fits(one, platform):
+                chosen.append(one)
         if len(chosen) != 1:
             target = ""
             if platform:

@@ -245,7 +245,10 @@ def _judge_package(
     package: str,
 ) -> InstalledPackage:
     """Check a package in the environment that has it. It must be the only one in the image."""
-    holders = [one for one in candidates if one.interpreter.is_found and one.named(distribution)]
+    holders = []
+    for candidate in candidates:
+        if candidate.interpreter.is_found and candidate.named(distribution):
+            holders.append(candidate)
     if not holders:
         missing = Findings()
         missing.add(Code.NOT_INSTALLED, (), distribution)

@@ -141,7 +141,11 @@ class InstalledEnvironment:
         return found
 
     def named(self, name: str) -> list[Distribution]:
-        return [one for one in self.distributions if one.name == canonical(name)]
+        found: list[Distribution] = []
+        for one in self.distributions:
+            if one.name == canonical(name):
+                found.append(one)
+        return found
 
     @cached_property
     def attested(self) -> dict[str, str]:
@@ -176,7 +180,10 @@ class InstalledEnvironment:
             elif found:
                 return Location(self.files.resolve(found[0].path))
             else:
-                folders = [f"{place.path}/{part}" for place in places if place.has_folder(part)]
+                folders = []
+                for place in places:
+                    if place.has_folder(part):
+                        folders.append(f"{place.path}/{part}")
             if not folders:
                 return Location()
             places = [self.interpreter.place(folder) for folder in folders]
@@ -374,10 +381,19 @@ def compare_with_wheel(
     here = [one for one in environment.named(distribution) if one.root == judge.root]
     record, _ = _judge_record(judge, here, "")
     own = set(record) | {path for path in judge.digests if path not in _owners(judge, set(judge.digests), here)}
-    present = {path for path in own & set(judge.digests) if not _CACHE.fullmatch(path)}
+    present = set()
+    for path in own & set(judge.digests):
+        if not _CACHE.fullmatch(path):
+            present.add(path)
     links = {path: target for path, (kind, target) in judge.odd.items() if kind is FileKind.LINK}
-    differing = {path for path in _unlike_wheel(judge, wheel, {}) if not _is_metadata(path)}
-    added = {path for path in present - set(wheel.files) if _is_below(judge.root, path) and not _is_metadata(path)}
+    differing = set()
+    for path in _unlike_wheel(judge, wheel, {}):
+        if not _is_metadata(path):
+            differing.add(path)
+    added = set()
+    for path in present - set(wheel.files):
+        if _is_below(judge.root, path) and not _is_metadata(path):
+            added.add(path)
     unreadable = {path for path in present if "error" in judge.digests[path]}
     unreadable |= {path for path in judge.odd if path not in links}
     return WheelComparison(
@@ -485,7 +501,10 @@ def _judge_record(judge: _Judge, here: Sequence[Distribution], manifest: str) ->
     names.
     """
     found = judge.found
-    infos = [one for one in here if one.info.endswith(".dist-info")]
+    infos = []
+    for one in here:
+        if one.info.endswith(".dist-info"):
+            infos.append(one)
     if not infos:
         found.add(Code.RECORD_MISSING)
         return {}, None
@@ -503,7 +522,10 @@ def _judge_record(judge: _Judge, here: Sequence[Distribution], manifest: str) ->
     record = _judge_rows(judge, own.rows)
     _read_files(judge, infos)
     outside = judge.outside & set(record)
-    scripts = {path for path in outside if _SCRIPT.match(path)}
+    scripts = set()
+    for path in outside:
+        if _SCRIPT.match(path):
+            scripts.add(path)
     found.add_any(Code.RECORD_OUTSIDE, outside - scripts)
     found.add_any(Code.RECORD_OUTSIDE, scripts, level=Level.NOTE)
     return {path: row for path, row in record.items() if path not in outside}, own
@@ -707,7 +729,10 @@ def _judge_odd(judge: _Judge, record: _Record, damaged: Mapping[str, str]) -> se
 
 def _judge_added(judge: _Judge, record: _Record, here: Sequence[Distribution]) -> None:
     """Report files of the package that RECORD lacks, unless they belong to another distribution."""
-    added = {path for path in judge.digests if path not in record and not _CACHE.fullmatch(path)}
+    added = set()
+    for path in judge.digests:
+        if path not in record and not _CACHE.fullmatch(path):
+            added.add(path)
     owners = _owners(judge, added, here)
     shown = []
     for path in added:
@@ -801,7 +826,11 @@ def _unlike_wheel(judge: _Judge, wheel: Reference, record: _Record) -> set[str]:
         is_generated = is_installers or path.startswith("../") or _CACHE.fullmatch(path)
         if path not in wheel.files and not is_generated:
             wrong.add(path)
-    return {path for path in wrong if not path.endswith(".dist-info/RECORD")}
+    found: set[str] = set()
+    for path in wrong:
+        if not path.endswith(".dist-info/RECORD"):
+            found.add(path)
+    return found
 
 
 def _judge_installs(judge: _Judge, manifest: Manifest, versions: Sequence[str]) -> None:

@@ -200,7 +200,10 @@ def ended(error: runner.CommandError) -> str:
         except ValueError:
             return f"it was killed by signal {-error.code}"
     output = error.output or error.stdout.decode("utf-8", "replace")
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    lines = []
+    for line in output.splitlines():
+        if line.strip():
+            lines.append(line.strip())
     for line in lines:
         if "error" in line or "fatal" in line:
             return _short(line)

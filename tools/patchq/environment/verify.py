@@ -265,8 +265,14 @@ def _interpreter(settings: Mapping[str, Any], answer: Mapping[str, Any]) -> Inte
     """
     files = Folder()
     seen = {files.resolve(path) for path in answer["path"]}
-    sites = [site for site in dict.fromkeys(settings["sites"]) if files.is_folder(site)]
-    hidden = [site for site in sites if files.resolve(site) not in seen]
+    sites = []
+    for site in dict.fromkeys(settings["sites"]):
+        if files.is_folder(site):
+            sites.append(site)
+    hidden = []
+    for site in sites:
+        if files.resolve(site) not in seen:
+            hidden.append(site)
     major, minor = settings["version"]
     return Interpreter(
         files=files,
