@@ -166,7 +166,9 @@ def forecast(
             stacked += landed
         stacked.sort(key=lambda s: wanted.index(s.ref))
         definitions = shared_beside(project, stacked, set_name)
-        applied = {s.ref: [name for name, _ in s.patches] for s in stacked}
+        applied = {}
+        for s in stacked:
+            applied[s.ref] = [name for name, _ in s.patches]
         drifted = []
         if shared:
             drifted = drift_of_plans(project, history, plans, bases, applied)
@@ -242,7 +244,12 @@ def _carried(
         return [], []
     recorded = rerere.Recorded(project.store, project.layout, upstream)
     columns = (carry if shared else carry_each)(project.store, patches, bases, plan.base, recorded)
-    pasts = [history.past(p.source.pin, p.onto, patches) if history else None for p in plans]
+    pasts = []
+    for p in plans:
+        if history:
+            pasts.append(history.past(p.source.pin, p.onto, patches))
+        else:
+            pasts.append(None)
     for n, past in enumerate(pasts):
         if taken := once_more(patches, columns[n], past):
             (columns[n],) = carry(project.store, patches, [bases[n]], plan.base, recorded, taken)
@@ -301,7 +308,10 @@ def _ways(
         for n, (way, past) in enumerate(zip(between, pasts, strict=True)):
             releases = [(r.ref, columns[r.commit]) for r in way]
             # Refs that are not releases have no version to sort by: keep the order of the request.
-            before = [v for v in versions[:n] if version_of(v[0]) is None]
+            before = []
+            for v in versions[:n]:
+                if version_of(v[0]) is None:
+                    before.append(v)
             ask = None
             if not past:
                 ask = Releases(git, first, [*releases, versions[n]], patches)
@@ -362,7 +372,9 @@ def _unproved(patch: Patch) -> str:
             needs += value.replace(",", " ").split()
     lacking = []
     if needs:
-        lacking = [need for need in needs if need not in this_machine().can]
+        for need in needs:
+            if need not in this_machine().can:
+                lacking.append(need)
     if lacking:
         return f"it needs {', '.join(lacking)}"
     return ""

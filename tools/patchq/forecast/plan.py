@@ -197,7 +197,10 @@ class Planner:
             return self.stacks[self.asked], "as asked"
         if own.pin.ref == onto.ref:
             return own, f"the set {self.set_name}'s own"
-        others = [s for ref, s in self.stacks.items() if ref != onto.ref and self.only <= set(s.names)]
+        others = []
+        for ref, s in self.stacks.items():
+            if ref != onto.ref and self.only <= set(s.names):
+                others.append(s)
         if not others or others == [own]:
             return own, f"the set {self.set_name}'s"
         found, by = self._nearest(onto, others, newest)
@@ -215,7 +218,10 @@ class Planner:
         dated = sorted((s for s in stacks if len(age(s.pin)) > 1), key=lambda s: age(s.pin))
         if not dated or (len(want) == 1 and not newest):  # not a release, and no history
             return None, ""
-        before = [s for s in dated if newest or age(s.pin) <= want]
+        before = []
+        for s in dated:
+            if newest or age(s.pin) <= want:
+                before.append(s)
         return (before[-1] if before else dated[0]), "release order"
 
     def _distance(self, target: CommitId, stack: Stack) -> int | None:
@@ -231,7 +237,10 @@ def refs_up_to(pins: Iterable[Pin], last: Pin) -> list[str]:
 
     If the pin is not a release, return only its own ref.
     """
-    before = [pin.ref for pin in older_first(pins) if len(age(pin)) > 1 and age(pin) < age(last)]
+    before = []
+    for pin in older_first(pins):
+        if len(age(pin)) > 1 and age(pin) < age(last):
+            before.append(pin.ref)
     return [*(before if len(age(last)) > 1 else ()), last.ref]
 
 

@@ -103,7 +103,9 @@ def summary(ref: str, cells: Sequence[ForecastCell], dropped: Sequence[str] = ()
     """Summarize a ref's cells and dropped patches. Each patch is counted once."""
     work = [c for c in cells if c.needs_review and not c.known]
     rest = [c for c in cells if c not in work and not c.known]
-    files = {file.path for file in chain.from_iterable(cell.files for cell in work)}
+    files = set()
+    for file in chain.from_iterable(cell.files for cell in work):
+        files.add(file.path)
     return RefTally(
         ref=ref,
         known=tuple(c.patch for c in cells if c.known),
