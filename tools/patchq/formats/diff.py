@@ -221,7 +221,10 @@ def _for_git(file: FilePatch, seen: set[bytes]) -> str:
 
 def _is_signature(lines: Sequence[bytes], at: int) -> bool:
     """Return True if the rest is blank or a mail signature, and not the start of a diff."""
-    rest = [line for line in lines[at:] if line.strip()]
+    rest = []
+    for line in lines[at:]:
+        if line.strip():
+            rest.append(line)
     return not rest or (
         rest[0] in (b"-- ", b"---") and not any(line.startswith(_STARTS) for line in rest[1:]) and len(rest) < 9
     )
@@ -413,7 +416,11 @@ def _find(hunk: Hunk, image: list[bytes], want: int, done: Sequence[tuple[int, i
 
 def _places(hunk: Hunk, image: list[bytes], done: Sequence[tuple[int, int]]) -> list[int]:
     """Return every line number, from 1, at which the hunk's old lines begin."""
-    return [at + 1 for at in range(len(image) - len(hunk.old) + 1) if _fits(hunk, image, at, done)]
+    places: list[int] = []
+    for at in range(len(image) - len(hunk.old) + 1):
+        if _fits(hunk, image, at, done):
+            places.append(at + 1)
+    return places
 
 
 def _around(line: int, total: int) -> Iterator[int]:

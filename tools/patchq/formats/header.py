@@ -85,7 +85,11 @@ class Header:
 
     def values(self, key: str) -> tuple[str, ...]:
         """Return all values of one trailer. Keys are compared without case."""
-        return tuple(v for k, v in self.trailers if k.lower() == key.lower())
+        values: list[str] = []
+        for k, v in self.trailers:
+            if k.lower() == key.lower():
+                values.append(v)
+        return tuple(values)
 
     def value(self, key: str) -> str:
         """Return the first value of a trailer, or an empty string."""
@@ -94,7 +98,10 @@ class Header:
     @property
     def needs(self) -> tuple[str, ...]:
         """Requirements of its proof beyond a CPU: the words of ``Needs:``."""
-        return tuple(word for value in self.values("Needs") for word in value.replace(",", " ").split())
+        needs: list[str] = []
+        for value in self.values("Needs"):
+            needs += value.replace(",", " ").split()
+        return tuple(needs)
 
     @property
     def proofs_on(self) -> tuple[tuple[str, str], ...]:
@@ -209,7 +216,10 @@ def without_ours(message: str) -> str:
     """
     text, block = split_trailers(clean_message(message))
     ours = {key.lower() for key in OURS}
-    kept = [line for line in block if not ((match := _TRAILER.match(line)) and match[1].lower() in ours)]
+    kept = []
+    for line in block:
+        if not ((match := _TRAILER.match(line)) and match[1].lower() in ours):
+            kept.append(line)
     return clean_message("\n".join([text, *kept]))
 
 

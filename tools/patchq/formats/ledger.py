@@ -236,7 +236,11 @@ def find_drop(
 
 def say_offsets(offsets: Sequence[FileOffset]) -> str:
     """Format offsets as ``+12``, or from least to most as ``-3..+12``; empty for none."""
-    moved = [n for f in offsets for n in f.lines if n]
+    moved = []
+    for f in offsets:
+        for n in f.lines:
+            if n:
+                moved.append(n)
     low, high = min(moved, default=0), max(moved, default=0)
     if not moved:
         return ""

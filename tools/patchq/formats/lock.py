@@ -212,12 +212,12 @@ def parse(data: bytes, where: str = "upstream.lock") -> Lock:
     default = str(raw.get("default-set", next(iter(sets), "")))
     if sets and default not in sets:
         raise reader.bad("default-set", f"{default!r} is not a set")
-    environments = {
-        name: reader.environment(name, table, sets) for name, table in reader.table(raw, "environments", "").items()
-    }
-    mismatches = {
-        name: reader.mismatches(name, table, sets) for name, table in reader.table(raw, "mismatches", "").items()
-    }
+    environments = {}
+    for name, table in reader.table(raw, "environments", "").items():
+        environments[name] = reader.environment(name, table, sets)
+    mismatches = {}
+    for name, table in reader.table(raw, "mismatches", "").items():
+        mismatches[name] = reader.mismatches(name, table, sets)
     made_with = reader.text(raw, "patchq", "patchq")
     rules = verification.read(raw, where)
     programs, who = _rare_tables(raw, where)

@@ -253,7 +253,11 @@ def _tables(text: str) -> list[Reading]:
 def _cells(line: str) -> list[str]:
     if line.lstrip().startswith("|"):
         return [cell.strip() for cell in line.strip().strip("|").split("|")]
-    return [cell.strip() for cell in re.split(r"\s{2,}|\t", line.strip()) if cell.strip()]
+    cells: list[str] = []
+    for cell in re.split(r"\s{2,}|\t", line.strip()):
+        if cell.strip():
+            cells.append(cell.strip())
+    return cells
 
 
 # The ledger
@@ -295,7 +299,10 @@ def check(found: Measurement, where: str) -> None:
         Reading(test=found.test, depth=found.depth, value=found.value, spread=found.spread, samples=found.samples),
         where,
     )
-    texts = {f.name: getattr(found, f.name) for f in fields(Measurement) if f.name != "patches"}
+    texts = {}
+    for f in fields(Measurement):
+        if f.name != "patches":
+            texts[f.name] = getattr(found, f.name)
     for name, text in [*texts.items(), *(("patches", p) for p in found.patches)]:
         if isinstance(text, str) and (len(text) > _LONGEST or not text.isprintable()):
             raise FormatError(f"{where}: {text[:40]!r} is no {name}", hint="one line of at most 200 characters")

@@ -42,7 +42,10 @@ class _SeriesConflict:
     def __str__(self) -> str:
         sides = []
         for label, lines in zip(self.labels, self.only, strict=True):
-            names = [name for line in lines if (name := _name_of(line))]
+            names = []
+            for line in lines:
+                if name := _name_of(line):
+                    names.append(name)
             sides.append(f"{label} has {', '.join(names) or 'no patch there'}")
         return "; ".join(sides)
 

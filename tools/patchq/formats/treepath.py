@@ -35,7 +35,9 @@ def is_tree_path(path: bytes) -> bool:
     if path.isascii() and b"git" not in (lowered := path.lower()) and b"~" not in lowered:
         return True
     # A backslash separates names on Windows.
-    names = [name for part in parts for name in part.split(b"\\")]
+    names = []
+    for part in parts:
+        names += part.split(b"\\")
     return not any(_GIT_FOLDER.fullmatch(_visible(name)) for name in names)
 
 

@@ -32,7 +32,10 @@ def read(raw: Mapping[str, Any], where: str) -> Verification:
         lists = list(table.values())
     else:
         lists = [None]
-    names = [name for value in lists if isinstance(value, list) for name in value]
+    names = []
+    for value in lists:
+        if isinstance(value, list):
+            names += value
     known = isinstance(table, dict) and set(table) <= {"allow", "plugin-groups"}
     if not known or not all(isinstance(v, list) for v in lists) or not all(_is_name(name) for name in names):
         raise FormatError(
