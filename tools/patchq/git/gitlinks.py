@@ -31,7 +31,11 @@ def untracked_repositories(git: Git, env: Mapping[str, str]) -> list[bytes]:
     """Return the paths of repositories in a worktree that are neither tracked nor ignored."""
     # git lists such a repository as its folder name with a slash.
     others = git.run("ls-files", "--others", "--exclude-standard", "-z", env=env).split(b"\0")
-    return [path.rstrip(b"/") for path in others if path.endswith(b"/")]
+    repositories: list[bytes] = []
+    for path in others:
+        if path.endswith(b"/"):
+            repositories.append(path.rstrip(b"/"))
+    return repositories
 
 
 def settle_submodules(git: Git, env: Mapping[str, str]) -> None:

@@ -136,7 +136,13 @@ def merge_contents(git: Git, sides: Sequence[FileSides]) -> list[BlobId | None]:
         return merge_contents(git, sides[:middle]) + merge_contents(git, sides[middle:])
     merged = git.list_tree(merge.tree)
     conflicts = set(merge.paths)
-    return [None if name in conflicts else merged[name].blob for name in names]
+    contents: list[BlobId | None] = []
+    for name in names:
+        if name in conflicts:
+            contents.append(None)
+        else:
+            contents.append(merged[name].blob)
+    return contents
 
 
 def changed_lines(git: Git, pairs: Sequence[tuple[BlobId, BlobId]]) -> list[list[tuple[int, int]]]:

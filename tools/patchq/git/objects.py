@@ -159,7 +159,11 @@ class Objects(Refs):
     def commits_here(self, commits: Iterable[CommitId]) -> set[CommitId]:
         """Return the commits that the repository has, even if it lacks their trees or files."""
         lines = self._batch_check([f"{commit}^{{commit}}" for commit in dict.fromkeys(commits)])
-        return {CommitId(line) for line in lines if " " not in line}
+        found: set[CommitId] = set()
+        for line in lines:
+            if " " not in line:
+                found.add(CommitId(line))
+        return found
 
     def _batch_check(self, names: Sequence[str]) -> list[str]:
         """Return a line for each name: the object's id, or ``NAME missing``."""

@@ -90,7 +90,11 @@ def _folders(dot: Path) -> list[Path]:
                 other = base / os.fsdecode(line)
                 if line and other not in found:
                     found.append(other)
-    return [folder for folder in found if folder.is_dir()]
+    folders: list[Path] = []
+    for folder in found:
+        if folder.is_dir():
+            folders.append(folder)
+    return folders
 
 
 def refuse_if_special(path: Path) -> None:

@@ -74,7 +74,10 @@ def author(folder: Path, name: str = "", email: str = "") -> Ident | None:
     :raises UserError: if git isn't installed.
     """
     # The environment is cleaned of git's variables below, but these are part of the identity.
-    own = {k: v for k, v in os.environ.items() if k.startswith("GIT_AUTHOR_")}
+    own = {}
+    for k, v in os.environ.items():
+        if k.startswith("GIT_AUTHOR_"):
+            own[k] = v
     if name:
         own.update(GIT_AUTHOR_NAME=name, GIT_AUTHOR_EMAIL=email)
     with _library(folder) as library:
@@ -94,7 +97,11 @@ def untracked(folder: Path, *paths: str) -> list[str]:
     """
     with _opened(folder) as repo:
         argv = ("ls-files", "--others", "-z", "--", *paths)
-        return [show_path(p) for p in _answer(repo, folder, *argv).split(b"\0") if p]
+        found: list[str] = []
+        for p in _answer(repo, folder, *argv).split(b"\0"):
+            if p:
+                found.append(show_path(p))
+        return found
 
 
 def tracked(folder: Path, *paths: str) -> list[str]:
@@ -103,7 +110,11 @@ def tracked(folder: Path, *paths: str) -> list[str]:
     :raises UserError: if there is no repository, or it is broken.
     """
     with _opened(folder) as repo:
-        return [show_path(p) for p in _answer(repo, folder, "ls-files", "-z", "--", *paths).split(b"\0") if p]
+        found: list[str] = []
+        for p in _answer(repo, folder, "ls-files", "-z", "--", *paths).split(b"\0"):
+            if p:
+                found.append(show_path(p))
+        return found
 
 
 def files_at(folder: Path, revision: str, *paths: str) -> dict[PurePosixPath, bytes]:
@@ -196,7 +207,9 @@ def base_of_conflict(folder: Path, path: str) -> bytes | None:
     """
     with _opened(folder) as repo:
         stages = _answer(repo, folder, "ls-files", "-u", "-z", "--", path)
-        blobs = {stage: blob for _, blob, stage in (line.split(b"\t")[0].split() for line in stages.split(b"\0")[:-1])}
+        blobs = {}
+        for _, blob, stage in (line.split(b"\t")[0].split() for line in stages.split(b"\0")[:-1]):
+            blobs[stage] = blob
         if b"1" in blobs:
             return _answer(repo, folder, "cat-file", "blob", blobs[b"1"].decode())
         if blobs:
@@ -263,7 +276,10 @@ def refs_at(folder: Path, to: Remote, *patterns: str) -> dict[str, str]:
     if code:
         raise SourceError(f"{to.name or to.url} can't be read: {message}", hint="a repository, or a remote's name")
     lines = out.decode("utf-8", "surrogateescape").splitlines()
-    return {ref: found for found, _, ref in (line.partition("\t") for line in lines)}
+    result: dict[str, str] = {}
+    for found, _, ref in (line.partition("\t") for line in lines):
+        result[ref] = found
+    return result
 
 
 def _pushed(objects: Git, folder: Path, to: Remote, *options: str, refs: Mapping[str, str]) -> tuple[int, str]:

@@ -86,7 +86,10 @@ def check_owner(folder: Path) -> Path | None:
     """
     try:
         place = Path(os.path.realpath(Foreign(folder).place()["GIT_DIR"]))
-        there = [path for path in dict.fromkeys((folder, place)) if path.exists()]
+        there = []
+        for path in dict.fromkeys((folder, place)):
+            if path.exists():
+                there.append(path)
     except OSError:  # git reports unreadable files itself
         return None
     for path in there:
@@ -165,7 +168,10 @@ def remote_refs(url: str, *, timeout: float) -> dict[str, CommitId]:
     :raises Unreachable: if the host doesn't answer.
     """
     out = _ls_remote(url, timeout=timeout)
-    return {name: CommitId(commit) for commit, name in (line.split("\t") for line in out)}
+    refs: dict[str, CommitId] = {}
+    for commit, name in (line.split("\t") for line in out):
+        refs[name] = CommitId(commit)
+    return refs
 
 
 def commit_named(refs: Mapping[str, CommitId], ref: str) -> CommitId | None:
@@ -182,7 +188,10 @@ def tags(url: str, *, timeout: float) -> list[str]:
     :raises Unreachable: if the host doesn't answer.
     """
     out = _ls_remote(url, options=("--tags", "--refs"), timeout=timeout)
-    return [name.removeprefix("refs/tags/") for _, name in (line.split("\t") for line in out)]
+    found: list[str] = []
+    for _, name in (line.split("\t") for line in out):
+        found.append(name.removeprefix("refs/tags/"))
+    return found
 
 
 def default_branch(url: str, *, timeout: float) -> str:

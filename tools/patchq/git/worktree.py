@@ -374,7 +374,10 @@ class Worktree:
         if old:
             before = self.store.list_tree(old)
         after = self.store.list_tree(new)
-        moved = {p for p in before.keys() | after.keys() if before.get(p) != after.get(p)}
+        moved = set()
+        for p in before.keys() | after.keys():
+            if before.get(p) != after.get(p):
+                moved.add(p)
         suspects = [p for p in moved if p not in self.nested]
         # In a copied or restored project git reports every file as modified until its index is
         # refreshed, and the checkout below would write every file again.
@@ -386,7 +389,10 @@ class Worktree:
         )
         for path in suspects:
             sides = [t[path] for t in (before, after) if path in t]
-            targets = [blobs.get(t[path].blob, b"") for t in ((before, after) if back else (after,)) if path in t]
+            targets = []
+            for t in (before, after) if back else (after,):
+                if path in t:
+                    targets.append(blobs.get(t[path].blob, b""))
             if not self._is_ours(path, [blobs.get(s.blob, b"") for s in sides], targets, path in moved, sides):
                 raise EditedTreeError(
                     f"{self.upstream}: {show_path(path)} was edited after a command was interrupted; it is kept",
