@@ -200,7 +200,9 @@ def _header_names(root: Path) -> str:
     for folder, folders, files in os.walk(root):
         folders[:] = sorted(set(folders) - set(_GENERATED))
         relative = Path(folder).relative_to(root).as_posix()
-        found += [f"{relative}/{file}" for file in files if file.endswith(_HEADERS)]
+        for file in files:
+            if file.endswith(_HEADERS):
+                found.append(f"{relative}/{file}")
     return hashlib.sha256("\n".join(sorted(found)).encode()).hexdigest()
 
 

@@ -103,10 +103,17 @@ def _more_includes(release: str) -> tuple[Path, ...]:
     toolkit.
     """
     named = os.environ.get("PATCHQ_CUDA_INCLUDE", "").split(os.pathsep)
-    folders = [Path(text) for text in named if text]
+    folders = []
+    for text in named:
+        if text:
+            folders.append(Path(text))
     major = release.partition(".")[0]
     folders.append(Path(sysconfig.get_path("purelib"), "nvidia", f"cu{major}", "include"))
-    return tuple(folder.resolve() for folder in folders if folder.is_dir())
+    includes: list[Path] = []
+    for folder in folders:
+        if folder.is_dir():
+            includes.append(folder.resolve())
+    return tuple(includes)
 
 
 def _output(argv: list[str]) -> str:

@@ -102,7 +102,10 @@ def build_kernels(
     root = _root(project, parent)
     ref = project.lock.sets[parent.path.parent.name][upstream]
     every = _plan(wanted.on(arch, ref), arch, wanted.env, root=root, tools=tools)
-    plans = [plan for plan in every if _is_selected(plan.name, only)]
+    plans = []
+    for plan in every:
+        if _is_selected(plan.name, only):
+            plans.append(plan)
     if not plans:
         names = " or ".join(only)
         raise UserError(f"no module of {upstream} has {names} in its name", hint="--only TEXT")

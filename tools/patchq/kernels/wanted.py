@@ -61,7 +61,11 @@ class Wanted:
 
     def on(self, arch: str, ref: str) -> tuple[WantedModule, ...]:
         """Return the modules for an architecture at a ref of upstream."""
-        return tuple(module for module in self.modules if module.is_for(arch, ref))
+        found: list[WantedModule] = []
+        for module in self.modules:
+            if module.is_for(arch, ref):
+                found.append(module)
+        return tuple(found)
 
 
 def read_wanted(project: Project, upstream: str) -> Wanted:
