@@ -175,7 +175,10 @@ def is_there(block: Block, base: Text, now: Text, times: int = 1) -> bool:
     needed = 2
     if unique:
         needed = 1
-    matching = [at for at in places if now.neighbours(block, at) >= needed]
+    matching = []
+    for at in places:
+        if now.neighbours(block, at) >= needed:
+            matching.append(at)
     if len(matching) < times:
         return False
     # The same lines between the same neighbours may belong to another place in the file.
@@ -237,7 +240,10 @@ def _is_twice_edited(block: Block, base: Callable[[], bytes], now: bytes, merged
     if likely < _MOST * len(lines):
         return False
     old, new, result = text_of(base()), text_of(now), text_of(merged)
-    own = [line for line in lines if not old.count(line)]
+    own = []
+    for line in lines:
+        if not old.count(line):
+            own.append(line)
     repeated = 0
     for line in own:
         if 0 < new.count(line) < result.count(line):
@@ -292,7 +298,11 @@ def _ended(lines: Iterable[bytes]) -> list[bytes]:
 
 def telling(lines: Sequence[bytes]) -> set[bytes]:
     """Return the distinctive lines: those with more than brackets and blanks."""
-    return {line for line in lines if len(re.sub(rb"\W", b"", line)) >= _LETTERS}
+    found: set[bytes] = set()
+    for line in lines:
+        if len(re.sub(rb"\W", b"", line)) >= _LETTERS:
+            found.add(line)
+    return found
 
 
 def share(found: Sequence[Block], base: Text, now: Text) -> float:

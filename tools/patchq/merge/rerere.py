@@ -197,7 +197,10 @@ def is_away(parked: bytes, resolved: bytes) -> bool:
     rerere applies such a change wherever its few lines of context match, maybe in another function.
     """
     old, new = split_lines(parked), split_lines(resolved)
-    marks = [n for n, line in enumerate(old) if _MARKER.match(line)]
+    marks = []
+    for n, line in enumerate(old):
+        if _MARKER.match(line):
+            marks.append(n)
     groups = difflib.SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(3)
     for group in groups:
         start, end = group[0][1], group[-1][2]

@@ -214,7 +214,10 @@ class _Merger:
             contents = self.git.read_blobs(c.new.blob for c in found if c.new and c.new.mode != diff.GITLINK)
             self.moves[key] = []
             for n, path in enumerate(key[2]):
-                places = [c for c in found if c.new and _PROBE % n in contents.get(c.new.blob, b"")]
+                places = []
+                for c in found:
+                    if c.new and _PROBE % n in contents.get(c.new.blob, b""):
+                        places.append(c)
                 # If git found several new folders for a new file's folder, the file stays in place.
                 unclear = bool(merge.stages) and path not in before and bool(places) and places[0].path == path
                 if len(places) == 1 and not unclear and _can_be(path, places[0], path in before):
@@ -247,14 +250,21 @@ class _Merger:
 
     def _in_removed_folders(self, patches: Sequence[Patch], base: TreeId, added: Collection[bytes]) -> set[bytes]:
         """Return the new files whose folder exists in the base but was removed by an earlier patch."""
-        folders = {path: path.rpartition(b"/")[0] + b"/" for path in added if b"/" in path}
+        folders = {}
+        for path in added:
+            if b"/" in path:
+                folders[path] = path.rpartition(b"/")[0] + b"/"
 
         def lacking(tree: TreeId, paths: Collection[bytes]) -> set[bytes]:
             wanted = sorted({folders[p] for p in paths})
             there = {}
             if wanted:
                 there = self.git.list_tree(tree, wanted)
-            return {p for p in paths if not any(path.startswith(folders[p]) for path in there)}
+            found: set[bytes] = set()
+            for p in paths:
+                if not any(path.startswith(folders[p]) for path in there):
+                    found.add(p)
+            return found
 
         no_more, found = lacking(base, folders), set[bytes]()
         for path in folders.keys() - no_more:
@@ -268,7 +278,10 @@ class _Merger:
         small = {r.sides: r for r in requests if r.sides is not None and r.sides not in self.known}
         whole = [r for r in requests if r.sides is None]
         with MergeObjects(self.git, self.written) as objects:
-            marks = [self._files(objects, r.column, sides) for sides, r in small.items() if sides is not None]
+            marks = []
+            for sides, r in small.items():
+                if sides is not None:
+                    marks.append(self._files(objects, r.column, sides))
             marks += [self._trees(objects, r) for r in whole]
         pairs = [(objects.id(ours), objects.id(theirs)) for ours, theirs in marks]
         merges = self._ask(pairs)

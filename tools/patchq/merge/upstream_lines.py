@@ -154,7 +154,10 @@ def _is_still_there(line: bytes, replaced: Sequence[bytes], instead: Sequence[by
     if not replaced:
         return _holds(there, tokens)
     before = Counter(_tokens_of(replaced))
-    new = {token for token in Counter(tokens) - before if _WORD.match(token)}
+    new = set()
+    for token in Counter(tokens) - before:
+        if _WORD.match(token):
+            new.add(token)
     return bool(instead) and new <= set(there) and _alike(tokens, there)
 
 
@@ -189,8 +192,14 @@ def find_dropped(store: Git, *, old: CommitId, new: CommitId, upstream: CommitId
     """
     before, after = store.changes_of([old, new])
     origins = _origins(store, old, new, before, after)
-    pairs = [(change, origins.get(change.path)) for change in after if change.old]
-    compared = [(change, own) for change, own in pairs if _is_text(change, own)]
+    pairs = []
+    for change in after:
+        if change.old:
+            pairs.append((change, origins.get(change.path)))
+    compared = []
+    for change, own in pairs:
+        if _is_text(change, own):
+            compared.append((change, own))
     if not compared:
         return []
     own_files = store.list_tree(upstream, [change.path for change, _ in compared])
@@ -254,7 +263,10 @@ def _untouched(store: Git, old: CommitId, paths: Sequence[bytes]) -> dict[bytes,
 
 def _removed(before: Sequence[PathChange], texts: Mapping[BlobId, bytes], store: Git) -> set[bytes]:
     """Return the lines that the old patch removes from any file, without blanks."""
-    sides = [(own.old, own.new) for own in before if own.old and _is_text(own)]
+    sides = []
+    for own in before:
+        if own.old and _is_text(own):
+            sides.append((own.old, own.new))
     wanted = {entry.blob for entry in chain.from_iterable(sides) if entry}
     known = {**texts, **store.read_blobs(wanted - texts.keys())}
 
@@ -360,8 +372,14 @@ def accept_dropped(project: Project, found: Sequence[DroppedInStack], names: Seq
     unused, left = set(names), []
     for item in found:
         start = f"{item.upstream}/{item.patch}:"
-        own = [name.removeprefix(start) for name in names if name.startswith(start)]
-        accepted = [line for line in item.lines if line.is_one_of(own)]
+        own = []
+        for name in names:
+            if name.startswith(start):
+                own.append(name.removeprefix(start))
+        accepted = []
+        for line in item.lines:
+            if line.is_one_of(own):
+                accepted.append(line)
         unused -= {start + line.name for line in accepted} | {start + line.path for line in accepted}
         if rest := tuple(line for line in item.lines if line not in accepted):
             left.append(replace(item, lines=rest))
