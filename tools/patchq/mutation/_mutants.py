@@ -36,7 +36,10 @@ class Mutant:
     def diff(self) -> str:
         """Return the edit as a diff of the changed lines."""
         lines = difflib.unified_diff(self.before.splitlines(), self.after.splitlines(), lineterm="", n=0)
-        body = [line for line in lines if not line.startswith(("---", "+++", "@@"))]
+        body = []
+        for line in lines:
+            if not line.startswith(("---", "+++", "@@")):
+                body.append(line)
         return "\n".join([f"{self.path}:{self.line} ({self.operator})", *body])
 
 

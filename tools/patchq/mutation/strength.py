@@ -272,9 +272,9 @@ def _cells(
     mutants = choose(every, proof.name, budget)
     variants = whole.mutants(proof.upstream, [(m.path, m.content) for m in mutants])
     keys = [result_key(project, proof, v, machine) for v in variants]
-    cells = [
-        ProofCell(proof=proof, variant=v, key=key, set_name=set_name) for v, key in zip(variants, keys, strict=True)
-    ]
+    cells = []
+    for v, key in zip(variants, keys, strict=True):
+        cells.append(ProofCell(proof=proof, variant=v, key=key, set_name=set_name))
     return here, mutants, dict(zip((m.name for m in mutants), cells, strict=True)), len(every)
 
 
