@@ -122,7 +122,10 @@ def _between(lines: Sequence[bytes], change: _LineChange, *, before: bool, after
 def _near_end(lines: Sequence[bytes], *, first: bool) -> bytes:
     """Return the beginning or the end of lines, up to and with a word, or all of them without words."""
     tokens = _TOKEN.findall(b"".join(lines))
-    words = [n for n, token in enumerate(tokens) if _WORD.match(token)]
+    words = []
+    for n, token in enumerate(tokens):
+        if _WORD.match(token):
+            words.append(n)
     if not words:
         return b"".join(tokens)
     return b"".join(tokens[: words[0] + 1] if first else tokens[words[-1] :])
@@ -135,7 +138,11 @@ def _identifies(find: bytes, text: bytes) -> bool:
 
 
 def _words_of(text: bytes) -> list[bytes]:
-    return [token for token in _TOKEN.findall(text) if _WORD.match(token)]
+    found: list[bytes] = []
+    for token in _TOKEN.findall(text):
+        if _WORD.match(token):
+            found.append(token)
+    return found
 
 
 def _words(lines: Sequence[bytes], change: _LineChange, *, left: bool) -> tuple[bytes, bytes] | None:

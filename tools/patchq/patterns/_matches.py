@@ -97,7 +97,10 @@ def find_regex(find: bytes, new: bytes, texts: Sequence[bytes], most: int) -> li
     answer = json.loads(done.stdout)
     if "error" in answer:
         raise RegexError(f"its expression: {answer['error']}")
-    return [[ByteEdit(start, end, text.encode("latin-1")) for start, end, text in edits] for edits in answer["found"]]
+    found: list[list[ByteEdit]] = []
+    for edits in answer["found"]:
+        found.append([ByteEdit(start, end, text.encode("latin-1")) for start, end, text in edits])
+    return found
 
 
 def patched(text: bytes, edits: Sequence[ByteEdit], crlf: bool) -> bytes:

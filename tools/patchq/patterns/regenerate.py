@@ -113,11 +113,19 @@ def count(rule: Rule, tree: RuleTree) -> Rule:
 
 def _select(rule: Rule, number: int, tree: RuleTree, moved: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
     """Return the files that a rule names."""
-    names = [encode(name) for name in rule.files if not is_glob(name)]
+    names = []
+    for name in rule.files:
+        if not is_glob(name):
+            names.append(encode(name))
     wanted = [moved.get(name, name) for name in names]
-    globs = [encode(name) for name in rule.files if is_glob(name)]
+    globs = []
+    for name in rule.files:
+        if is_glob(name):
+            globs.append(encode(name))
     if globs:
-        wanted += [path for path in tree.file_paths() if any(matches_glob(path, glob) for glob in globs)]
+        for path in tree.file_paths():
+            if any(matches_glob(path, glob) for glob in globs):
+                wanted.append(path)
     texts = dict(tree.read_files(wanted))
     for path in wanted[: len(names)]:
         if path not in texts:
@@ -178,7 +186,10 @@ def _check_counts(rule: Rule, number: int, edits: Mapping[bytes, Sequence[ByteEd
         raise RuleStop(number=number, reason=RuleFailure.TIMES, found=times, wanted=rule.times)
     changed = sum(map(bool, edits.values()))
     if changed != rule.changed:
-        lacking = [show_path(path) for path, found in edits.items() if not found]
+        lacking = []
+        for path, found in edits.items():
+            if not found:
+                lacking.append(show_path(path))
         about = ""
         if not rule.has_glob:
             about = lacking[0]
@@ -188,7 +199,9 @@ def _check_counts(rule: Rule, number: int, edits: Mapping[bytes, Sequence[ByteEd
 def _edits(rule: Rule, which: int, number: int, texts: Mapping[bytes, bytes], most: int) -> dict[bytes, list[ByteEdit]]:
     """Return the matches of one alternative in each file."""
     find, new = rule.alternatives[which].encoded()
-    read = {path: _unix(text) if _is_crlf(rule, text) else text for path, text in texts.items()}
+    read = {}
+    for path, text in texts.items():
+        read[path] = _unix(text) if _is_crlf(rule, text) else text
     if rule.regex:
         try:
             found = find_regex(find, new, list(read.values()), most)

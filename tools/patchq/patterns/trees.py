@@ -48,7 +48,11 @@ def changed_files(rules: Sequence[Rule], tree: StoredTree) -> dict[bytes, bytes]
     :raises RuleStop: if a rule doesn't match as it says.
     """
     found = regenerate(rules, tree)
-    return {path: text for path, text in found.items() if blob_id(text) != tree.entries[path].blob}
+    files: dict[bytes, bytes] = {}
+    for path, text in found.items():
+        if blob_id(text) != tree.entries[path].blob:
+            files[path] = text
+    return files
 
 
 def write_tree(rules: Sequence[Rule], store: Git, treeish: str) -> TreeId:
