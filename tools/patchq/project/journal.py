@@ -277,7 +277,10 @@ class Journal:
             fsio.remove(operations / f"{record['undoes']}.json")
             return
         names = self._numbers(".json")
-        used = [int(path.stem) for path in operations.iterdir() if path.stem.isdigit()]
+        used = []
+        for path in operations.iterdir():
+            if path.stem.isdigit():
+                used.append(int(path.stem))
         fsio.rename(self.pending, operations / f"{max(used, default=0) + 1:08d}.json")
         for name in names[: max(0, len(names) + 1 - KEEP)]:
             fsio.remove(operations / f"{name}.json")
@@ -323,7 +326,11 @@ class Journal:
     def _owned(self, files: Mapping[str, Sequence[str | None]]) -> list[tuple[str, Sequence[str | None]]]:
         """Return the user's files: those outside of ``.patchq``."""
         private = self.layout.private.name + "/"
-        return [(path, ends) for path, ends in files.items() if not path.startswith(private)]
+        found: list[tuple[str, Sequence[str | None]]] = []
+        for path, ends in files.items():
+            if not path.startswith(private):
+                found.append((path, ends))
+        return found
 
     def _keep(self, data: bytes | None, new: dict[Path, bytes]) -> str | None:
         """Return the digest of a content; add the content to ``new`` if the journal lacks it."""
@@ -382,7 +389,10 @@ class Journal:
                 found.append((number, self._record(f"{number}.undone")))
         chain: list[tuple[str, dict[str, Any]]] = []
         while True:
-            children = [item for item in found if _parent(item[1]) == parent]
+            children = []
+            for item in found:
+                if _parent(item[1]) == parent:
+                    children.append(item)
             if not children or children[-1][1].get("redo") is not True:
                 return chain
             chain.append(children[-1])

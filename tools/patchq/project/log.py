@@ -158,7 +158,10 @@ def _changed_pins(before: bytes | None, after: bytes | None) -> tuple[list[str],
     """Return the new or changed pins, the removed pins, and the changed entries of sets."""
     old, old_sets = _pins(before)
     new, new_sets = _pins(after)
-    pinned = [name for name, pin in new.items() if old.get(name) != pin]
+    pinned = []
+    for name, pin in new.items():
+        if old.get(name) != pin:
+            pinned.append(name)
     unpinned = [name for name in old if name not in new]
     return pinned, unpinned, [entry for entry in new_sets if entry not in old_sets]
 

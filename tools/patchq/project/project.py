@@ -121,7 +121,11 @@ class Project:
         """
         pins = self.lock.pins_of(set_name)
         self.check_names(pins, names, set_name)
-        return [load_stack(self.layout, pin) for pin in pins if not names or pin.upstream in names]
+        stacks: list[Stack] = []
+        for pin in pins:
+            if not names or pin.upstream in names:
+                stacks.append(load_stack(self.layout, pin))
+        return stacks
 
     @staticmethod
     def check_names(pins: Sequence[Pin], names: Sequence[str], set_name: str) -> None:

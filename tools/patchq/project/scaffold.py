@@ -235,8 +235,14 @@ def with_attributes(folder: Path) -> bytes | None:
 
 def _with_lines(folder: Path, name: str, lines: list[str]) -> bytes | None:
     data = project_files.read(folder, folder / name) or b""
-    known = {line.split()[0] for line in data.splitlines() if line.strip()}
-    missing = [line for line in lines if line.split()[0].encode() not in known]
+    known = set()
+    for present in data.splitlines():
+        if present.strip():
+            known.add(present.split()[0])
+    missing = []
+    for line in lines:
+        if line.split()[0].encode() not in known:
+            missing.append(line)
     if not missing:
         return None
     if data and not data.endswith(b"\n"):
