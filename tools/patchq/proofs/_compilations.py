@@ -73,7 +73,12 @@ class Compilation:
                     raise
 
     def _files(self) -> dict[Path, tuple[int, int]]:
-        found = [path for folder in self._written if folder.is_dir() for path in folder.iterdir() if path.is_file()]
+        found = []
+        for folder in self._written:
+            if folder.is_dir():
+                for path in folder.iterdir():
+                    if path.is_file():
+                        found.append(path)
         return {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in found}
 
     def _known_by(self, arg: str, cwd: Path, trees: Path) -> Iterator[str]:

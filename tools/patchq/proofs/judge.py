@@ -92,7 +92,9 @@ def state_of(tests: Sequence[Mapping[str, str]] | None, message: str) -> tuple[s
     """
     if tests is None:
         return NO_RESULT, (message.strip().splitlines() or ["the process was killed"])[-1]
-    first = {o: next((t for t in tests if t["outcome"] == o), None) for o in ("error", "assertion", "skipped")}
+    first = {}
+    for o in ("error", "assertion", "skipped"):
+        first[o] = next((t for t in tests if t["outcome"] == o), None)
     if error := first["error"]:
         return (
             ERROR,

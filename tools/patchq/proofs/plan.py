@@ -123,7 +123,9 @@ class WholeSet:
     def variant(self) -> Variant:
         """Variant with all patches."""
         bases = self._carried.bases
-        tips = {u: (c[-1][1].commit if c else bases[u]) for u, c in self._carried.commits.items()}
+        tips = {}
+        for u, c in self._carried.commits.items():
+            tips[u] = c[-1][1].commit if c else bases[u]
         return self._with_tips(WITH, tips)
 
     def _with_tips(self, kind: str, tips: Mapping[str, CommitId], left_out: tuple[str, ...] = ()) -> Variant:
@@ -226,10 +228,10 @@ def plan_cells(
         cells: list[ProofCell] = []
         for proof in proofs:
             variants = [here] + ([whole.without(proof.name)] if prove else [])
-            cells += [
-                ProofCell(proof=proof, variant=v, key=result_key(project, proof, v, machine), set_name=set_name)
-                for v in variants
-            ]
+            for v in variants:
+                cells.append(
+                    ProofCell(proof=proof, variant=v, key=result_key(project, proof, v, machine), set_name=set_name)
+                )
         return proofs, cells
 
 
@@ -241,7 +243,9 @@ def proofs_of(stacks: list[Stack], patches: Sequence[str] = ()) -> list[Proof]:
     :param patches: names of patches; all if empty.
     :raises UserError: for a patch that isn't in the stacks, or an invalid ``Proof-On:``.
     """
-    chosen = {(stack.pin.upstream, name) for stack, name in (find_patch(stacks, name) for name in patches)}
+    chosen = set()
+    for stack, name in (find_patch(stacks, name) for name in patches):
+        chosen.add((stack.pin.upstream, name))
     found = []
     for stack in stacks:
         for name, header in stack.headers():
@@ -298,7 +302,13 @@ def proof_inputs(project: Project, files: Sequence[str]) -> list[Path]:
         path = root / file
         shelves = {path.parent, *(f for f in path.parents if (root / "tests" / "stacks") in f.parents)}
         siblings = (p for shelf in shelves for p in shelf.glob("*"))
-        found |= {p for p in siblings if p == path or not p.name.startswith("test_")}
+        for p in siblings:
+            if p == path or not p.name.startswith("test_"):
+                found.add(p)
         found |= {f / "conftest.py" for f in path.parents if root in (f, *f.parents)}
     # Links and pipes are included, because reading them is refused.
-    return sorted(p for p in found if os.path.lexists(p) and not p.is_dir())
+    inputs: list[Path] = []
+    for p in found:
+        if os.path.lexists(p) and not p.is_dir():
+            inputs.append(p)
+    return sorted(inputs)

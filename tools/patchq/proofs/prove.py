@@ -74,11 +74,10 @@ def prove_trees(
     with planning(project, set_name) as whole:
         here = whole.at(WITH, upstream, ends[1])
         bare = whole.at(WITHOUT, upstream, ends[0], tuple(p.name for p in proofs))
-        cells = [
-            ProofCell(proof=p, variant=v, key=result_key(project, p, v, machine), set_name=set_name)
-            for p in proofs
-            for v in (here, bare)
-        ]
+        cells = []
+        for p in proofs:
+            for v in (here, bare):
+                cells.append(ProofCell(proof=p, variant=v, key=result_key(project, p, v, machine), set_name=set_name))
     results = run_cells_kept(project, cells, machine, False, run_here, progress)
     return _judged(proofs, cells, results, True)
 
@@ -111,7 +110,10 @@ def _judged(
 ) -> list[Verdict]:
     # If upstream has the change already, both variants have the same trees and share one run.
     named = [replace(results[c.key], variant=c.variant.kind, left_out=c.variant.left_out) for c in cells]
-    return [verdict_of(p, [r for c, r in zip(cells, named, strict=True) if c.proof == p], prove) for p in proofs]
+    found: list[Verdict] = []
+    for p in proofs:
+        found.append(verdict_of(p, [r for c, r in zip(cells, named, strict=True) if c.proof == p], prove))
+    return found
 
 
 def run_cells_kept(

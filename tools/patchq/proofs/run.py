@@ -152,11 +152,10 @@ def run_pytest(
     """
     with tempfile.TemporaryDirectory(prefix="patchq-") as text:
         results = Path(text) / "results.json"
-        packages = {
-            u.build.package: str(trees / u.name)
-            for u in project.lock.upstreams.values()
-            if u.build and (trees / u.name).is_dir()
-        }
+        packages = {}
+        for u in project.lock.upstreams.values():
+            if u.build and (trees / u.name).is_dir():
+                packages[u.build.package] = str(trees / u.name)
         env = {
             "PATCHQ_TREES": str(trees),
             "PATCHQ_IMPORTS": json.dumps(packages),

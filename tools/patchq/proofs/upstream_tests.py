@@ -49,9 +49,15 @@ def run_upstream_tests(
             if names and upstream not in names:
                 continue
             out = project.store.run("diff-tree", "-r", "-z", "--name-only", bare.tips[upstream], tip)
-            touched = [p.decode("utf-8", "replace") for p in out.split(b"\0") if p]
+            touched = []
+            for p in out.split(b"\0"):
+                if p:
+                    touched.append(p.decode("utf-8", "replace"))
             chosen[upstream] = select(project, tip, touched)
-    files = [(upstream, path) for upstream, paths in chosen.items() for path in paths]
+    files = []
+    for upstream, paths in chosen.items():
+        for path in paths:
+            files.append((upstream, path))
     return compare(project, files, bare, whole.variant, timeout)
 
 
@@ -112,8 +118,14 @@ def _count(outcomes: Mapping[str, str]) -> dict[str, int]:
 def select(project: Project, commit: str, touched: Sequence[str]) -> list[str]:
     """Return the test files of a tree that import a touched module or are touched themselves."""
     entries = project.store.list_tree(commit)
-    tests = [p for p in entries if _is_test(p.decode("utf-8", "replace"))]
-    modules = {_module(path) for path in touched if path.endswith(".py")}
+    tests = []
+    for p in entries:
+        if _is_test(p.decode("utf-8", "replace")):
+            tests.append(p)
+    modules = set()
+    for name in touched:
+        if name.endswith(".py"):
+            modules.add(_module(name))
     blobs = project.store.read_blobs(entries[p].blob for p in tests)
     found = []
     for path in tests:

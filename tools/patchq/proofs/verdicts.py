@@ -58,11 +58,10 @@ def with_older(verdicts: Sequence[Verdict], older: Sequence[Verdict] | None) -> 
     """Return new verdicts, and older verdicts on other patches if they had the same trees."""
     trees = [c.trees for v in verdicts for c in v.cells if c.variant == "with"][:1]
     new = {v.proof.name for v in verdicts}  # all proofs of a patch run together
-    kept = [
-        v
-        for v in older or ()
-        if v.proof.name not in new and any(c.variant == "with" and c.trees in trees for c in v.cells)
-    ]
+    kept = []
+    for v in older or ():
+        if v.proof.name not in new and any(c.variant == "with" and c.trees in trees for c in v.cells):
+            kept.append(v)
     return [*verdicts, *kept]
 
 
@@ -184,15 +183,15 @@ def sarif_bytes(
     if stops:
         rule = {"id": "stops-ahead", "shortDescription": {"text": "The patch stops for a person on the newest pin"}}
         run["tool"]["driver"]["rules"].append(rule)
-    run["results"] += [
-        {
-            "ruleId": "stops-ahead",
-            "level": "note",
-            "message": {"text": f"{patch} on {ref}: {message}"},
-            "locations": [{"physicalLocation": {"artifactLocation": {"uri": path}}}],
-        }
-        for patch, path, ref, message in stops
-    ]
+    for patch, path, ref, message in stops:
+        run["results"].append(
+            {
+                "ruleId": "stops-ahead",
+                "level": "note",
+                "message": {"text": f"{patch} on {ref}: {message}"},
+                "locations": [{"physicalLocation": {"artifactLocation": {"uri": path}}}],
+            }
+        )
     return (json.dumps(found, indent=1) + "\n").encode()
 
 
