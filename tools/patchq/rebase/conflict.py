@@ -192,7 +192,10 @@ def _files(project: Project, stop: Stop) -> tuple[Disputed, ...]:
     contents = project.store.texts(entries)
     found = []
     for path in dict.fromkeys(s.path for s in stages):
-        sides = {s.number: str(s.entry.blob) for s in stages if s.path == path}
+        sides = {}
+        for s in stages:
+            if s.path == path:
+                sides[s.number] = str(s.entry.blob)
         parked = contents.get(path, b"")
         named = {word: sides[n] for n, word in enumerate(("base", "ours", "theirs"), 1) if n in sides}
         both = {2, 3} <= sides.keys()
@@ -343,9 +346,10 @@ def _dropped(project: Project, progress: RebaseProgress, stop: Stop) -> tuple[Dr
     step = stops.as_step(project, progress, stop, taken.tree, "")
     lines = dropped_by(project, progress, stop, CommitId(step.commit))
     commits = commits_of(project, progress, lines)
-    return tuple(
-        DroppedNow(path=line.path, line=line.line, text=line.text, commit=commits.get(line, "")) for line in lines
-    )
+    found: list[DroppedNow] = []
+    for line in lines:
+        found.append(DroppedNow(path=line.path, line=line.line, text=line.text, commit=commits.get(line, "")))
+    return tuple(found)
 
 
 def _suggestions(project: Project, progress: RebaseProgress, stop: Stop) -> Iterator[Suggestion]:

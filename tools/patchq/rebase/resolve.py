@@ -127,7 +127,10 @@ def _refuse(
         if check.state != FAILED:
             continue
         if check.name == UPSTREAM_LINES:
-            left = [line for line in dropped if not line.is_one_of(wish.dropped)]
+            left = []
+            for line in dropped:
+                if not line.is_one_of(wish.dropped):
+                    left.append(line)
             options = " ".join(f"--drop-upstream-line {sh(line.name)}" for line in left)
             raise UserError(
                 f"{name}: {check.message}",
@@ -489,7 +492,10 @@ def from_merger(project: Project, progress: RebaseProgress, stop: Stop, name: st
     contents = project.store.read_blobs(s.entry.blob for s in stages)
     for stage in stages:
         sides.setdefault(stage.path, {})[stage.number] = contents[stage.entry.blob]
-    whole = {path: found for path, found in sides.items() if found.keys() == {1, 2, 3}}
+    whole = {}
+    for path, found in sides.items():
+        if found.keys() == {1, 2, 3}:
+            whole[path] = found
     left = sorted({os.fsencode(path) for path, *_ in stop.stages} - whole.keys())
     if left:
         raise UserError(
@@ -633,7 +639,10 @@ def _upstream_lines(
 ) -> tuple[str, str]:
     """Check that the resolution drops no upstream lines except those that the user accepts."""
     dropped = dropped_by(project, progress, stop, commit)
-    left = [line for line in dropped if not line.is_one_of(wish.dropped)]
+    left = []
+    for line in dropped:
+        if not line.is_one_of(wish.dropped):
+            left.append(line)
     if left:
         commits = commits_of(project, progress, left)
         return FAILED, f"upstream added these lines, and the resolution drops them: {show_dropped(left, commits)}"
@@ -677,7 +686,10 @@ def _text(project: Project, upstream: str, commit: CommitId) -> tuple[str, str]:
 
 def _python(project: Project, progress: RebaseProgress, commit: CommitId) -> tuple[str, str]:
     """Check that changed Python files compile, except files that did not compile before."""
-    changed = [c for c in project.store.changes_of([commit])[0] if c.new and c.path.endswith(b".py")]
+    changed = []
+    for c in project.store.changes_of([commit])[0]:
+        if c.new and c.path.endswith(b".py"):
+            changed.append(c)
     sides = [*(change.old for change in changed), *(change.new for change in changed)]
     contents = project.store.read_blobs(entry.blob for entry in sides if entry)
     for change in changed:

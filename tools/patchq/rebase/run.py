@@ -350,7 +350,9 @@ def go_on_after_kill(project: Project, progress: RebaseProgress, prove: Prove) -
 
 def _patches(project: Project, progress: RebaseProgress, names: Sequence[str]) -> list[Patch]:
     """Return the patches to carry."""
-    infos = {i.commit: i for i in project.store.log("--no-walk=unsorted", *(progress.commits[n] for n in names))}
+    infos = {}
+    for i in project.store.log("--no-walk=unsorted", *(progress.commits[n] for n in names)):
+        infos[i.commit] = i
     return read_patches(project.store, [(name, infos[CommitId(progress.commits[name])]) for name in names])
 
 
@@ -513,5 +515,8 @@ def _choose_set(project: Project, set_name: str, new_set: str, onto: Pin) -> str
     """Return the set for the new pin: ``new_set``, else one that has the pin, else a new name."""
     if new_set:
         return check_name(new_set, "a set")
-    having = [n for n, refs in project.lock.sets.items() if refs.get(onto.upstream) == onto.ref]
+    having = []
+    for n, refs in project.lock.sets.items():
+        if refs.get(onto.upstream) == onto.ref:
+            having.append(n)
     return next(iter(having), name_for(project.lock, set_name, onto.upstream, onto.ref))

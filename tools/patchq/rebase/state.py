@@ -180,18 +180,22 @@ def under_way(project: Project) -> list[Result]:
 
 def tally_result(found: Result) -> RefTally:
     """Count the steps of a rebase as :func:`tally` counts the cells of a forecast."""
-    dropped = [s for s in found.steps if not s.commit and drop_reason(s.outcome, s.how) and s.outcome != ABSORBED]
-    cells = [
-        ForecastCell(
-            patch=f"{found.upstream}/{s.patch}",
-            ref=found.onto,
-            outcome=s.outcome,
-            files=tuple(FileConflict(path, (0,) * hunks) for path, hunks in s.files),
-            known=s.known,
-        )
-        for s in found.steps
-        if s not in dropped
-    ]
+    dropped = []
+    for s in found.steps:
+        if not s.commit and drop_reason(s.outcome, s.how) and s.outcome != ABSORBED:
+            dropped.append(s)
+    cells = []
+    for s in found.steps:
+        if s not in dropped:
+            cells.append(
+                ForecastCell(
+                    patch=f"{found.upstream}/{s.patch}",
+                    ref=found.onto,
+                    outcome=s.outcome,
+                    files=tuple(FileConflict(path, (0,) * hunks) for path, hunks in s.files),
+                    known=s.known,
+                )
+            )
     names = [*(f"{found.upstream}/{s.patch}" for s in dropped), *(f"{found.upstream}/{d.patch}" for d in found.dropped)]
     return summary(found.onto, cells, names)
 

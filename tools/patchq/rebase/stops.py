@@ -531,7 +531,10 @@ def keep_ignored(project: Project, worktree: Worktree) -> str:
     if head is None:
         return ""
     listed = worktree.git.run("ls-files", "--others", "--ignored", "--exclude-standard", "-z").split(b"\0")[:-1]
-    paths = [p for p in listed if not _CACHE.search(p) and p.rstrip(b"/") not in worktree.nested]
+    paths = []
+    for p in listed:
+        if not _CACHE.search(p) and p.rstrip(b"/") not in worktree.nested:
+            paths.append(p)
     if not paths:
         return ""
     with fsio.temporary_folder() as folder:
@@ -561,12 +564,13 @@ def resolved(
     tree = taken.tree
     marked, undecided = unsettled(project, stop, tree, unmerged(worktree))
     if marked:
-        conflicts = [
-            Conflict(
-                upstream=progress.upstream, patch=stop.patch, path=show_path(p), reason="still has conflict markers"
+        conflicts = []
+        for p in marked:
+            conflicts.append(
+                Conflict(
+                    upstream=progress.upstream, patch=stop.patch, path=show_path(p), reason="still has conflict markers"
+                )
             )
-            for p in marked
-        ]
         names = ", ".join(c.path for c in conflicts)
         raise ConflictError(
             f"{progress.upstream}/{stop.patch}: conflict markers are left in {names}",
@@ -601,7 +605,11 @@ def resolved(
 def unmerged(worktree: Worktree) -> frozenset[bytes]:
     """Return the conflicting paths that are not yet resolved by `git add` or `git rm`."""
     entries = worktree.git.run("ls-files", "--unmerged", "-z").split(b"\0")
-    return frozenset(entry.split(b"\t", 1)[1] for entry in entries if entry)
+    found = []
+    for entry in entries:
+        if entry:
+            found.append(entry.split(b"\t", 1)[1])
+    return frozenset(found)
 
 
 def unsettled(project: Project, stop: Stop, tree: TreeId, left: Collection[bytes]) -> tuple[list[bytes], list[bytes]]:
@@ -619,11 +627,17 @@ def unsettled(project: Project, stop: Stop, tree: TreeId, left: Collection[bytes
     parked = {}
     if paths:
         parked = project.store.list_tree(stop.parked, paths)
-    marked = [p for p, text in sorted(project.store.texts(there).items()) if not rerere.is_settled(text)]
+    marked = []
+    for p, text in sorted(project.store.texts(there).items()):
+        if not rerere.is_settled(text):
+            marked.append(p)
     deleted_by_both = {1}
     numbers = _stage_numbers(stop)
     gone = {path for path in paths if numbers[path] == deleted_by_both}
-    same = [p for p in paths if p in left and p not in gone and there.get(p) == parked.get(p)]
+    same = []
+    for p in paths:
+        if p in left and p not in gone and there.get(p) == parked.get(p):
+            same.append(p)
     return marked, [p for p in same if p not in marked]
 
 

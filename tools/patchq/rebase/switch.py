@@ -74,7 +74,9 @@ def use(project: Project, set_name: str, *, name: str = "", keep: bool = False, 
             lock.pins_of(wanted)
         gone = []
         if not keep:
-            gone = [s for s in lock.sets if s != set_name and (s in replaces or _older(lock, s, set_name))]
+            for s in lock.sets:
+                if s != set_name and (s in replaces or _older(lock, s, set_name)):
+                    gone.append(s)
         if name:
             called = check_name(name, "a set")
         else:
@@ -205,12 +207,17 @@ def _refuse_unkept(
         kept = {str(path): data for path, data in person.files_at(root, "HEAD", LOCK_NAME, *files).items()}
     except UserError as error:
         raise UserError(f"git's history keeps nothing of what would go: {error.message}", hint=hint) from None
-    missing = [f for f in files if kept.get(f) != project_files.read(root, root / f)]
+    missing = []
+    for f in files:
+        if kept.get(f) != project_files.read(root, root / f):
+            missing.append(f)
     if LOCK_NAME in kept:
         before = parse_lock(kept[LOCK_NAME], f"HEAD:{LOCK_NAME}")
     else:
         before = replace(lock, sets={})
-    missing += [f"the set {s}" for s in sets if before.sets.get(s) != lock.sets[s]]
+    for s in sets:
+        if before.sets.get(s) != lock.sets[s]:
+            missing.append(f"the set {s}")
     for pin in pins:
         there = before.upstreams.get(pin.upstream)
         if not there or there.pins.get(pin.ref) != pin:
