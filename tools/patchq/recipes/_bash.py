@@ -145,7 +145,9 @@ class Shell:
     def _loop(self, node: Any, condition: str, deep: int) -> Iterator[ShellCommand]:
         name = text_of(node.child_by_field_name("variable"))
         body = node.child_by_field_name("body")
-        values = [word for value in node.children_by_field_name("value") for word in self.expand(text_of(value))]
+        values = []
+        for value in node.children_by_field_name("value"):
+            values += self.expand(text_of(value))
         for value in values:
             self.words[name] = [Word(value, line_of(node))]
             yield from self._run(body, condition, deep + 1)
@@ -185,7 +187,10 @@ class Shell:
             if redirect.type == "file_redirect" and text_of(redirect).lstrip("0").startswith("<"):
                 stdin = "".join(self.expand(text_of(redirect).lstrip("0< ")))
         parts = [child for child in command.named_children if child.type not in ("file_redirect", "comment")]
-        words = [word for child in parts if child.type != "variable_assignment" for word in self.expand(text_of(child))]
+        words = []
+        for child in parts:
+            if child.type != "variable_assignment":
+                words += self.expand(text_of(child))
         if not words:
             return
         if words[0] in self.functions and deep < _MOST_DEEP:
@@ -218,7 +223,10 @@ class Shell:
             return []
         if match := _BRACES.search(text):
             before, after = text[: match.start()], text[match.end() :]
-            return [word for part in match[1].split(",") for word in self.expand(before + part + after)]
+            result: list[str] = []
+            for part in match[1].split(","):
+                result += self.expand(before + part + after)
+            return result
         quoted = False
         found = [""]
         for match in _PART.finditer(text):

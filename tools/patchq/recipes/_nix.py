@@ -147,14 +147,21 @@ def nix_entries(recipe: RecipeFile) -> Iterator[Entry]:
             yield Entry(where=recipe.at(line_of(node)), text=match[1], state=EntryState.COMMENTED)
     for phase in sorted(_PHASES & found.bindings.keys()):
         node = found.bindings[phase][0]
-        edits = [line.strip() for line in text_of(node).splitlines() if _EDIT.search(line)]
+        edits = []
+        for line in text_of(node).splitlines():
+            if _EDIT.search(line):
+                edits.append(line.strip())
         if edits:
             yield Entry(where=recipe.at(line_of(node)), text="\n".join(edits), state=EntryState.EDIT)
 
 
 def _strings(found: _Expression, node: Any) -> list[str]:
     """Return the words of a binding that is a list of strings, or a string of words."""
-    return [word for child in walk(node) if child.type == "string_expression" for word in found.string(child).split()]
+    strings: list[str] = []
+    for child in walk(node):
+        if child.type == "string_expression":
+            strings += found.string(child).split()
+    return strings
 
 
 def _and(first: str, second: str) -> str:

@@ -33,9 +33,13 @@ def arch_entries(recipe: RecipeFile) -> Iterator[Entry]:
     shell.words |= {"srcdir": [Word(".", 0)], "startdir": [Word(".", 0)]}
     list(shell.run_top())
     urls = {_source_name(word.text): word.text.rpartition("::")[2] for word in shell.words.get("source", [])}
-    found = [entry for call in shell.run_function("prepare") for entry in _of_call(recipe, shell, call)]
+    found = []
+    for call in shell.run_function("prepare"):
+        found += _of_call(recipe, shell, call)
     shell.folders.clear()
-    built = [entry for call in shell.run_function("build") for entry in _of_call(recipe, shell, call)]
+    built = []
+    for call in shell.run_function("build"):
+        built += _of_call(recipe, shell, call)
     found += [entry for entry in built if entry.state is not EntryState.EDIT]
     for number, entry in enumerate(found):
         url = urls.get(entry.text.rsplit("/", 1)[-1], "")
@@ -138,7 +142,9 @@ def _of_call(recipe: RecipeFile, shell: Shell, call: ShellCommand) -> list[Entry
 
 def _eapply(recipe: RecipeFile, call: ShellCommand, words: Sequence[str]) -> list[Entry]:
     options = _options([word for word in words if word != "--"], 1)
-    found = [entry for name in options.files for entry in _files(recipe, name, call.line, options.strip)]
+    found = []
+    for name in options.files:
+        found += _files(recipe, name, call.line, options.strip)
     folder = "/".join(filter(None, [_folder(call.folders), options.folder]))
     return [replace(e, folder=folder, reverse=options.reverse).only_if(call.condition) for e in found]
 

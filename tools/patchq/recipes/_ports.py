@@ -23,7 +23,11 @@ def port_folder(path: Path) -> Path | None:
 def _patches(folder: Path) -> list[Path]:
     if not folder.is_dir():
         return []
-    return sorted(path for path in folder.glob("patch-*") if path.is_file() and not _BACKUP.fullmatch(path.name))
+    patches: list[Path] = []
+    for path in folder.glob("patch-*"):
+        if path.is_file() and not _BACKUP.fullmatch(path.name):
+            patches.append(path)
+    return sorted(patches)
 
 
 def port_entries(folder: Path) -> Iterator[Entry]:

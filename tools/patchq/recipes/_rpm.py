@@ -325,7 +325,10 @@ def _change(spec: _Spec, text: str) -> None:
 
 def _range(spec: _Spec, options: Sequence[str]) -> list[int]:
     """Return the patches that ``%autopatch`` applies: those listed, or those from ``-m`` to ``-M``."""
-    listed = [int(word) for word in options if word.isdigit()]
+    listed = []
+    for word in options:
+        if word.isdigit():
+            listed.append(int(word))
     low, high = _value_of(options, "m"), _value_of(options, "M")
     if listed:
         return [number for number in listed if number in spec.patches]

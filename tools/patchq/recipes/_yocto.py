@@ -107,7 +107,10 @@ def _find(recipe: Path, name: str, words: dict[str, str]) -> Path:
         path = recipe.parent / folder / name
         if path.is_file() and recipe.parent.resolve() in path.resolve().parents:
             return path
-    near = [p for p in recipe.parent.rglob(Path(name).name) if p.is_file()]
+    near = []
+    for p in recipe.parent.rglob(Path(name).name):
+        if p.is_file():
+            near.append(p)
     if len(near) == 1:
         return near[0]
     raise UserError(f"{recipe} applies {name}, which is not next to it", hint=f"put it into {recipe.parent / 'files'}")
