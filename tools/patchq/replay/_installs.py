@@ -67,7 +67,10 @@ def effects(calls: Sequence[tuple[str, ...]], package: Package, *, installs_base
 def _others(program: str, arguments: Sequence[str], package: Package) -> Iterator[Effect]:
     """Yield the effects of an installer other than pip."""
     names = {package.distribution, f"python3-{package.distribution}"}
-    named = [word for word in arguments if canonicalize_name(re.split(r"[=<>!~\[]", word)[0]) in names]
+    named = []
+    for word in arguments:
+        if canonicalize_name(re.split(r"[=<>!~\[]", word)[0]) in names:
+            named.append(word)
     if named:
         yield Effect(status=StepStatus.REFUSED, reason=Reason.REINSTALLS, words=(f"{program} {named[0]}",))
     elif program in INSTALLERS or program in ("uv", "uvx"):

@@ -155,8 +155,14 @@ def script_steps(data: bytes, where: str) -> list[ShellStep]:
     if name in ("sh", "bash", "dash"):
         if len(data) > MOST_COMMANDS:
             raise too_large(where, f"{len(data)} bytes of shell commands", MOST_COMMANDS)
-        flags = [w for w in program[1:] if w.startswith("-")]
-        return [replace(s, setup=(*(f"set {w}" for w in flags), *s.setup)) for s in steps_of(text, where)]
+        flags = []
+        for w in program[1:]:
+            if w.startswith("-"):
+                flags.append(w)
+        steps: list[ShellStep] = []
+        for s in steps_of(text, where):
+            steps.append(replace(s, setup=(*(f"set {w}" for w in flags), *s.setup)))
+        return steps
     return [ShellStep(text=text, where=f"{where}:1", program=("python3" if name.startswith("python") else name,))]
 
 

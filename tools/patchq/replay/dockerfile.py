@@ -445,7 +445,10 @@ class _Replay:
             status = StepStatus.REFUSED
         else:
             status = StepStatus.NOT_UNDERSTOOD
-        remote = [word for word in sources if re.match(r"(?:https?|ftp)://|git@|\S+\.git(?:#|$)", word)]
+        remote = []
+        for word in sources:
+            if re.match(r"(?:https?|ftp)://|git@|\S+\.git(?:#|$)", word):
+                remote.append(word)
         if remote:
             self._name(instruction, status, Reason.NETWORK, *remote)
         texts, sources = _texts_of(instruction, [word for word in sources if word not in remote], stage.values)
@@ -586,10 +589,16 @@ class _Replay:
 
     def _shadows(self, stage: _StageState) -> list[Account]:
         """Return an outcome if ``PYTHONPATH`` puts another copy of the package first."""
-        folders = [one for one in stage.env.get("PYTHONPATH", "").split(":") if one.startswith("/")]
+        folders = []
+        for one in stage.env.get("PYTHONPATH", "").split(":"):
+            if one.startswith("/"):
+                folders.append(one)
         if not folders or stage.machine is None:
             return []
-        tests = [f"test -e {sh(f'{folder}/{top}')}" for folder in folders for top in sorted(self.package.tops)]
+        tests = []
+        for folder in folders:
+            for top in sorted(self.package.tops):
+                tests.append(f"test -e {sh(f'{folder}/{top}')}")
         outcome = stage.machine.run(("/bin/sh",), " || ".join(tests) + "\n", {}, limits=self.limits)
         if outcome.ran.code or self.place in folders:
             return []
@@ -693,5 +702,9 @@ def _ignore_rules(build: Build) -> list[str]:
         if path.is_file() and not path.is_symlink():
             data = fsio.read_limited(path, 1 << 20) or b""
             lines = [line.strip() for line in data.decode("utf-8", "replace").split("\n")]
-            return [line for line in lines if line and not line.startswith("#")]
+            rules: list[str] = []
+            for line in lines:
+                if line and not line.startswith("#"):
+                    rules.append(line)
+            return rules
     return []

@@ -63,6 +63,11 @@ def walk_edited(folder: Path, where: str) -> Iterator[bytes]:
             raise too_large(where, "folders lie too deeply in each other", MOST_DEEP)
         with os.scandir(os.path.join(os.fsencode(folder), at)) as entries:
             found = sorted((entry for entry in entries if entry.name != b".git"), key=lambda entry: entry.name)
-        below = [at + entry.name + b"/" for entry in found if entry.is_dir(follow_symlinks=False)]
-        yield from (at + entry.name for entry in found if not entry.is_dir(follow_symlinks=False))
+        below = []
+        for entry in found:
+            if entry.is_dir(follow_symlinks=False):
+                below.append(at + entry.name + b"/")
+        for entry in found:
+            if not entry.is_dir(follow_symlinks=False):
+                yield at + entry.name
         todo += reversed(below)

@@ -194,7 +194,10 @@ def find_moves(steps: Sequence[ShellStep], files: Collection[bytes]) -> dict[str
         parts = path.decode("utf-8", "replace").split("/")
         by_name.setdefault(parts[-1], []).append(parts)
     found: dict[str, str] = {}
-    words = [w for s in steps for text in (s.text, *s.setup) for w in _PATHS.findall(text)]
+    words = []
+    for s in steps:
+        for text in (s.text, *s.setup):
+            words += _PATHS.findall(text)
     for word in sorted(words, key=len):
         if word.startswith((SOURCE + "/", "/context/", "/usr/bin/", "/bin/")) or any(
             word.startswith(f + "/") for f in found
