@@ -152,5 +152,8 @@ def _build(python: str, expected: str) -> tuple[str, tuple[str, ...]]:
             f"{found.python} does not run the patched build: {why}",
             hint=f"`patchq verify-installed --python {sh(python)}` prints the details",
         )
-    patches = {patch for package in found.packages for patch in package.patches}
+    patches = set()
+    for package in found.packages:
+        for patch in package.patches:
+            patches.add(patch)
     return found.packages[0].stack_id, tuple(sorted(patches))

@@ -140,7 +140,11 @@ class Evidence:
     @property
     def patches(self) -> list[PatchView]:
         """Return all patches of the set, in order."""
-        return [patch for stack in self.stacks for patch in stack.patches]
+        patches: list[PatchView] = []
+        for stack in self.stacks:
+            for patch in stack.patches:
+                patches.append(patch)
+        return patches
 
     @property
     def stops_ahead(self) -> list[tuple[str, str, str, ReportCell]]:
@@ -361,7 +365,9 @@ def _matrix(
             cells[name, pin.ref] = _cell(project, stacks[pin.ref], name, known, drop)
     if look_ahead:
         _look_ahead(project, cells, stacks, here, set_name=set_name, notes=notes)
-    rows = {name: tuple(cells[name, ref] for ref in stacks) for name in names}
+    rows = {}
+    for name in names:
+        rows[name] = tuple(cells[name, ref] for ref in stacks)
     return Matrix(upstream=upstream, refs=tuple(stacks), rows=rows, files=files)
 
 
@@ -375,7 +381,10 @@ def _look_ahead(
     notes: list[str],
 ) -> None:
     """Fill the empty cells of ``here``'s patches by a forecast."""
-    open_refs = [ref for ref in stacks if any(not cells[name, ref].outcome for name in here.names)]
+    open_refs = []
+    for ref in stacks:
+        if any(not cells[name, ref].outcome for name in here.names):
+            open_refs.append(ref)
     if not open_refs:
         return
     upstream = here.pin.upstream

@@ -217,7 +217,11 @@ def _totals(matrix: Matrix) -> list[tuple[str, str, list[int]]]:
         (DROPPED, "o", [count["o"] for count in counts]),
         ("not looked at", "", [count[""] for count in counts]),
     ]
-    return [row for row in rows if any(row[2]) or row[1] == "x"]
+    totals: list[tuple[str, str, list[int]]] = []
+    for row in rows:
+        if any(row[2]) or row[1] == "x":
+            totals.append(row)
+    return totals
 
 
 # Charts

@@ -136,9 +136,9 @@ def ways(project: Project, before: str, after: str, names: Sequence[str] = ()) -
         if first is None or first.pin.ref == stack.pin.ref:
             continue
         ledger = ledgers.get(upstream, Ledger())
-        series = {
-            pin.ref: _series(project, upstream, pin.ref) for pin in project.lock.upstreams[upstream].pins.values()
-        }
+        series = {}
+        for pin in project.lock.upstreams[upstream].pins.values():
+            series[pin.ref] = _series(project, upstream, pin.ref)
         yield way(upstream, ledger, series, first.pin.ref, stack.pin.ref)
 
 
@@ -196,11 +196,10 @@ def _step(ledger: Ledger, series: dict[str, tuple[str, ...]], refs: Sequence[str
     earlier = refs[:number]
     known = (*CARRIED, _TAKEN, *_GONE)
     # A stop in a direct rebase from an earlier release was only a test and decides nothing.
-    mine = [
-        a
-        for a in ledger.attempts
-        if a.onto == onto and (a.from_ref in (before, onto) or (a.from_ref in earlier and a.outcome in known))
-    ]
+    mine = []
+    for a in ledger.attempts:
+        if a.onto == onto and (a.from_ref in (before, onto) or (a.from_ref in earlier and a.outcome in known)):
+            mine.append(a)
     last = {patch: a for (patch, _), a in Ledger(tuple(mine)).latest().items()}
     stack = series[onto]
     carried = {p for p, a in last.items() if a.outcome in CARRIED}
@@ -251,13 +250,18 @@ def _hunks(attempt: Attempt) -> int:
 def _words(step: StoryStep) -> Iterable[tuple[str, str]]:
     """Yield the outcome of each patch on a release."""
     for outcome, patches in step.alone:
-        yield from ((p, outcome) for p in patches)
+        for p in patches:
+            yield (p, outcome)
     for stop in step.stops:
         yield stop.patch, stop.last.outcome
-    yield from ((s.patch, "left out") for s in step.left)
-    yield from ((a.patch, TAKEN) for a in step.taken)
-    yield from ((a.patch, a.outcome) for a in step.gone)
-    yield from ((p, "written for it") for p in step.written)
+    for s in step.left:
+        yield (s.patch, "left out")
+    for a in step.taken:
+        yield (a.patch, TAKEN)
+    for a in step.gone:
+        yield (a.patch, a.outcome)
+    for p in step.written:
+        yield (p, "written for it")
 
 
 def _sums(found: Sequence[StoryWay]) -> dict[str, int]:
