@@ -120,9 +120,9 @@ def misplaced(sides: Sides, tree: TreeId) -> str:
         suffix = PurePath(os.fsdecode(path)).suffix.lower()
         if suffix in BLANKS_FREE:
             continue
-        versions = [
-            sides.texts(side, [path]).get(path, b"") for side in (sides.base, sides.ours, sides.patch.commit, tree)
-        ]
+        versions = []
+        for side in (sides.base, sides.ours, sides.patch.commit, tree):
+            versions.append(sides.texts(side, [path]).get(path, b""))
         if versions[3] == versions[1] or (versions[3] == versions[2] and versions[0] == versions[1]):
             continue
         if suffix not in (".py", ".pyi"):

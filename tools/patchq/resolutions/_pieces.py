@@ -125,7 +125,11 @@ class _SideEdit:
 
 def _edits(base: Sequence[bytes], other: Sequence[bytes], side: int) -> list[_SideEdit]:
     codes = SequenceMatcher(None, base, other, autojunk=False).get_opcodes()
-    return [_SideEdit(i, j, side, tuple(other[k:end])) for tag, i, j, k, end in codes if tag != "equal"]
+    edits: list[_SideEdit] = []
+    for tag, i, j, k, end in codes:
+        if tag != "equal":
+            edits.append(_SideEdit(i, j, side, tuple(other[k:end])))
+    return edits
 
 
 def _merge(base: Sequence[bytes], edits: Sequence[_SideEdit]) -> list[bytes] | None:
@@ -189,7 +193,10 @@ def _both_paragraphs(region: Region) -> bytes | None:
 
 def _entries(text: bytes) -> set[bytes]:
     """Return the list entries of a text without blanks, or nothing if it is no whole list."""
-    lines = [line for line in text.splitlines() if line.strip()]
+    lines = []
+    for line in text.splitlines():
+        if line.strip():
+            lines.append(line)
     indents = {len(line) - len(line.lstrip()) for line in lines}
     first = b""
     if lines:

@@ -26,9 +26,9 @@ def by_merger(sides: Sides, name: str, program: str) -> StrategyResult:
     if not sides.files:
         return StrategyResult(strategy=name, outcome=StrategyOutcome.CONFLICT)
     try:
-        files = {
-            path: run_merger(program, path, dict(enumerate(versions, 1))) for path, versions in sides.files.items()
-        }
+        files = {}
+        for path, versions in sides.files.items():
+            files[path] = run_merger(program, path, dict(enumerate(versions, 1)))
     except PatchqError as error:
         return StrategyResult(strategy=name, outcome=StrategyOutcome.FAILED, where=error.message)
     return look(sides, name, sides.with_files(files))

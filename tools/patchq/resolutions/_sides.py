@@ -55,13 +55,18 @@ class Sides:
             sides.setdefault(stage.path, {})[stage.number] = stage.entry
         if any(found.keys() != {1, 2, 3} for found in sides.values()):
             return None
-        entries = [entry for found in sides.values() for entry in found.values()]
+        entries: list[TreeEntry] = []
+        for found in sides.values():
+            entries += found.values()
         if any(entry.mode not in (REGULAR, EXECUTABLE) for entry in entries):
             return None
         contents = self.git.read_blobs(entry.blob for entry in entries)
         if any(b"\0" in content for content in contents.values()):
             return None
-        return {path: _three([contents[found[n].blob] for n in (1, 2, 3)]) for path, found in sides.items()}
+        files = {}
+        for path, found in sides.items():
+            files[path] = _three([contents[found[n].blob] for n in (1, 2, 3)])
+        return files
 
     def with_files(self, files: Mapping[bytes, bytes | None]) -> TreeId:
         """Return git's merge with these files replaced; None removes a file."""

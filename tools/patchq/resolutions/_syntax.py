@@ -30,7 +30,10 @@ def broken(before: Sequence[Mapping[bytes, bytes]], after: Mapping[bytes, bytes]
             unread.append(name)
             continue
         count, message = found
-        known = [(_errors(path, side[path]) or (0, ""))[0] for side in before if path in side]
+        known = []
+        for side in before:
+            if path in side:
+                known.append((_errors(path, side[path]) or (0, ""))[0])
         most = max(known, default=0)
         if count > most:
             return name, message, unread
