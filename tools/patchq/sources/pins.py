@@ -61,7 +61,10 @@ class Fetcher:
         """
         refs = self.store.refs("refs/patchq/base", "refs/patchq/archive")
         pins, bases = list(pins), []
-        wanted = [p for p in pins if self.source or not have_base(self.store, p, refs)]
+        wanted = []
+        for p in pins:
+            if self.source or not have_base(self.store, p, refs):
+                wanted.append(p)
         self._together(wanted)
         kept = self._keep_all(wanted, refs)
         for pin in pins:
@@ -88,7 +91,10 @@ class Fetcher:
             return {}
         for pin in whole:
             self._check_signature(pin)
-        kept = {base_ref(p, "git"): Base(p, p.commit, "git") for p in whole if p.commit}
+        kept = {}
+        for p in whole:
+            if p.commit:
+                kept[base_ref(p, "git")] = Base(p, p.commit, "git")
         self.store.update_refs([(ref, refs.get(ref), base.commit) for ref, base in kept.items()])
         return kept
 

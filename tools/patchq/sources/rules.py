@@ -68,7 +68,10 @@ def read_rules(layout: Layout, store: Git, upstream: str, commit: CommitId) -> R
     entries = {p.decode("utf-8", "replace"): e for p, e in store.list_tree(commit).items()}
     folder = stand_in_folder(layout, upstream)
     files = project_files.list_files(layout.root, folder)
-    found = {p.relative_to(folder).as_posix(): p for p in files if p != folder / OPEN_ITEMS}
+    found = {}
+    for p in files:
+        if p != folder / OPEN_ITEMS:
+            found[p.relative_to(folder).as_posix()] = p
     replacements = {name: project_files.read(layout.root, path) or b"" for name, path in found.items()}
     missing = {path: data for path, data in replacements.items() if path not in entries}
 
