@@ -50,7 +50,10 @@ class View:
 
     def read_files(self, paths: Sequence[bytes]) -> dict[bytes, bytes]:
         """Return the current content of those paths that are regular files."""
-        there = [path for path in paths if self.files.get(path, SYMLINK) not in (SYMLINK, GITLINK)]
+        there = []
+        for path in paths:
+            if self.files.get(path, SYMLINK) not in (SYMLINK, GITLINK):
+                there.append(path)
         self.prefetch(path for path in there if path not in self._contents)
         return {path: self._contents[path] for path in there}
 

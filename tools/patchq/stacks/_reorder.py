@@ -62,7 +62,9 @@ def reorder(
     for kind, some in groupby(_kinds(before, after, moved, places, sets), key=lambda item: item[1]):
         chosen = [entry for entry, _ in some]
         if kind != "merge":
-            same |= {entry.name for entry in chosen if mail_safe(entry.commit.message) == entry.commit.message}
+            for entry in chosen:
+                if mail_safe(entry.commit.message) == entry.commit.message:
+                    same.add(entry.name)
         if kind == "merge" or (kind == "change" and len(chosen) < _FEW):
             for entry in chosen:
                 onto = store.tree_of([tip])[0]
@@ -102,7 +104,9 @@ def _kinds(
             continue
         if entry.name == moved:
             at = places[moved]
-            between = [e.name for e in (before[number:at] if number < at else before[at + 1 : number + 1])]
+            between = []
+            for e in before[number:at] if number < at else before[at + 1 : number + 1]:
+                between.append(e.name)
             differs = merged.union(*(sets[name] for name in between))
             passed = True
         else:

@@ -64,7 +64,10 @@ def patched_upstreams(project: Project, applied: Sequence[Applied]) -> set[str]:
 
     A patched nested upstream also counts for the upstream that contains it.
     """
-    own = {a.stack.pin.upstream for a in applied if any(not p.applied.empty for p in a.state.patches)}
+    own = set()
+    for a in applied:
+        if any(not p.applied.empty for p in a.state.patches):
+            own.add(a.stack.pin.upstream)
     return own | {into[0] for name in own if (into := project.lock.upstreams[name].into)}
 
 

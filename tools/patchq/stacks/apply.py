@@ -71,20 +71,26 @@ def apply(
         stacks = project.stacks(set_name, names)
         stop = _find_stop(stacks, to, before)
         parents = {u.into[0] for s in stacks if (u := project.lock.upstreams[s.pin.upstream]).into}
-        missing = [p for p in parents if names and p not in names and not project.worktree(p).exists]
+        missing = []
+        for p in parents:
+            if names and p not in names and not project.worktree(p).exists:
+                missing.append(p)
         if missing:
             stacks = project.stacks(set_name, [*names, *missing])
         states = {s.pin.upstream: load_state(project.layout, s.pin.upstream) for s in stacks}
-        trees = {name: (project.worktree(name), state.tip if state else None) for name, state in states.items()}
+        trees = {}
+        for name, state in states.items():
+            trees[name] = (project.worktree(name), state.tip if state else None)
         # git status takes most of the time if nothing changed, so all worktrees run it in parallel.
         with ThreadPoolExecutor(max(1, len(trees))) as pool:
             looks = pool.map(lambda item: item[0].refuse_edits(item[1]), trees.values())
             heads = {name: look.head for name, look in zip(trees, looks, strict=True)}
         bases = bases_of(project, stacks, states, offline)
-        plans = [
-            plan(project, stack, base, states[stack.pin.upstream], set_name, count=stop.get(stack.pin.upstream))
-            for stack, base in zip(stacks, bases, strict=True)
-        ]
+        plans = []
+        for stack, base in zip(stacks, bases, strict=True):
+            plans.append(
+                plan(project, stack, base, states[stack.pin.upstream], set_name, count=stop.get(stack.pin.upstream))
+            )
         _perform(project, plans, heads)
     return [p.result for p in plans]
 

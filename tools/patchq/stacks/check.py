@@ -234,7 +234,10 @@ def _check_message(full: str, header: Header) -> list[_Problem]:
         found.append(
             ("why", "the message doesn't say why", f"{reword}: explain it to a reader who has never seen the fork")
         )
-    output = [line for line in header.message.splitlines() if not line.startswith(("Proof:", "Proof-On:", "Origin:"))]
+    output = []
+    for line in header.message.splitlines():
+        if not line.startswith(("Proof:", "Proof-On:", "Origin:")):
+            output.append(line)
     if any(SELF.search(line) for line in output):
         found.append(("self-reference", "the message names patchq", reword))
     if mail_safe(header.message) != header.message:
@@ -355,7 +358,10 @@ def _check_requires(project: Project, stack: Stack, name: str, header: Header) -
                 hint = f"`patchq move {sh(required)} --before {sh(name)}`"
                 found.append(("requires", f"Requires: {required} comes later in the series", hint))
             continue
-        sets = [s for s in project.lock.sets.values() if s.get(stack.pin.upstream) == stack.pin.ref]
+        sets = []
+        for s in project.lock.sets.values():
+            if s.get(stack.pin.upstream) == stack.pin.ref:
+                sets.append(s)
         if upstream in project.lock.upstreams:
             refs = {s[upstream] for s in sets if upstream in s}
         else:
@@ -381,7 +387,10 @@ def check_diff(text: bytes, upstream: str) -> list[_Problem]:
     """Return the rule, message and hint for each forbidden addition in a diff."""
     found: list[_Problem] = []
     edit = f"`patchq apply {upstream}`, correct the line in .patchq/trees/{upstream}, then `patchq fold {upstream}`"
-    added = [line for line in text.split(b"\n") if line.startswith(b"+") and not line.startswith(b"+++ ")]
+    added = []
+    for line in text.split(b"\n"):
+        if line.startswith(b"+") and not line.startswith(b"+++ "):
+            added.append(line)
     if any(SELF.search(line.decode("utf-8", "replace")) for line in added):
         found.append(("self-reference", "an added line names patchq", edit))
     if any(_DEBUG.match(line) for line in added):

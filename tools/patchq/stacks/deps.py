@@ -63,7 +63,9 @@ def _of_stack(store: Git, carried: Carried) -> list[Needs]:
     found = []
     for name in names:
         needs = all_needs[name]
-        indirect = {far for near in needs for far in all_needs[near]}
+        indirect = set()
+        for near in needs:
+            indirect.update(all_needs[near])
         found.append(
             Needs(
                 patch=f"{upstream}/{name}",
@@ -83,11 +85,13 @@ def commuting(found: Sequence[Needs]) -> dict[str, list[str]]:
     stacks: dict[str, list[Needs]] = {}
     for needs in found:
         stacks.setdefault(needs.patch.split("/")[0], []).append(needs)
-    return {
-        one.patch: [o.patch for o in stack if o is not one and o.patch not in one.needs and one.patch not in o.needs]
-        for stack in stacks.values()
-        for one in stack
-    }
+    result: dict[str, list[str]] = {}
+    for stack in stacks.values():
+        for one in stack:
+            result[one.patch] = [
+                o.patch for o in stack if o is not one and o.patch not in one.needs and one.patch not in o.needs
+            ]
+    return result
 
 
 def closure(store: Git, carried: Carried, chosen: Collection[str]) -> list[str]:
@@ -100,10 +104,9 @@ def closure(store: Git, carried: Carried, chosen: Collection[str]) -> list[str]:
     """
     upstream = carried.stack.pin.upstream
     names = [name for name, _ in carried.commits]
-    message = {
-        name: {r.partition("/")[2] for r in header.values("Requires") if r.startswith(f"{upstream}/")}
-        for name, header in carried.stack.headers()
-    }
+    message = {}
+    for name, header in carried.stack.headers():
+        message[name] = {r.partition("/")[2] for r in header.values("Requires") if r.startswith(f"{upstream}/")}
     for name, others in message.items():
         if gone := sorted(others - message.keys()):
             raise UserError(
@@ -243,7 +246,9 @@ class _Graph:
         """
         kept = sorted(numbers)
         # A kept patch can only need earlier patches that share a path with it.
-        waiting = {other for k in kept for other in self._sharing(k)}
+        waiting: set[int] = set()
+        for number in kept:
+            waiting.update(self._sharing(number))
         while waiting:
             other = max(waiting)
             waiting.remove(other)
@@ -263,7 +268,12 @@ class _Graph:
 
     def _sharing(self, number: int) -> set[int]:
         """Return the earlier patches that share a touched path, as :func:`touched` defines it."""
-        return {other for path in self.touched[number] for other in self.by_path[path] if other < number}
+        found: set[int] = set()
+        for path in self.touched[number]:
+            for other in self.by_path[path]:
+                if other < number:
+                    found.add(other)
+        return found
 
     def _merge(self, keys: Sequence[_Key]) -> None:
         """Merge patches: file by file if a patch only edits files, otherwise by whole trees."""
@@ -314,7 +324,10 @@ class _Graph:
 
     def _compare(self, files: Sequence[FileSides]) -> None:
         """Compare the base of each file with both sides."""
-        pairs = [pair for base, ours, theirs in files for pair in ((base, ours), (base, theirs))]
+        pairs = []
+        for base, ours, theirs in files:
+            pairs.append((base, ours))
+            pairs.append((base, theirs))
         wanted = [pair for pair in dict.fromkeys(pairs) if pair[0] != pair[1] and pair not in self.changed_lines]
         self.changed_lines |= dict(zip(wanted, changed_lines(self.store, wanted), strict=True))
 

@@ -235,7 +235,10 @@ def drop(project: Project, patch: str, *, why: str = "", set_name: str = "") -> 
         try:
             loaded = load(project, stack, set_name)
         except ConflictError as error:
-            broken = [stack.names.index(c.patch) for c in error.conflicts if c.patch in stack.names]
+            broken = []
+            for c in error.conflicts:
+                if c.patch in stack.names:
+                    broken.append(stack.names.index(c.patch))
             if not broken or stack.names.index(name) < min(broken):
                 raise
             return _take_from_series(project, change, stack, name, why, "the stack did not apply from there on")
@@ -328,7 +331,12 @@ def set_upstream_status(project: Project, upstream: str, names: Sequence[str], v
             if not set(names) & set(stack.names):
                 continue
             loaded = load(project, stack, project.choose_set(""))
-            entries = [_with_status(e, value) if e.name in names else e for e in loaded.entries]
+            entries = []
+            for e in loaded.entries:
+                if e.name in names:
+                    entries.append(_with_status(e, value))
+                else:
+                    entries.append(e)
             if entries != loaded.entries:
                 write_stack(project, change, stack, loaded.state, entries, loaded.head, move=loaded.follows)
                 changed.append(pin.ref)

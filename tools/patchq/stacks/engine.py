@@ -159,7 +159,10 @@ class Engine:
                 found=[_text(line) for line in image[at : at + len(hunk.old)]],
             )
         elif file.old_path is not None and file.old_path not in view.files:
-            same = [p for p in view.files if p.rsplit(b"/", 1)[-1] == file.old_path.rsplit(b"/", 1)[-1]]
+            same = []
+            for p in view.files:
+                if p.rsplit(b"/", 1)[-1] == file.old_path.rsplit(b"/", 1)[-1]:
+                    same.append(p)
             if same:
                 conflict = Conflict(
                     upstream=self.upstream,
@@ -244,7 +247,10 @@ class Engine:
         return tuple(offsets)
 
     def _refused(self, patch: Incoming, why: Unsupported, message: str) -> PatchqError:
-        lines = [line[7:] for line in message.splitlines() if line.startswith(("error: ", "fatal: "))]
+        lines = []
+        for line in message.splitlines():
+            if line.startswith(("error: ", "fatal: ")):
+                lines.append(line[7:])
         if lines:
             text = lines[0]
         else:

@@ -247,14 +247,20 @@ def name_commits(store: Git, stack: Stack, state: State, commits: Sequence[Commi
         for commit in commits:
             if commit.commit in named or _FOLD.match(commit.message):
                 continue
-            found = [n for n in left if same(headers[n], commit)]
+            found = []
+            for n in left:
+                if same(headers[n], commit):
+                    found.append(n)
             if found:
                 named[commit.commit] = found[0]
                 left.remove(found[0])
     for name in split_series(stack, state)[1] if len(named) < len(commits) else ():
         with suppress(FormatError):
             header = stack.load(name)[0]
-            same_commits = [c for c in commits if c.commit not in named and _same_author_and_subject(header, c)]
+            same_commits = []
+            for c in commits:
+                if c.commit not in named and _same_author_and_subject(header, c):
+                    same_commits.append(c)
             if same_commits:
                 named[same_commits[0].commit] = name
     taken = PatchNames([*stack.names, *by_commit.values()])
@@ -443,7 +449,13 @@ def _mails(store: Git, stack: Stack, state: State, done: Sequence[AppliedPatch],
         found = {a.name: mail for a, mail in zip(done, written, strict=True) if a.name not in same}
     else:
         found = {a.name: format_patches(store, CommitId(f"{a.commit}^"), a.commit, 1)[0] for a in new}
-    return [found[a.name] if a.name in found else stack.read(a.name) for a in done]
+    mails: list[bytes] = []
+    for a in done:
+        if a.name in found:
+            mails.append(found[a.name])
+        else:
+            mails.append(stack.read(a.name))
+    return mails
 
 
 def format_patches(store: Git, base: CommitId, tip: CommitId, count: int) -> list[bytes]:

@@ -112,9 +112,9 @@ def _names_nothing(revision: str) -> UserError:
 
 def _pairs(store: Git, upstream: str, old: Carried, new: Carried) -> list[Pair]:
     if not old.commits or not new.commits:  # `git range-diff` takes no empty range
-        gone = [
-            Pair(upstream=upstream, kind=REMOVED, old=name, new="", moved=False, text="") for name, _ in old.commits
-        ]
+        gone = []
+        for name, _ in old.commits:
+            gone.append(Pair(upstream=upstream, kind=REMOVED, old=name, new="", moved=False, text=""))
         return gone + [
             Pair(upstream=upstream, kind=ADDED, old="", new=name, moved=False, text="") for name, _ in new.commits
         ]

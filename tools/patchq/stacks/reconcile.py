@@ -95,7 +95,11 @@ def reconcile(
 def _changed_on_disk(stack: Stack, state: State, front: Sequence[str]) -> set[str]:
     """Return the applied patches whose files on disk differ from the applied version."""
     before = {p.applied.name: p.sha256 for p in state.patches}
-    return {name for name in front if name in before and hashlib.sha256(stack.read(name)).hexdigest() != before[name]}
+    found: set[str] = set()
+    for name in front:
+        if name in before and hashlib.sha256(stack.read(name)).hexdigest() != before[name]:
+            found.add(name)
+    return found
 
 
 def _planned(project: Project, stack: Stack, base: Base, state: State, front: Sequence[str]) -> list[ReconciledEntry]:

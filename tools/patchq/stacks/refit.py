@@ -123,4 +123,8 @@ def _compare(before: bytes, after: bytes) -> str:
 
 def _lines(text: bytes) -> Sequence[str]:
     lines = (show_path(line) for line in text.split(b"\n"))
-    return [line for line in lines if not line.startswith("index ")]
+    found = []
+    for line in lines:
+        if not line.startswith("index "):
+            found.append(line)
+    return found

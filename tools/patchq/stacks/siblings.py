@@ -89,7 +89,11 @@ def hint_for(difference: SiblingDifference) -> str:
 
 def requirements(project: Project, base: CommitId) -> list[Requirement]:
     """Return the requirements in a commit's metadata that hold on Linux without extras."""
-    return [r for r in declared(project, base) if r.marker is None or r.marker.evaluate(_WHERE)]
+    found: list[Requirement] = []
+    for r in declared(project, base):
+        if r.marker is None or r.marker.evaluate(_WHERE):
+            found.append(r)
+    return found
 
 
 def declared(project: Project, base: CommitId) -> list[Requirement]:

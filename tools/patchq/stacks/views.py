@@ -12,7 +12,7 @@ from patchq.errors import PatchqError, UserError
 from patchq.formats import diff
 from patchq.formats.header import Header
 from patchq.formats.lock import Pin
-from patchq.git.worktree import TreeStatus
+from patchq.git.worktree import TreeStatus, Worktree
 from patchq.names import show_path
 from patchq.project.project import Project
 from patchq.project.stack import Stack, State, find_patch, ledger_path, load_state, pin_key
@@ -49,14 +49,18 @@ def status(project: Project, set_name: str = "") -> list[StackStatus]:
     set_name = project.choose_set(set_name)
     stacks = project.stacks(set_name)
     states = [load_state(project.layout, stack.pin.upstream) for stack in stacks]
-    trees = [
-        project.worktree(stack.pin.upstream) if state else None for stack, state in zip(stacks, states, strict=True)
-    ]
+    trees: list[Worktree | None] = []
+    for stack, state in zip(stacks, states, strict=True):
+        if state:
+            trees.append(project.worktree(stack.pin.upstream))
+        else:
+            trees.append(None)
     with ThreadPoolExecutor(max(1, len(trees))) as pool:
         looks = pool.map(lambda tree: tree.status() if tree else None, trees)
-        return [
-            _stack_status(project, stack, state, tree) for stack, state, tree in zip(stacks, states, looks, strict=True)
-        ]
+        found: list[StackStatus] = []
+        for stack, state, tree in zip(stacks, states, looks, strict=True):
+            found.append(_stack_status(project, stack, state, tree))
+        return found
 
 
 def _stack_status(project: Project, stack: Stack, state: State | None, tree: TreeStatus | None) -> StackStatus:
@@ -144,7 +148,10 @@ class PatchInfo:
 def list_patches(project: Project, names: Sequence[str] = (), set_name: str = "", topic: str = "") -> list[PatchInfo]:
     """Return the patches of a set's stacks in order; an unreadable patch has a ``problem``."""
     stacks = project.stacks(project.choose_set(set_name), names)
-    found = [_patch_info(project, stack, name) for stack in stacks for name in stack.names]
+    found = []
+    for stack in stacks:
+        for name in stack.names:
+            found.append(_patch_info(project, stack, name))
     return [p for p in found if not topic or p.topic == topic]
 
 
@@ -206,9 +213,10 @@ def touched(text: bytes, where: str) -> tuple[tuple[str, int, int], ...]:
     try:
         files = diff.parse(text, where)
     except diff.Unsupported:
-        names = [
-            line.split(b" b/", 1)[-1].rstrip(b'"') for line in text.split(b"\n") if line.startswith(b"diff --git ")
-        ]
+        names = []
+        for line in text.split(b"\n"):
+            if line.startswith(b"diff --git "):
+                names.append(line.split(b" b/", 1)[-1].rstrip(b'"'))
         return tuple((show_path(n), -1, -1) for n in dict.fromkeys(names))
     return tuple((show_path(f.path), *_count(f)) for f in files)
 
@@ -230,10 +238,9 @@ def read_ledgers(project: Project, names: Sequence[str] = (), patch: str = "") -
     """
     from patchq.formats.ledger import parse
 
-    found = {
-        name: parse(project_files.read(project.layout.root, path) or b"")
-        for name, path in _ledgers(project, names).items()
-    }
+    found = {}
+    for name, path in _ledgers(project, names).items():
+        found[name] = parse(project_files.read(project.layout.root, path) or b"")
     if patch:
         short = patch.rpartition("/")[2]
         found = {n: replace(x, attempts=tuple(a for a in x.attempts if a.patch == short)) for n, x in found.items()}
@@ -277,7 +284,11 @@ def _ledgers(project: Project, names: Sequence[str]) -> dict[str, Path]:
         if name not in project.lock.upstreams:
             raise UserError(f"no upstream {name!r}", hint=f"there are {', '.join(project.lock.upstreams)}")
     paths = {name: ledger_path(project.layout, name) for name in names or project.lock.upstreams}
-    return {name: path for name, path in paths.items() if path.exists()}
+    ledgers: dict[str, Path] = {}
+    for name, path in paths.items():
+        if path.exists():
+            ledgers[name] = path
+    return ledgers
 
 
 def _untold(patch: str) -> UserError:
