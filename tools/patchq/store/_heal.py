@@ -50,7 +50,10 @@ def repair_objects(project: Project, bases: Sequence[Base], refetch: Callable[[P
         if not store.is_whole([tip]):
             messages.append(_replay(project, upstream))
     # After all replays: nested upstreams share objects.
-    lost = [upstream for upstream, tip in tips.items() if not store.is_whole([tip])]
+    lost = []
+    for upstream, tip in tips.items():
+        if not store.is_whole([tip]):
+            lost.append(upstream)
     if lost:
         tree = project.layout.tree(lost[0])
         raise SourceError(
@@ -205,7 +208,9 @@ def _damaged_packs(project: Project) -> list[Path]:
             store.run("verify-pack", str(pack.with_suffix(".idx")))
         except runner.CommandError:
             paths = [pack.with_suffix(suffix) for suffix in (".pack", ".idx", ".rev")]
-            damaged += [path for path in paths if path.exists()]
+            for path in paths:
+                if path.exists():
+                    damaged.append(path)
     return damaged
 
 
@@ -215,4 +220,8 @@ def _damaged_objects(project: Project) -> list[Path]:
     checked = store.ask("fsck", "--full", "--no-dangling", "--no-progress")
     names = set(_LOOSE.findall(checked.stderr + checked.stdout))
     paths = sorted(store.folder / name.decode() for name in names)
-    return [path for path in paths if path.exists()]
+    objects: list[Path] = []
+    for path in paths:
+        if path.exists():
+            objects.append(path)
+    return objects

@@ -70,7 +70,12 @@ def make_bundle(project: Project, target: Path, *, set_name: str = "", wheels: b
         fetcher = Fetcher(layout, project.lock, say=project.say, progress=project.progress)
         bases = fetcher.fetch(pins)
         carried = carried_stacks(project, project.stacks(set_name), set_name)
-        tips = [c.commits[-1][1].commit if c.commits else c.base for c in carried]
+        tips = []
+        for c in carried:
+            if c.commits:
+                tips.append(c.commits[-1][1].commit)
+            else:
+                tips.append(c.base)
         trees = dict(zip((c.stack.pin.upstream for c in carried), project.store.tree_of(tips), strict=True))
         members = _project_files(layout.root)
         tags = {base.pin.upstream: _tag(project, base) for base in bases}
@@ -158,9 +163,9 @@ def _project_files(root: Path) -> dict[str, Path]:
     for folder in ("patches", "tests/stacks"):
         files += project_files.list_files(root, root / folder)
     kernels = root / KERNELS
-    files += (
-        path for path in project_files.list_files(root, kernels) if path.parent == kernels and path.suffix == ".toml"
-    )
+    for path in project_files.list_files(root, kernels):
+        if path.parent == kernels and path.suffix == ".toml":
+            files.append(path)
     return {f"project/{path.relative_to(root).as_posix()}": path for path in files}
 
 
@@ -250,7 +255,10 @@ def apply_bundle(root: Path, bundle: Path, **options: Any) -> list[StackResult]:
             parse_lock(project_files.read(root, own) or b"", str(own))
             _bring(project, manifest, folder)
         found = apply(project, set_name=manifest["set"], offline=True)
-    wrong = [r.upstream for r in found if r.tree != manifest["trees"].get(r.upstream)]
+    wrong = []
+    for r in found:
+        if r.tree != manifest["trees"].get(r.upstream):
+            wrong.append(r.upstream)
     if wrong and not _edited(project, manifest):
         raise SourceError(
             f"{', '.join(wrong)}: what was applied is not what was bundled",
@@ -293,7 +301,9 @@ def _check_members(bundled: Path, where: str) -> None:
     """
     lock = parse_lock((bundled / LOCK_NAME).read_bytes(), f"{where}: {LOCK_NAME}")
     named = {LOCK_NAME, *(u.keyring for u in lock.upstreams.values())}
-    named |= {str(PurePosixPath(pin.archive)) for u in lock.upstreams.values() for pin in u.pins.values()}
+    for u in lock.upstreams.values():
+        for pin in u.pins.values():
+            named.add(str(PurePosixPath(pin.archive)))
     for path in sorted(bundled.rglob("*")):
         name = path.relative_to(bundled)
         inside = (
@@ -409,7 +419,10 @@ def _manifest(data: bytes, where: str) -> dict[str, Any]:
             raise ValueError(LOCK_NAME)
         for pin in raw["pins"]:
             _check_pin(pin, raw["files"])
-        folders = {str(folder) for name in raw["files"] for folder in PurePosixPath(name).parents}
+        folders = set()
+        for name in raw["files"]:
+            for folder in PurePosixPath(name).parents:
+                folders.add(str(folder))
         if both := folders & raw["files"].keys():
             raise ValueError(f"{min(both)!r} is a file and a folder")
         if not isinstance(raw["trees"], dict):

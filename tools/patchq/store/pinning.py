@@ -234,7 +234,9 @@ def _infer_build(project: Project, pin: Pin) -> BuildConfig | None:
             paths.append(member.path)
             is_list = member.path.rpartition(b"/")[2] == b"top_level.txt"
             if is_list and not isinstance(member.data, bytes) and member.size < 4096:
-                names |= {line for line in member.data.read().decode("utf-8", "replace").split() if line.isidentifier()}
+                for line in member.data.read().decode("utf-8", "replace").split():
+                    if line.isidentifier():
+                        names.add(line)
     build = guess_build(distribution, paths, names, released=True)
     how = "from source"
     if build.profile == "overlay":
