@@ -63,7 +63,9 @@ def _locks(layout: Layout) -> Iterator[Path]:
         for folder, folders, files in os.walk(repository):
             if Path(folder) == repository and "objects" in folders:
                 folders.remove("objects")
-            yield from (Path(folder, name) for name in files if name.endswith(".lock"))
+            for name in files:
+                if name.endswith(".lock"):
+                    yield Path(folder, name)
 
 
 def _unfinished(layout: Layout) -> Iterator[Path]:
@@ -72,7 +74,9 @@ def _unfinished(layout: Layout) -> Iterator[Path]:
     packs = store / "objects" / "pack"
     for repository in (store, *_histories(layout)):
         yield from (repository / "objects" / "pack").glob("tmp_*")
-    yield from (mark for mark in packs.glob("pack-*.keep") if _of_fast_import(mark))
+    for mark in packs.glob("pack-*.keep"):
+        if _of_fast_import(mark):
+            yield mark
     yield from store.glob("objects/??/tmp_obj_*")
     yield from store.glob("fast_import_crash_*")
     # Only folders that are written under the lock: elsewhere, another process may be writing a

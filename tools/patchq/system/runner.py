@@ -53,7 +53,10 @@ class CommandError(PatchqError):
 
 def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the environment without git's variables (``GIT_SSL_*`` are kept), plus ``extra``."""
-    env = {k: v for k, v in os.environ.items() if not k.startswith("GIT_") or k.startswith("GIT_SSL_")}
+    env = {}
+    for k, v in os.environ.items():
+        if not k.startswith("GIT_") or k.startswith("GIT_SSL_"):
+            env[k] = v
     env.update(LC_ALL="C.UTF-8", GIT_TERMINAL_PROMPT="0", GIT_OPTIONAL_LOCKS="0")
     env.update(extra or {})
     return env

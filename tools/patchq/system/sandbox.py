@@ -175,7 +175,9 @@ class Root:
         :raises UserError: if a command has replaced one.
         """
         points = [*ROOT_FOLDERS, _python_outside().lstrip("/")]
-        points += [mount.target.lstrip("/") for mount in self.mounts if not mount.target.startswith("/usr/")]
+        for mount in self.mounts:
+            if not mount.target.startswith("/usr/"):
+                points.append(mount.target.lstrip("/"))
         for point in points:
             path = self.folder
             for part in point.split("/"):
