@@ -105,7 +105,10 @@ def _check_version(thin: Thin, root: str) -> None:
     if os.path.isdir(os.path.join(root, info)):
         return
     prefix = info.split("-")[0].lower() + "-"
-    others = [name for name in _listed(root) if name.lower().startswith(prefix) and name.endswith(".dist-info")]
+    others = []
+    for name in _listed(root):
+        if name.lower().startswith(prefix) and name.endswith(".dist-info"):
+            others.append(name)
     found = ", ".join(name[: -len(".dist-info")] for name in others) or "no metadata"
     raise Refused(f"the patches are for {thin.release}, and {root} has {found}")
 

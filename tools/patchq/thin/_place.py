@@ -138,7 +138,10 @@ def _write_info(thin: _base.Thin, root: str, gone: set[str]) -> None:
 def _record(thin: _base.Thin, rows: list[list[str]], gone: set[str], info: str) -> bytes:
     """Return RECORD: the installed one with the patched files and the new metadata."""
     old = thin.about["dist_info"] + "/"
-    kept = [row for row in rows if not row[0].startswith(old) and row[0] not in thin.patched and row[0] not in gone]
+    kept = []
+    for row in rows:
+        if not row[0].startswith(old) and row[0] not in thin.patched and row[0] not in gone:
+            kept.append(row)
     for name, digest in thin.patched.items():
         kept.append([name, digest, str(len(_base.own_file(f"files/{name}")))])
     new = thin.about["patched_info"]

@@ -142,7 +142,10 @@ def _compare(
 
     :raises BuildError: if a thin wheel can't deliver one of them.
     """
-    changed = [name for name in _members(full) if release.record.get(name) != full.record[name]]
+    changed = []
+    for name in _members(full):
+        if release.record.get(name) != full.record[name]:
+            changed.append(name)
     gone = [name for name in _members(release) if name not in full.record]
     refused = dict.fromkeys(gone, "removed")
     for name in changed:
@@ -165,7 +168,10 @@ def _compare(
         raise BuildError(
             f"{upstream}: a thin wheel can't deliver {listed}", hint=f"`patchq build {upstream}` makes the full wheel"
         )
-    modules = {_module_name(name): name for name in found if name not in data and name != own}
+    modules = {}
+    for name in found:
+        if name not in data and name != own:
+            modules[_module_name(name)] = name
     return _ReleaseDifference(files=found, modules=modules, data=data, info=info)
 
 
@@ -315,11 +321,19 @@ def _metadata(release: WheelInfo, distribution: str, version: str, info: str) ->
         f"Requires-Dist: {release.name}==={release.version}",
     ]
     lines += [f"Requires-Python: {value}" for value in head.get_all("Requires-Python") or []]
-    lines += [f"Classifier: {value}" for value in head.get_all("Classifier") or [] if value.startswith("License ::")]
+    for value in head.get_all("Classifier") or []:
+        if value.startswith("License ::"):
+            lines.append(f"Classifier: {value}")
     wheel_file = f"{release.dist_info}/WHEEL"
-    wanted = [name for name in release.record if _is_license(release, name)]
+    wanted = []
+    for name in release.record:
+        if _is_license(release, name):
+            wanted.append(name)
     found = release.read([wheel_file, *wanted])
-    tags = [line for line in found.pop(wheel_file).decode().splitlines() if line.startswith(("Root-Is", "Tag:"))]
+    tags = []
+    for line in found.pop(wheel_file).decode().splitlines():
+        if line.startswith(("Root-Is", "Tag:")):
+            tags.append(line)
     files = {info + name.removeprefix(release.dist_info): data for name, data in found.items()}
     files[f"{info}/METADATA"] = ("\n".join(lines) + "\n").encode()
     files[f"{info}/WHEEL"] = ("\n".join(["Wheel-Version: 1.0", "Generator: patchq", *tags]) + "\n").encode()
