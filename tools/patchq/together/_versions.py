@@ -70,7 +70,11 @@ class ProjectVersion:
     @property
     def proofs(self) -> dict[str, BlobId]:
         """Files below ``tests/stacks``."""
-        return {path: blob for path, blob in self.files.items() if path.startswith("tests/stacks/")}
+        proofs: dict[str, BlobId] = {}
+        for path, blob in self.files.items():
+            if path.startswith("tests/stacks/"):
+                proofs[path] = blob
+        return proofs
 
     def read(self, path: str) -> bytes:
         """Return a file; empty if the version doesn't have it."""
@@ -95,8 +99,13 @@ class ProjectVersion:
         lock = parse_lock(self.read(LOCK_NAME), LOCK_NAME)
         named = [upstream.keyring for upstream in lock.upstreams.values()]
         for upstream in lock.upstreams.values():
-            named += [pin.archive for pin in upstream.pins.values() if is_local_archive(pin.archive)]
-        wanted = [f"{self._prefix}{name}".encode() for name in named if name and not name.startswith(("/", ".."))]
+            for pin in upstream.pins.values():
+                if is_local_archive(pin.archive):
+                    named.append(pin.archive)
+        wanted = []
+        for name in named:
+            if name and not name.startswith(("/", "..")):
+                wanted.append(f"{self._prefix}{name}".encode())
         if wanted:
             self.files.update(self.list_files(wanted))
             self.write(self.files)
@@ -188,9 +197,17 @@ def merge_versions(
 
 def changed_names(before: Mapping[str, BlobId], after: Mapping[str, BlobId]) -> set[str]:
     """Return the names whose files differ."""
-    return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+    names: set[str] = set()
+    for name in before.keys() | after.keys():
+        if before.get(name) != after.get(name):
+            names.add(name)
+    return names
 
 
 def patches_of(names: Collection[str]) -> set[str]:
     """Return the patch names of file names."""
-    return {name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX)}
+    found: set[str] = set()
+    for name in names:
+        if name.endswith(SUFFIX):
+            found.add(name.removesuffix(SUFFIX))
+    return found

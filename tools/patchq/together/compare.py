@@ -351,7 +351,11 @@ def _lines(patch: Patch, path: bytes) -> set[bytes]:
 
 
 def _touching(others: Sequence[Patch], files: Sequence[str]) -> list[str]:
-    return [other.name for other in others if any(show_path(path) in files for path in other.paths)]
+    found: list[str] = []
+    for other in others:
+        if any(show_path(path) in files for path in other.paths):
+            found.append(other.name)
+    return found
 
 
 def _shared_definitions(patch: Patch, others: Sequence[Patch], contents: _FileVersions) -> dict[str, list[str]]:

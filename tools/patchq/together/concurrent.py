@@ -419,21 +419,27 @@ class _BranchComparison:
             _load(side, places)
         sides = [_as_trees(side) for side in trees]
         found = find_twice(sides[0].read, sides[1], sides[2], sides[3].read, places)
-        yield from (self._twice(one, refs) for one in found)
+        for twice in found:
+            yield self._twice(twice, refs)
         # Lines of each branch, in the tree that they were written for and in the merged tree.
         for number, side in ((1, ours), (2, theirs)):
             changed = self._differing(side, merge)
             _load(side, changed)
             _load(merge, changed)
             drifts = find_drift(sides[number], sides[3], added[number - 1], changed)
-            yield from (self._drift(one, refs, of_theirs=number == 2) for one in drifts)
+            for drift in drifts:
+                yield self._drift(drift, refs, of_theirs=number == 2)
         self._collect_proofs(refs, added)
 
     def _read_changes(self, trees: Sequence[Mapping[str, _StackFiles]]) -> None:
         """Read the differences of the trees with one process, and record their files."""
         base, ours, theirs, merge = trees
         sides = [(base, ours), (base, theirs), (ours, merge), (theirs, merge)]
-        pairs = [(before[name], after[name]) for before, after in sides for name in base if name != _PROOFS]
+        pairs = []
+        for old, new in sides:
+            for name in base:
+                if name != _PROOFS:
+                    pairs.append((old[name], new[name]))
         ids = [(TreeId(before.tree), TreeId(after.tree)) for before, after in pairs]
         for (before, after), changes in zip(pairs, self.store.changes_between(ids), strict=True):
             self._changes[before.tree, after.tree] = changes
@@ -597,7 +603,11 @@ def _as_trees(side: Mapping[str, _StackFiles]) -> Trees:
 
 def changed_names_of(before: Mapping[bytes, BlobId], after: Mapping[bytes, BlobId]) -> list[bytes]:
     """Return the paths whose files differ."""
-    return sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
+    found: list[bytes] = []
+    for path in before.keys() | after.keys():
+        if before.get(path) != after.get(path):
+            found.append(path)
+    return sorted(found)
 
 
 def _added_by(before: bytes, after: bytes) -> set[int]:
