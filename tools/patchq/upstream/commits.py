@@ -142,7 +142,10 @@ class Lineage(StatusSteps):
                 files = diff.parse(text, self.commits[number].commit)
             except diff.Unsupported:
                 files = []
-            made = {f.new_path: blocks(f.hunks) for f in files if f.new_path and not f.binary}
+            made = {}
+            for f in files:
+                if f.new_path and not f.binary:
+                    made[f.new_path] = blocks(f.hunks)
             self._made[number] = made
 
     def made(self, number: int) -> Mapping[bytes, Sequence[Block]]:
@@ -152,7 +155,10 @@ class Lineage(StatusSteps):
     def clears(self, number: int, path: bytes) -> bool:
         """Return whether a commit deletes a file together with others of its folder."""
         folder = path.rpartition(b"/")[0]
-        deleted = [c for c in self.changes[number] if c.new is None and c.path.rpartition(b"/")[0] == folder]
+        deleted = []
+        for c in self.changes[number]:
+            if c.new is None and c.path.rpartition(b"/")[0] == folder:
+                deleted.append(c)
         return len(deleted) >= _CLEARED
 
     def message(self, number: int) -> str:
@@ -343,7 +349,9 @@ class Landed:
         same = line.same(patch, self._id(patch))
         # A patch's rename is a deletion and an addition; so is the same rename upstream.
         comes = {e.path for e in patch.edits if e.old is None}
-        tracks = {e.path: line.versions(e.path, e.old, () if e.new else comes) for e in patch.edits}
+        tracks = {}
+        for e in patch.edits:
+            tracks[e.path] = line.versions(e.path, e.old, () if e.new else comes)
         versions = list(chain.from_iterable(tracks.values()))
         line.read([version.entry for version in versions])
         line.read([edit.new for edit in patch.edits])

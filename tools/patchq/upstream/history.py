@@ -69,13 +69,20 @@ class History:
 
     def tags(self) -> dict[str, CommitId]:
         """Return the commit of each tag."""
-        tags = [name for name in self._refs if name.startswith("refs/tags/")]
+        tags = []
+        for name in self._refs:
+            if name.startswith("refs/tags/"):
+                tags.append(name)
         data = "".join(f"{self._refs[name]}^{{commit}}\n" for name in tags).encode()
         out = []
         if tags:
             out = self.git.run("cat-file", "--batch-check=%(objectname)", data=data).decode().splitlines()
         found = zip(out, tags, strict=True)
-        return {name.removeprefix("refs/tags/"): CommitId(c) for c, name in found if " " not in c}
+        result: dict[str, CommitId] = {}
+        for c, name in found:
+            if " " not in c:
+                result[name.removeprefix("refs/tags/")] = CommitId(c)
+        return result
 
     def past(self, old: Pin, new: Pin, patches: Sequence[Patch]) -> Landed | None:
         """Return the search for patches between two pins, or None if history is not available."""

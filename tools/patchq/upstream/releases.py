@@ -185,7 +185,10 @@ class Releases:
         if (release, suffix) not in self.new:
             before, column = (self.base, *self.columns)[release : release + 2]
             added = [c for c in self.git.changes(before.tree, column.tree) if c.old is None]
-            files = [c.new for c in added if c.new and PurePosixPath(show_path(c.path)).suffix == suffix]
+            files = []
+            for c in added:
+                if c.new and PurePosixPath(show_path(c.path)).suffix == suffix:
+                    files.append(c.new)
             new = [entry.blob for entry in files if entry.mode not in (diff.GITLINK, diff.SYMLINK)]
             # `text_of` would cache these files, which are needed only once.
             contents = self.git.read_blobs(new).values()
