@@ -39,7 +39,11 @@ def install_command(extra: str) -> str:
 
 def missing(extra: str) -> list[str]:
     """Return the libraries of an extra that are not installed, by import name; import none of them."""
-    return [name for name in LIBRARIES[extra] if find_spec(name) is None]
+    found: list[str] = []
+    for name in LIBRARIES[extra]:
+        if find_spec(name) is None:
+            found.append(name)
+    return found
 
 
 def need(extra: str, purpose: str) -> None:
