@@ -48,3 +48,34 @@ def test_rows_of_a_recipe_bear_the_names_of_their_patches(patchq: Patchq, tmp_pa
     )
     rows = json.loads(patchq.run("import", "up", str(tmp_path / "up.spec"), "--dry-run", "--json").output)["items"]
     assert [row["name"] for row in rows] == ["fix-one", "gone", "sed-i-s-a-b-a-txt"]
+
+
+def diff(path: Path, line: int, old: str, new: str) -> None:
+    """Write a diff of one line of a.txt."""
+    path.write_text(f"--- a/a.txt\n+++ b/a.txt\n@@ -{line},2 +{line},2 @@\n-{old}\n+{new}\n line {line + 1}\n")
+
+
+def test_a_conflict_names_the_earlier_patch_of_the_import(patchq: Patchq, tmp_path: Path) -> None:
+    diff(tmp_path / "one.diff", 3, "line 3", "three")
+    diff(tmp_path / "two.diff", 8, "line 8", "eight")
+    diff(tmp_path / "again.diff", 8, "line 8", "EIGHT")
+    files = [str(tmp_path / f"{name}.diff") for name in ("one", "two", "again")]
+    said = patchq.fails(3, "import", "up", *files, "--author", "me")
+    assert "again.diff doesn't apply exactly to up: it applies without two of this import" in said
+    assert "after two of this import, the file has, at line 8:" in said
+    assert "upstream has" not in said
+    said = patchq.fails(3, "import", "up", *files, "--dry-run", "--offline")
+    assert "it applies without two of this import" in said
+    assert "applies on" not in said
+
+
+def test_a_dry_run_counts_and_asks_for_the_author(patchq: Patchq, tmp_path: Path) -> None:
+    folder = tmp_path / "patches"
+    folder.mkdir()
+    diff(folder / "one.patch", 3, "line 3", "three")
+    diff(folder / "other.patch", 3, "line 3", "three")
+    (folder / "series").write_text("one.patch\n")
+    said = patchq.ok("import", "up", str(folder), "--dry-run")
+    assert "one.patch names no author: the import needs --author 'NAME <EMAIL>' or --author me" in said
+    assert "1 would be adopted, 1 left out" in said
+    assert "names no author" not in patchq.ok("import", "up", str(folder), "--dry-run", "--author", "me")

@@ -104,7 +104,8 @@ class Conflict:
 
     ``hunk`` is the ``@@`` line of the hunk, or empty if the file as a whole is the problem.
     ``expected`` and ``found`` are lines, decoded for display. ``places`` are the line numbers, from
-    1, at which the expected lines occur, if they occur more than once.
+    1, at which the expected lines occur, if they occur more than once. ``owner`` is the earlier patch
+    of the same import that made the patch stop applying; empty for upstream and the stack.
     """
 
     upstream: str
@@ -116,6 +117,7 @@ class Conflict:
     expected: Sequence[str] = ()
     found: Sequence[str] = ()
     places: Sequence[int] = ()
+    owner: str = ""
 
 
 class ConflictError(PatchqError):

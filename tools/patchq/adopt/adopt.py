@@ -36,11 +36,13 @@ class Imported:
     :ivar exported: change to the stack; empty for a dry run.
     :ivar items: outcome of each patch.
     :ivar tried: True for a dry run.
+    :ivar without_author: patches of a dry run that need ``--author``, by their locations.
     """
 
     exported: Exported
     items: tuple[Item, ...]
     tried: bool = False
+    without_author: tuple[str, ...] = ()
 
     @property
     def again(self) -> bool:
@@ -97,11 +99,13 @@ def import_patches(
                 return _update(project, loaded, again, wish)
         fitter = Fitter(project.store, upstream, project.lock.nested_in(upstream), loaded.state.tip, request.reading)
         tried = fitter.fit_all(found, lambda n: project.count(f"import into {upstream}", n, len(found), "patches"))
-        items = tuple(item for item, _ in tried)
+        items = _with_owners(fitter, loaded.state.tip, found, tried)
         if wish.dry:
             items = _with_releases(project, loaded, found, items, request.reading, wish)
             nothing = Exported(upstream=upstream, written=(), added=(), removed=(), unchanged=len(loaded.entries))
-            return Imported(nothing, _named(items, [e.name for e in loaded.entries]), True)
+            named = _named(items, [e.name for e in loaded.entries])
+            lacking = _without_author(found, items) if not wish.author else ()
+            return Imported(nothing, named, True, without_author=lacking)
         taken = [(f, tree) for f, (item, tree) in zip(found, tried, strict=True) if item.outcome in TAKEN]
         if not taken and all(f.account for f in found):
             raise NotTaken([f.account for f in found if f.account])
@@ -179,7 +183,7 @@ def _with_releases(
 ) -> tuple[Item, ...]:
     """Return the items, each conflict with the releases that its patch applies to."""
     pin, nested = loaded.stack.pin, project.lock.nested_in(loaded.stack.pin.upstream)
-    left = [n for n, (f, i) in enumerate(zip(found, items, strict=True)) if i.outcome == "conflict" and not f.trees]
+    left = [n for n, (f, i) in enumerate(zip(found, items, strict=True)) if _may_apply_elsewhere(f, i)]
     if left and loaded.entries:
         bare = Fitter(project.store, pin.upstream, nested, loaded.state.base, reading)
         on_pin = {n: item for n, (item, _) in enumerate(bare.fit_all(found)) if item.outcome in TAKEN}
@@ -201,6 +205,25 @@ def _with_releases(
     for at, where in elsewhere.items():
         remarks[left[at]] = replace(remarks[left[at]], elsewhere=where)
     return tuple(remarks)
+
+
+def _may_apply_elsewhere(patch: Found, item: Item) -> bool:
+    return item.outcome == "conflict" and not patch.trees and not any(c.owner for c in item.conflicts)
+
+
+def _with_owners(
+    fitter: Fitter, start: CommitId, found: Sequence[Found], tried: Sequence[tuple[Item, TreeId]]
+) -> tuple[Item, ...]:
+    """Return the items; conflicts with an earlier patch of the import name that patch."""
+    items = []
+    for index, (patch, (item, _)) in enumerate(zip(found, tried, strict=True)):
+        owner = fitter.conflicts_with(patch, start, tried[:index]) if item.outcome == "conflict" else ""
+        if owner:
+            detail = f"it applies without {owner} of this import, which changes the same place"
+            conflicts = tuple(replace(conflict, owner=owner) for conflict in item.conflicts)
+            item = replace(item, detail=detail, conflicts=conflicts)
+        items.append(item)
+    return tuple(items)
 
 
 def _named(items: Sequence[Item], taken: Sequence[str]) -> tuple[Item, ...]:
@@ -242,6 +265,15 @@ def _verdict(item: Item, upstream: str) -> str:
     return {"there": f"is in {upstream} already", "unreadable": "can't be taken"}.get(
         item.outcome, f"doesn't apply exactly to {upstream}"
     )
+
+
+def _without_author(found: Sequence[Found], items: Sequence[Item]) -> tuple[str, ...]:
+    """Return the locations of the patches that would be adopted and name no author."""
+    lacking = []
+    for patch, item in zip(found, items, strict=True):
+        if item.outcome in TAKEN and patch.author is None:
+            lacking.append(patch.where)
+    return tuple(lacking)
 
 
 def _ask_for_authors(taken: Sequence[FoundPatch], author: str) -> None:

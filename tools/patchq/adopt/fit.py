@@ -95,6 +95,25 @@ class Fitter:
             tried.append(self.fit(patch))
         return tried
 
+    def conflicts_with(self, patch: Found, start: CommitId, earlier: Sequence[tuple[Item, TreeId]]) -> str:
+        """Return the earlier patch of the import after which a patch no longer applies; empty for none.
+
+        :param start: commit before the import.
+        """
+        if patch.trees:
+            return ""
+        trial = Fitter(self.store, self.upstream, self.nested, start, self.reading)
+        if trial.fit(patch)[0].outcome not in TAKEN:
+            return ""
+        for item, tree in earlier:
+            if item.outcome not in TAKEN:
+                continue
+            commit = self.store.commit_tree(tree, (), _NOBODY, "tree")
+            trial = Fitter(self.store, self.upstream, self.nested, commit, self.reading)
+            if trial.fit(patch)[0].outcome not in TAKEN:
+                return item.name
+        return ""
+
     def _as_given(self, patch: FoundPatch) -> bool:
         usual = patch.strip == 1 and not patch.folder and not patch.reverse and not patch.remove_empty
         return usual and not _RETURNED.search(patch.diff)

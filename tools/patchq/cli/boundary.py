@@ -184,6 +184,7 @@ def show_conflict(conflict: Conflict, *, err: bool = True) -> None:
     if conflict.places:
         echo(f"  which is at the lines {', '.join(map(str, conflict.places))}", err=err)
         return
-    echo(f"  upstream has, at line {conflict.line}:", err=err)
+    owner = f"after {conflict.owner} of this import, the file has" if conflict.owner else "upstream has"
+    echo(f"  {owner}, at line {conflict.line}:", err=err)
     for line in conflict.found:
         echo(f"    | {line}", fg=None if line in conflict.expected else "green", err=err)

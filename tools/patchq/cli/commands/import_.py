@@ -247,6 +247,9 @@ def _show_tried(done: Imported, name: str) -> None:
         echo(note)
     for line in lines(_accounts(done), name, StepStatus.REFUSED, StepStatus.NOT_UNDERSTOOD, StepStatus.UNRELATED):
         echo(line)
+    if done.without_author:
+        more = f" and {len(done.without_author) - 1} more" if len(done.without_author) > 1 else ""
+        echo(f"{done.without_author[0]}{more} names no author: the import needs --author 'NAME <EMAIL>' or --author me")
     echo(_summary(done))
 
 
@@ -256,13 +259,16 @@ def _summary(done: Imported) -> str:
     open_ones = statuses.count(StepStatus.NOT_UNDERSTOOD)
     if done.again:
         return f"nothing was changed; the import gives {_counts(done)}"
-    considered = [i for i in done.items if not (i.account and i.outcome == "left out")]
+    considered = [i for i in done.items if i.outcome != "left out"]
+    skipped = sum(i.outcome == "left out" and not i.account for i in done.items)
     if done.left:
         message = f"nothing was changed; {len(considered) - len(done.left)} of {len(considered)} would be adopted"
     elif not considered:
         message = "no step of it edits the package"
     elif open_ones:
         message = f"{len(considered)} would be adopted"
+    elif skipped:
+        message = f"{len(considered)} would be adopted, {skipped} left out"
     else:
         return "all would be adopted"
     if open_ones:
