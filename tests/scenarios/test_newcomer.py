@@ -79,3 +79,28 @@ def test_a_dry_run_counts_and_asks_for_the_author(patchq: Patchq, tmp_path: Path
     assert "one.patch names no author: the import needs --author 'NAME <EMAIL>' or --author me" in said
     assert "1 would be adopted, 1 left out" in said
     assert "names no author" not in patchq.ok("import", "up", str(folder), "--dry-run", "--author", "me")
+
+
+def test_a_script_sees_only_what_it_names(patchq: Patchq, tmp_path: Path) -> None:
+    home = tmp_path / "own"
+    (home / "fixes").mkdir(parents=True)
+    (home / "secret").write_text("secret\n")
+    (home / "add.txt").write_text("added\n")
+    (home / "fixes" / "one.txt").write_text("one\n")
+    (home / "fix.sh").write_text(
+        'HERE=/context\ncat /context/add.txt /context/fixes/*.txt >> a.txt\nls "$HERE" >> b.txt\n'
+    )
+    patchq.ok("import", "up", str(home / "fix.sh"))
+    patchq.ok("apply")
+    assert (patchq.tree() / "a.txt").read_text().endswith("added\none\n")
+    assert (patchq.tree() / "b.txt").read_text().endswith("add.txt\nfix.sh\nfixes\n")
+
+
+def test_a_patch_with_fuzz_gets_the_commands(patchq: Patchq, tmp_path: Path) -> None:
+    (tmp_path / "fuzzy.diff").write_text(
+        "--- a/a.txt\n+++ b/a.txt\n@@ -6,5 +6,5 @@\n other\n line 7\n-line 8\n+eight\n line 9\n line 10\n"
+    )
+    said = patchq.fails(3, "import", "up", str(tmp_path / "fuzzy.diff"), "--author", "me")
+    commands = f"`patchq apply up && patch -p1 -d .patchq/trees/up < {tmp_path}/fuzzy.diff`"
+    assert commands in said
+    assert "`patchq new up fuzzy`" in said

@@ -17,7 +17,7 @@ from patchq.git.gitlinks import refuse_repositories
 from patchq.git.objects import blob_id
 from patchq.git.replay import pick
 from patchq.git.repository import Git
-from patchq.names import CommitId, TreeId, show_path
+from patchq.names import CommitId, TreeId, sh, show_path
 from patchq.replay.outcomes import Account
 from patchq.stacks.engine import Engine, Incoming
 
@@ -371,10 +371,21 @@ class Fitter:
             if not self.reading.three_way and self._merged(text) is not None:
                 hints.append("--3way merges it: what it was made against is in the store")
             if self._applied(text, "-C1")[0]:
-                hints.append(_FUZZ)
+                hints.append(_FUZZ + self._by_hand(patch))
         if not hints and "is not there" in notes and "a file of that name" not in notes:
             hints.append("-p N or --directory DIR say where its files lie, if the tree has them")
         return "conflict", "; ".join([notes, *hints])
+
+    def _by_hand(self, patch: Found) -> str:
+        """Return the commands that make a patch with fuzz; empty if the patch is not a whole file."""
+        if not Path(patch.where).is_file() or patch.folder:
+            return ""
+        tree = f".patchq/trees/{self.upstream}"
+        author = f" --author {sh(f'{patch.author.name} <{patch.author.email}>')}" if patch.author else ""
+        return (
+            f" If so: `patchq apply {self.upstream} && patch -p{patch.strip} -d {tree} < {sh(patch.where)}`, check the "
+            f"edits, `patchq new {self.upstream} {sh(patch.name)}{author}`"
+        )
 
     def _other_ends(self, text: bytes) -> str:
         lines = text.split(b"\n")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,9 +44,35 @@ def is_script(path: Path, data: bytes) -> bool:
 def replay_script(
     store: Git, tip: CommitId, data: bytes, path: Path, say: Callable[[str], None], *, limits: Limits | None = None
 ) -> list[Account]:
-    """Replay the commands of a script; see :func:`_replay`. They can read its folder."""
+    """Replay the commands of a script; see :func:`_replay`.
+
+    They can read the script, and the files and folders next to it that it names.
+    """
     steps = script_steps(data, str(path))
-    return _replay(store, tip, steps, say, path.resolve().parent, limits=limits, must_edit=False)
+    with fsio.temporary_folder() as folder:
+        _copy_named(path.resolve(), data.decode("utf-8", "replace"), folder)
+        return _replay(store, tip, steps, say, folder, limits=limits, must_edit=False)
+
+
+def _copy_named(script: Path, text: str, target: Path) -> None:
+    """Copy a script and what it names in its folder, so that it can't read the rest of the folder."""
+    found = {script}
+    for word in re.findall(r"[\w./+@*?\[\]-]+", text):
+        parts = [part for part in word.split("/") if part not in ("", ".")]
+        for start in range(len(parts)):
+            rest = parts[start:]
+            if ".." not in rest and rest[0].strip("*?[]."):
+                with suppress(OSError):  # a word that is longer than a name may be
+                    found.update(script.parent.glob(re.sub(r"\*+", "*", "/".join(rest))))
+    for path in sorted(found):
+        copy = target / path.relative_to(script.parent)
+        if copy.exists():
+            continue
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_dir():
+            shutil.copytree(path, copy, symlinks=True)
+        elif path.is_file():
+            shutil.copy2(path, copy)
 
 
 def replay_commands(
