@@ -92,7 +92,10 @@ def _for_this_machine(names: Sequence[str]) -> str:
 def _download(project: Project, pin: Pin, name: str, most: int) -> Path | None:
     project_name, _, version = pin.archive.partition("==")
     try:
-        files = [file for file in index.find_wheels(project_name, version) if file.name == name]
+        files = []
+        for file in index.find_wheels(project_name, version):
+            if file.name == name:
+                files.append(file)
         if not files:
             return None
         project.say(f"{pin.upstream}: downloading {name}")

@@ -104,9 +104,14 @@ def import_patches(
             items = _with_releases(project, loaded, found, items, request.reading, wish)
             nothing = Exported(upstream=upstream, written=(), added=(), removed=(), unchanged=len(loaded.entries))
             named = _named(items, [e.name for e in loaded.entries])
-            lacking = _without_author(found, items) if not wish.author else ()
+            lacking: tuple[str, ...] = ()
+            if not wish.author:
+                lacking = _without_author(found, items)
             return Imported(nothing, named, True, without_author=lacking)
-        taken = [(f, tree) for f, (item, tree) in zip(found, tried, strict=True) if item.outcome in TAKEN]
+        taken = []
+        for f, (item, tree) in zip(found, tried, strict=True):
+            if item.outcome in TAKEN:
+                taken.append((f, tree))
         if not taken and all(f.account for f in found):
             raise NotTaken([f.account for f in found if f.account])
         _refuse_left(upstream, items, fitter.errors, wish.partial and bool(taken))
@@ -186,7 +191,10 @@ def _with_releases(
     left = [n for n, (f, i) in enumerate(zip(found, items, strict=True)) if _may_apply_elsewhere(f, i)]
     if left and loaded.entries:
         bare = Fitter(project.store, pin.upstream, nested, loaded.state.base, reading)
-        on_pin = {n: item for n, (item, _) in enumerate(bare.fit_all(found)) if item.outcome in TAKEN}
+        on_pin = {}
+        for n, (item, _) in enumerate(bare.fit_all(found)):
+            if item.outcome in TAKEN:
+                on_pin[n] = item
     else:
         on_pin = {}
     remarks = list(items)

@@ -290,7 +290,10 @@ class Fitter:
         if tree is None:
             conflict = Conflict(upstream=self.upstream, patch=patch.name, path="", reason=notes.removeprefix("error: "))
             raise ConflictError(f"{patch.where} doesn't apply", [conflict], hint="another -p N, or --directory DIR")
-        emptied = [c.path for c in self.store.changes(self.tree, tree) if c.old and c.new and c.new.blob == _EMPTY]
+        emptied = []
+        for c in self.store.changes(self.tree, tree):
+            if c.old and c.new and c.new.blob == _EMPTY:
+                emptied.append(c.path)
         if not emptied or not patch.remove_empty:
             return tree
         with tempfile.TemporaryDirectory(prefix="patchq-") as folder:
