@@ -66,7 +66,10 @@ def build(
         applied = job.applied
         project.check_names([a.stack.pin for a in applied], names, set_name)
         siblings.refuse(project, set_name, {a.stack.pin.upstream: a.state.base for a in applied})
-        chosen = [a for a in applied if a.build and (not names or a.stack.pin.upstream in names)]
+        chosen = []
+        for a in applied:
+            if a.build and (not names or a.stack.pin.upstream in names):
+                chosen.append(a)
         for name in names:
             if name not in [a.stack.pin.upstream for a in chosen]:
                 raise UserError(
@@ -102,7 +105,10 @@ def _infer_builds(project: Project, set_name: str, names: Sequence[str]) -> None
     """
     upstreams = project.lock.upstreams
     applied = read_applied(project, set_name)
-    lacking = [a for a in applied if not a.build and not upstreams[a.stack.pin.upstream].into]
+    lacking = []
+    for a in applied:
+        if not a.build and not upstreams[a.stack.pin.upstream].into:
+            lacking.append(a)
     if names:
         lacking = [a for a in lacking if a.stack.pin.upstream in names]
     elif any(a.build for a in applied):

@@ -23,7 +23,10 @@ def check_image(project: Project, path: Path, *, set_name: str = "", platform: s
     set_name = project.choose_set(set_name)
     applied = read_applied(project, set_name, edits_matter=False)
     patched = patched_upstreams(project, applied)
-    packages = {a.build.distribution: a.build.package for a in applied if a.build and a.stack.pin.upstream in patched}
+    packages = {}
+    for a in applied:
+        if a.build and a.stack.pin.upstream in patched:
+            packages[a.build.distribution] = a.build.package
     if not packages:
         raise UserError(
             f"the set {set_name} has no patches, so its images hold upstream's own releases",

@@ -53,7 +53,10 @@ def wheels_in(
             info = inspect_wheel(path)
             stat, sha256 = (built or {}).get(path.name, ((), ""))
             changed = bool(sha256) and fsio.stat_key(path) != stat and fsio.sha256_file(path) != sha256
-            other = [name for name, (kind, _) in info.record.items() if kind not in ("sha256", "")]
+            other = []
+            for name, (kind, _) in info.record.items():
+                if kind not in ("sha256", ""):
+                    other.append(name)
             sums = {name: hashlib.sha256(data).hexdigest() for name, data in info.read(other).items()}
             files = {}
             for n, (kind, digest) in info.record.items():
