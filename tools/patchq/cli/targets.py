@@ -32,7 +32,10 @@ def packages_to_verify(distributions: Sequence[str], set_name: str) -> tuple[dic
         project = Project.find(Path(ctx.obj["project"]))
     except UserError:
         return dict.fromkeys(distributions, ""), "", set()
-    builds = {u.build.distribution: u.build.package for u in project.lock.upstreams.values() if u.build}
+    builds = {}
+    for u in project.lock.upstreams.values():
+        if u.build:
+            builds[u.build.distribution] = u.build.package
     builds_alone = set(builds)
     builds |= kernel_packages()
     unknown = [d for d in distributions if d not in builds]
@@ -46,7 +49,10 @@ def packages_to_verify(distributions: Sequence[str], set_name: str) -> tuple[dic
     except UserError:
         return chosen, "", set()
     patched = patched_upstreams(project, applied)
-    unpatched = {a.build.distribution for a in applied if a.build and a.stack.pin.upstream not in patched}
+    unpatched = set()
+    for a in applied:
+        if a.build and a.stack.pin.upstream not in patched:
+            unpatched.add(a.build.distribution)
     return chosen, compute_stack_id(applied), unpatched
 
 

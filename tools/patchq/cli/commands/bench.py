@@ -74,10 +74,16 @@ def show(machine: str, test: str, as_json: bool) -> None:
 
     project = open_project(as_json)
     measurements, problems = read_measurements(project)
-    chosen = [m for m in measurements if machine in ("", m.machine) and test in ("", m.test)]
+    chosen = []
+    for m in measurements:
+        if machine in ("", m.machine) and test in ("", m.test):
+            chosen.append(m)
     goals = read_goals(project)
     bounds = [bound for bound in goals.bounds if machine in ("", bound.machine)]
-    targets = [t for t in goals.targets if machine in ("", t.machine) and test in ("", t.test)]
+    targets = []
+    for t in goals.targets:
+        if machine in ("", t.machine) and test in ("", t.test):
+            targets.append(t)
     gains = differ_in_one(chosen)
     if as_json:
         pairs = [{"patch": patch, "without": asdict(a), "with": asdict(b)} for patch, a, b in gains]

@@ -93,14 +93,20 @@ def _together(
         if not text_only:
             clashes += together.compare(plans, offline=offline)
         # A patch file with conflict markers breaks other rules, too.
-        broken = {(c.upstream, c.ref, c.name) for c in clashes if c.path in together.broken and c.name}
+        broken = set()
+        for c in clashes:
+            if c.path in together.broken and c.name:
+                broken.add((c.upstream, c.ref, c.name))
         found = [f for f in found if (f.upstream, f.ref, f.patch) not in broken]
         # Line numbers and blob ids change if two branches edit one file. Export renews them.
         for number, finding in enumerate(found):
             if finding.rule in ("offset", "bytes") and (finding.upstream, finding.ref) in together.shared_stacks:
                 found[number] = replace(finding, level="warning", hint="once merged: `patchq check --fix`")
         proofs = sorted(together.proofs)
-    chosen = [c for c in clashes if not names or not c.upstream or c.upstream in names]
+    chosen = []
+    for c in clashes:
+        if not names or not c.upstream or c.upstream in names:
+            chosen.append(c)
     return [finding_of(c) for c in chosen] + found, proofs, count
 
 

@@ -226,7 +226,10 @@ def _accounts(done: Imported) -> list[Account]:
 def _show_tried(done: Imported, name: str) -> None:
     from patchq.cli.boundary import show_conflict
 
-    shown = [item for item in done.items if not (item.account and item.outcome in ("left out", "unreadable"))]
+    shown = []
+    for item in done.items:
+        if not (item.account and item.outcome in ("left out", "unreadable")):
+            shown.append(item)
     if shown:
         show_table(["patch", "would", "from"], [[i.name, i.outcome, i.where] for i in shown])
     printed: set[str] = set()

@@ -25,7 +25,10 @@ def command(image: Path, platform: str, set_name: str, as_json: bool) -> None:
     from patchq.environment.differences import Level
 
     verdict = check_image(open_project(as_json), image, set_name=set_name, platform=platform)
-    packages = [f"{p.distribution} {p.version}" for p in verdict.packages if p.state != "missing"]
+    packages = []
+    for p in verdict.packages:
+        if p.state != "missing":
+            packages.append(f"{p.distribution} {p.version}")
     found = {f"{p.distribution} {p.version}".rstrip(): p.differences for p in verdict.packages} | {
         "": verdict.differences
     }
