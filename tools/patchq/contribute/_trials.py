@@ -53,7 +53,10 @@ def prove(project: Project, plan: BranchPlan, branch: Branch, set_name: str) -> 
     project.say(f"running {len(proofs)} proofs on {plan.onto.ref}, with and without")
     chosen = set_with(project, plan, set_name)
     found = prove_trees(project, proofs, chosen, plan.upstream, (branch.base.commit, branch.tip))
-    bad = [v for v in found if not v.ok and v.state != NOT_RUN]
+    bad = []
+    for v in found:
+        if not v.ok and v.state != NOT_RUN:
+            bad.append(v)
     if bad:
         lines = "\n  ".join(f"{v.proof.name}: {v.state}: {v.message}" for v in bad)
         raise BuildError(

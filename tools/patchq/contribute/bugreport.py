@@ -210,7 +210,10 @@ def body(report: Report, *, inline: bool = True) -> str:
     }
     questions = _questions(report.rules)
     asked = {ask for _, ask in questions}
-    rest = [answers[k] for k in ("steps", "expected", "context") if k not in asked and answers[k]]
+    rest = []
+    for k in ("steps", "expected", "context"):
+        if k not in asked and answers[k]:
+            rest.append(answers[k])
     parts = []
     for label, ask in questions:
         answer = answers.get(ask, "") or "_to be answered by whoever sends it_"

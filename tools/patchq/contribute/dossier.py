@@ -137,7 +137,10 @@ def fill(template: str, contents: Mapping[str, str]) -> str:
         covered |= {"validation"}
     if "details" in keys:
         covered |= {"summary", "claims"}
-    rest = [contents[key] for key in ("details", "validation", "notes") if key not in covered and contents[key]]
+    rest = []
+    for key in ("details", "validation", "notes"):
+        if key not in covered and contents[key]:
+            rest.append(contents[key])
     home = next((n for n, (*_, ask) in enumerate(asked) if ask == "details"), 0)
     for number, (start, end, ask) in reversed(list(enumerate(asked))):
         own = _without_comments("\n".join(lines[start:end])).strip()

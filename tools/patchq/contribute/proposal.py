@@ -224,11 +224,18 @@ class Proposal:
     @property
     def not_run(self) -> list[str]:
         """Checks that did not run or have no clear result, with the reasons."""
-        found = [f"the proof of {v.proof.patch}: {v.message}" for v in self.verdicts if v.state != "proven"]
-        found += [f"{g.hook} ({g.tool}): {g.message}" for g in self.gates if g.state == NOT_RUN]
+        found = []
+        for v in self.verdicts:
+            if v.state != "proven":
+                found.append(f"the proof of {v.proof.patch}: {v.message}")
+        for g in self.gates:
+            if g.state == NOT_RUN:
+                found.append(f"{g.hook} ({g.tool}): {g.message}")
         if self.no_upstreams:
             found += [f"upstream's tests of what it touches: {self.no_upstreams}"]
-        found += [f"upstream's {f.path}: {f.message}" for f in self.upstreams if LATE in f.message]
+        for f in self.upstreams:
+            if LATE in f.message:
+                found.append(f"upstream's {f.path}: {f.message}")
         if self.duplicates.searched is Searched.NOWHERE:
             found.append("a search for duplicates: gh can't be asked, and there is no list of open pull requests")
         return found + ([f"upstream's formatter and linters: {self.no_gates}"] if self.no_gates else [])

@@ -102,7 +102,10 @@ def propose(
         found_gates = tuple(run_gates(store, rules.hooks.text, rules.replacements, base.commit, tip))
     config = project.lock.upstreams[plan.upstream].contribute
     files = touched(store.run("diff", "--no-color", "--no-ext-diff", "--full-index", base.commit, tip), "the branch")
-    chosen = [m for m in branch.members if m.chosen and not m.absent]
+    chosen = []
+    for m in branch.members:
+        if m.chosen and not m.absent:
+            chosen.append(m)
     subjects = [m.subject for m in chosen]
     url = project.lock.upstreams[plan.upstream].url
     duplicates = find_duplicates(
