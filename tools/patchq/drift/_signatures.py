@@ -70,7 +70,10 @@ class Signature:
         given = {p.name for p in self.positional[:count]}
         if given & keywords:
             return False
-        rest = [p for p in self.parameters if p.name not in given | keywords and p.default is None]
+        rest = []
+        for p in self.parameters:
+            if p.name not in given | keywords and p.default is None:
+                rest.append(p)
         return all(p.kind.startswith("variadic") for p in rest)
 
 

@@ -381,8 +381,14 @@ def _breaks_override(change: _Changed, item: ApiItem) -> bool:
     mine, old, new = item.signature, change.old.signature, change.new.signature
     if not mine or not old or not new or old == new:
         return False
-    keywords = {p.name for p in new.parameters if p.kind == "keyword-only" and p.default is None}
-    before = {p.name for p in old.parameters if p.kind == "keyword-only" and p.default is None}
+    keywords = set()
+    for p in new.parameters:
+        if p.kind == "keyword-only" and p.default is None:
+            keywords.add(p.name)
+    before = set()
+    for p in old.parameters:
+        if p.kind == "keyword-only" and p.default is None:
+            before.add(p.name)
     if not mine.accepts(len(old.positional), before):
         return False
     return not mine.accepts(len(new.positional), keywords)

@@ -57,7 +57,11 @@ def shared_in_sets(
             for row in rows:
                 found[Shared(**dict(zip(_FIELDS, row, strict=True)))] = None
         known.keep()
-    return [s for s in found if not names or s.upstream in names]
+    sets: list[Shared] = []
+    for s in found:
+        if not names or s.upstream in names:
+            sets.append(s)
+    return sets
 
 
 def _plan_or_none(project: Project, stack: Stack, offline: bool) -> ApplyPlan | None:

@@ -214,7 +214,10 @@ def shared_beside(project: Project, stacks: Iterable[Stacked], set_name: str) ->
     carried_others: list[Stacked] | None = None
     for stack in stacks:
         if carried_others is None:
-            others = [s for s in project.stacks(set_name) if s.names and s.pin.upstream != stack.upstream]
+            others = []
+            for s in project.stacks(set_name):
+                if s.names and s.pin.upstream != stack.upstream:
+                    others.append(s)
             carried_others = [_of_carried(project.store, c) for c in carried_stacks(project, others, set_name)]
         here = compare([stack, *carried_others], packages_of(project))
         found += dict.fromkeys(s for s in here if stack.upstream in {s.upstream, *_upstreams(s)})
