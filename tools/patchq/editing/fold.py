@@ -181,7 +181,10 @@ def fold(project: Project, upstream: str, *, partial: bool = False) -> Folded:
         if left:  # `undo` leaves them in the files, too
             project.journal.note_restored([upstream])
         trees = [project.store.tree_of([state.base])[0], *(entry.commit.tree for entry in made)]
-        empty = [e.name for e, before in zip(made, trees, strict=False) if e.commit.tree == before]
+        empty = []
+        for e, before in zip(made, trees, strict=False):
+            if e.commit.tree == before:
+                empty.append(e.name)
         return Folded(exported=exported, edits=tuple(edits), left=tuple(left), empty=tuple(empty))
 
 
@@ -329,7 +332,10 @@ def _with_edits(
     for number in range(lowest, len(entries) + 1):
         replaced: dict[bytes, NewFile | TreeEntry | None] = {}
         for file in files:
-            own = [place for place in placed if place.file is file and place.owner <= number]
+            own = []
+            for place in placed:
+                if place.file is file and place.owner <= number:
+                    own.append(place)
             path, entry = file.paths[number], file.entries[number]
             if not own or path is None:
                 continue
