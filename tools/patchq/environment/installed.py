@@ -385,7 +385,10 @@ def compare_with_wheel(
     for path in own & set(judge.digests):
         if not _CACHE.fullmatch(path):
             present.add(path)
-    links = {path: target for path, (kind, target) in judge.odd.items() if kind is FileKind.LINK}
+    links = {}
+    for path, (kind, target) in judge.odd.items():
+        if kind is FileKind.LINK:
+            links[path] = target
     differing = set()
     for path in _unlike_wheel(judge, wheel, {}):
         if not _is_metadata(path):

@@ -209,5 +209,12 @@ def _assemble(path: Path, toolkit: Toolkit, target: str, instruction: PtxInstruc
 
 def lacking(results: Sequence[Assembled], target: str) -> list[str]:
     """Return the needed instructions that no toolkit assembles for a target."""
-    good = {one.instruction for one in results if one.target == target and not one.message}
-    return [one.name for one in INSTRUCTIONS if one.needed and one.name not in good]
+    good = set()
+    for one in results:
+        if one.target == target and not one.message:
+            good.add(one.instruction)
+    found: list[str] = []
+    for instruction in INSTRUCTIONS:
+        if instruction.needed and instruction.name not in good:
+            found.append(instruction.name)
+    return found
