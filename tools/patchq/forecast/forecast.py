@@ -200,13 +200,20 @@ def _stacked(plan: CarryPlan, column: Column) -> Stacked:
         return contents | column.git.read_blobs(lacking)
 
     landed = [(patch, column.landings[number]) for number, patch in enumerate(column.patches)]
-    there = [(p.name, p.commit.message, landing.changes) for p, landing in landed if landing.outcome not in STOPS]
+    there = []
+    for p, landing in landed:
+        if landing.outcome not in STOPS:
+            there.append((p.name, p.commit.message, landing.changes))
     return Stacked(plan.onto.upstream, plan.onto.ref, there, read)
 
 
 def _apart(project: Project, set_name: str, pin: Pin, base: CommitId) -> list[SiblingDifference]:
     """Return a ref's requirements that neither the set's other pins nor the lock allow."""
-    return [d for d in differences(project, set_name, {pin.upstream: base}, instead=pin) if not d.meant]
+    found: list[SiblingDifference] = []
+    for d in differences(project, set_name, {pin.upstream: base}, instead=pin):
+        if not d.meant:
+            found.append(d)
+    return found
 
 
 def _alike(plans: Sequence[CarryPlan]) -> list[list[int]]:

@@ -175,7 +175,10 @@ class Planner:
         else:
             earlier = [ref for ref in refs_up_to(pins, source.pin) if ref != onto.ref]
             refs = [*earlier, *(ref for ref in refs if ref not in earlier)]
-        names = {ref: stack.names for ref, stack in self.stacks.items() if not (self.alone and ref == onto.ref)}
+        names = {}
+        for ref, stack in self.stacks.items():
+            if not (self.alone and ref == onto.ref):
+                names[ref] = stack.names
         return ledgers.find_drop(self.latest, name, {ref: names.get(ref, ()) for ref in refs})
 
     def _target(self, onto: Pin, source: Stack) -> Stack | None:

@@ -101,8 +101,14 @@ def many(count: int, word: str) -> str:
 
 def summary(ref: str, cells: Sequence[ForecastCell], dropped: Sequence[str] = ()) -> RefTally:
     """Summarize a ref's cells and dropped patches. Each patch is counted once."""
-    work = [c for c in cells if c.needs_review and not c.known]
-    rest = [c for c in cells if c not in work and not c.known]
+    work = []
+    for c in cells:
+        if c.needs_review and not c.known:
+            work.append(c)
+    rest = []
+    for c in cells:
+        if c not in work and not c.known:
+            rest.append(c)
     files = set()
     for file in chain.from_iterable(cell.files for cell in work):
         files.add(file.path)
