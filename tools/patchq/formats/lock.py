@@ -173,7 +173,11 @@ class Lock:
 
     def nested_in(self, parent: str) -> dict[str, str]:
         """Return the paths inside ``parent`` that belong to other upstreams: path to upstream."""
-        return {u.into[1]: u.name for u in self.upstreams.values() if u.into and u.into[0] == parent}
+        found: dict[str, str] = {}
+        for u in self.upstreams.values():
+            if u.into and u.into[0] == parent:
+                found[u.into[1]] = u.name
+        return found
 
 
 def parse(data: bytes, where: str = "upstream.lock") -> Lock:

@@ -384,7 +384,10 @@ def differ_in_one(measurements: Sequence[Measurement]) -> list[tuple[str, Measur
     Each item is the patch, the measurement without it, and the measurement with it.
     """
     found = []
-    own = [m for m in measurements if m.stack_id and not m.reported]
+    own = []
+    for m in measurements:
+        if m.stack_id and not m.reported:
+            own.append(m)
     for after in own:
         for before in own:
             same = (before.machine, before.engine, before.model, before.test, before.depth, before.config) == (
