@@ -383,7 +383,9 @@ class Worktree:
         # refreshed, and the checkout below would write every file again.
         self.git.run("update-index", "--refresh", ok_codes=(0, 1))
         differ = self.git.run("diff-files", "-z", "--name-only", "--ignore-submodules=all").split(b"\0")
-        suspects += [p for p in differ if p and p not in moved and p not in self.nested]
+        for p in differ:
+            if p and p not in moved and p not in self.nested:
+                suspects.append(p)
         blobs = self.store.read_blobs(
             t[p].blob for t in (before, after) for p in suspects if p in t and t[p].mode != b"160000"
         )
