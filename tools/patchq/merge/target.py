@@ -193,7 +193,10 @@ class Column:
         """Return the paths of the regular files. The tree is listed on first use."""
         if self._every is None:
             self._every = self.git.list_tree(self.tree)
-        found = {path: entry for path, entry in self._every.items() if path not in self.changed}
+        found = {}
+        for path, entry in self._every.items():
+            if path not in self.changed:
+                found[path] = entry
         found.update((path, entry) for path, entry in self.entries.items() if path in self.changed)
         return sorted(path for path, entry in found.items() if entry.mode in _FILES)
 
@@ -264,7 +267,10 @@ class Column:
 
     def _is_obstructed(self, changes: Sequence[PathChange]) -> bool:
         """Return whether a new file's path conflicts with another file or folder."""
-        added = [c.path for c in changes if c.new and c.path not in self.entries]
+        added = []
+        for c in changes:
+            if c.new and c.path not in self.entries:
+                added.append(c.path)
         return any(map(self.in_the_way, added))
 
     def _place(

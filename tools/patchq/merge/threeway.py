@@ -275,7 +275,10 @@ class _Merger:
 
     def merge(self, requests: Sequence[MergeRequest]) -> None:
         """Run these merges and store their results in the target trees."""
-        small = {r.sides: r for r in requests if r.sides is not None and r.sides not in self.known}
+        small = {}
+        for r in requests:
+            if r.sides is not None and r.sides not in self.known:
+                small[r.sides] = r
         whole = [r for r in requests if r.sides is None]
         with MergeObjects(self.git, self.written) as objects:
             marks = []
@@ -348,7 +351,11 @@ def _may_have_moved(path: bytes, before: Mapping[bytes, TreeEntry], column: Colu
 def _files_of(merged: Merged) -> set[BlobId]:
     """Return the blobs of the files that a merge adds or changes."""
     new = [change.new for change in merged.changes]
-    return {entry.blob for entry in new if entry and entry.mode != diff.GITLINK}
+    found: set[BlobId] = set()
+    for entry in new:
+        if entry and entry.mode != diff.GITLINK:
+            found.add(entry.blob)
+    return found
 
 
 def _adding(patches: Iterable[Patch], path: bytes) -> Patch | None:
@@ -425,7 +432,10 @@ def _land(request: MergeRequest, merged: Merged, recorded: Recorded | None) -> N
 def _conflicts(column: Column, merged: Merged, paths: Iterable[bytes]) -> list[FileConflict]:
     """Return the conflicting files with the lines of their markers."""
     mark = b"<<<<<<< " + merged.labels[0].encode()
-    blobs = {c.path: c.new.blob for c in merged.changes if c.new and c.new.blob in column.contents}
+    blobs = {}
+    for c in merged.changes:
+        if c.new and c.new.blob in column.contents:
+            blobs[c.path] = c.new.blob
     files = []
     for path in paths:
         lines = []

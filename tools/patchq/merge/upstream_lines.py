@@ -106,7 +106,10 @@ def _missing(
     If the patch and upstream add the same line far apart, the result must have both.
     """
     o, p, n, r = (Counter(map(_key, lines)) for lines in (old, patched, new, result))
-    both = {key for key in (p - o).keys() & (n - o).keys() if r[key] < n[key] + p[key] - o[key]}
+    both = set()
+    for key in (p - o).keys() & (n - o).keys():
+        if r[key] < n[key] + p[key] - o[key]:
+            both.add(key)
     if both:  # the diffs are slow
         by_patch, by_upstream = _added(old, patched), _added(old, new)
         for key in both:
@@ -204,7 +207,10 @@ def find_dropped(store: Git, *, old: CommitId, new: CommitId, upstream: CommitId
         return []
     own_files = store.list_tree(upstream, [change.path for change, _ in compared])
     untouched = _untouched(store, old, [change.path for change, own in compared if own is None])
-    own_entries = [e for e in (*own_files.values(), *untouched.values()) if e.mode != diff.GITLINK]
+    own_entries = []
+    for e in (*own_files.values(), *untouched.values()):
+        if e.mode != diff.GITLINK:
+            own_entries.append(e)
     texts = store.read_blobs([*_blobs(compared), *(entry.blob for entry in own_entries)])
     removed = _removed(before, texts, store)
     found = []
