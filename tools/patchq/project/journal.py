@@ -289,7 +289,10 @@ class Journal:
         """Replace the record of an ``undo`` by that of the operation, or back if it is given up."""
         if record.get("given_up"):
             # The reverse of a redo is the undo before it.
-            undo = {key: value for key, value in record.items() if key not in ("given_up", "redoes")}
+            undo = {}
+            for key, value in record.items():
+                if key not in ("given_up", "redoes"):
+                    undo[key] = value
             undo |= {"verb": "undo", "undoes": done.stem}
             fsio.write_atomic(undone, fsio.dump_json(undo))
             fsio.remove(done)
