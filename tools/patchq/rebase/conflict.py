@@ -197,7 +197,10 @@ def _files(project: Project, stop: Stop) -> tuple[Disputed, ...]:
             if s.path == path:
                 sides[s.number] = str(s.entry.blob)
         parked = contents.get(path, b"")
-        named = {word: sides[n] for n, word in enumerate(("base", "ours", "theirs"), 1) if n in sides}
+        named = {}
+        for n, word in enumerate(("base", "ours", "theirs"), 1):
+            if n in sides:
+                named[word] = sides[n]
         both = {2, 3} <= sides.keys()
         found.append(
             Disputed(
@@ -327,7 +330,10 @@ def _dependents(project: Project, progress: RebaseProgress, stop: Stop) -> tuple
         for other, header in stack.headers():
             if name in header.values("Requires"):
                 found[f"{stack.pin.upstream}/{other}"] = None
-    own = [s for s in stacks if s.pin.upstream == progress.upstream and stop.patch in s.names]
+    own = []
+    for s in stacks:
+        if s.pin.upstream == progress.upstream and stop.patch in s.names:
+            own.append(s)
     if own:
         (carried,) = carried_stacks(project, own, progress.set_name)
         found.update((f"{progress.upstream}/{n}", None) for n in dependents(project.store, carried, stop.patch))

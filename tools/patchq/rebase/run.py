@@ -262,7 +262,10 @@ def _land(
     ahead: dict[str, CommitId] = {}
     ruled = any(landing.outcome == BY_RULE for landing in landings)
     if progress.leave_out and not recorded and not ruled:  # no stop interrupts the chain of commits
-        whole = [(p, landing) for p, landing in zip(patches, landings, strict=True) if landing.outcome not in STOPS]
+        whole = []
+        for p, landing in zip(patches, landings, strict=True):
+            if landing.outcome not in STOPS:
+                whole.append((p, landing))
         ahead = _commits(project, progress, whole, column)
     for number, (patch, landing) in enumerate(zip(patches, landings, strict=True)):
         if landing.outcome not in (*STOPS, BY_RULE):
