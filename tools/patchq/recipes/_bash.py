@@ -186,7 +186,10 @@ class Shell:
         for redirect in node.children:
             if redirect.type == "file_redirect" and text_of(redirect).lstrip("0").startswith("<"):
                 stdin = "".join(self.expand(text_of(redirect).lstrip("0< ")))
-        parts = [child for child in command.named_children if child.type not in ("file_redirect", "comment")]
+        parts = []
+        for child in command.named_children:
+            if child.type not in ("file_redirect", "comment"):
+                parts.append(child)
         words = []
         for child in parts:
             if child.type != "variable_assignment":
