@@ -90,7 +90,10 @@ def _flat(node: Any, data: bytes, end: int = 0, *, is_last: bool) -> Iterator[tu
     :param end: end of the last command's text, including redirections.
     :param is_last: True if a failure of the node is one of the script.
     """
-    statements = [child for child in node.children if child.is_named and child.type != "comment"]
+    statements = []
+    for child in node.children:
+        if child.is_named and child.type != "comment":
+            statements.append(child)
     for child in node.children:
         if end and child == node.children[-1]:
             last = end

@@ -499,7 +499,10 @@ class _Replay:
         before = len(self.stage.accounts)
         self._replay(account, ("python3", "-I", "/.patchq/copy.py"), json.dumps(wish), text="", source=other)
         if self.stage.tree == other.tree:
-            kept = [one for one in self.stage.accounts[before:] if one.status is not StepStatus.TAKEN]
+            kept = []
+            for one in self.stage.accounts[before:]:
+                if one.status is not StepStatus.TAKEN:
+                    kept.append(one)
             self.stage.accounts[before:] = [*other.accounts, *kept]
 
     # Commands
@@ -602,14 +605,10 @@ class _Replay:
         outcome = stage.machine.run(("/bin/sh",), " || ".join(tests) + "\n", {}, limits=self.limits)
         if outcome.ran.code or self.place in folders:
             return []
-        lines = [one for one in self.instructions if one.word == "ENV" and "PYTHONPATH" in one.value]
-        if lines:
-            where = self._where(lines[-1])
-        else:
-            where = self.build.where
-        text = "PYTHONPATH"
-        if lines:
-            text = lines[-1].text
+        where, text = self.build.where, "PYTHONPATH"
+        for instruction in self.instructions:
+            if instruction.word == "ENV" and "PYTHONPATH" in instruction.value:
+                where, text = self._where(instruction), instruction.text
         status, reason = StepStatus.NOT_UNDERSTOOD, Reason.SHADOWS
         return [Account(where=where, text=text, status=status, reason=reason, paths=tuple(folders))]
 

@@ -205,7 +205,10 @@ def snapshot(store: Git, folder: Path, before: TreeId, where: str) -> TreeId:
         if key not in old or (old[key].mode, old[key].blob) != (mode, blob):
             store.run("hash-object", "-w", "--stdin", data=data)
             lines.append(b"%s %s\t%s\0" % (mode, blob.encode(), key))
-    gone = [path for path, entry in old.items() if path not in there and entry.mode != GITLINK]
+    gone = []
+    for path, entry in old.items():
+        if path not in there and entry.mode != GITLINK:
+            gone.append(path)
     zero = b"0" * 40
     return with_lines(store, before, [*(b"0 %s\t%s\0" % (zero, path) for path in gone), *lines])
 
