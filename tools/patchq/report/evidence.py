@@ -195,7 +195,10 @@ def gather(
         set_option = f" --set {sh(set_name)}"
     todo = []
     for stack, found in zip(stacks, status(project, set_name), strict=True):
-        failing = [patch.name for patch in stack.patches if patch.proof in ("failed", "not proven")]
+        failing = []
+        for patch in stack.patches:
+            if patch.proof in ("failed", "not proven"):
+                failing.append(patch.name)
         newer = [release for release in ahead if release.upstream == stack.upstream]
         todo.append(next_step(found, failing, newer, set_option))
     goals = read_goals(project)
@@ -269,7 +272,10 @@ def _stacks(
 
 
 def _not_run(verdicts: Sequence[Verdict], stacks: Sequence[StackView]) -> list[tuple[str, str]]:
-    found = [(verdict.proof.title, verdict.message) for verdict in verdicts if verdict.state == NOT_RUN]
+    found = []
+    for verdict in verdicts:
+        if verdict.state == NOT_RUN:
+            found.append((verdict.proof.title, verdict.message))
     known = by_patch(verdicts)
     for stack in stacks:
         for patch in stack.patches:

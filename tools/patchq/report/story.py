@@ -235,7 +235,10 @@ def _beside(ledger: Ledger, steps: Sequence[StoryStep]) -> tuple[Straight, ...]:
     """
     found = []
     for number, step in enumerate(steps[:-1]):
-        mine = {a.patch: a for a in ledger.attempts if (a.from_ref, a.onto) == (step.before, steps[-1].onto)}
+        mine = {}
+        for a in ledger.attempts:
+            if (a.from_ref, a.onto) == (step.before, steps[-1].onto):
+                mine[a.patch] = a
         if any(a.outcome in CARRIED for a in mine.values()):
             stopped = [a for a in mine.values() if a.outcome not in (*ALONE, _TAKEN)]
             hunks, along = sum(map(_hunks, stopped)), sum(s.hunks for s in steps[number:])
