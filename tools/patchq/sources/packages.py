@@ -43,9 +43,15 @@ def build_of_tree(store: Git, commit: CommitId) -> BuildConfig | None:
     :returns: None if neither names the distribution.
     """
     entries = store.list_tree(commit)
-    wanted = [entries[path].blob for path in (b"pyproject.toml", b"setup.cfg") if path in entries]
+    wanted = []
+    for path in (b"pyproject.toml", b"setup.cfg"):
+        if path in entries:
+            wanted.append(entries[path].blob)
     contents = store.read_blobs(wanted)
-    texts = {path: contents[entries[path].blob] for path in (b"pyproject.toml", b"setup.cfg") if path in entries}
+    texts = {}
+    for path in (b"pyproject.toml", b"setup.cfg"):
+        if path in entries:
+            texts[path] = contents[entries[path].blob]
     name = _name_in_pyproject(texts.get(b"pyproject.toml", b"")) or _name_in_setup(texts.get(b"setup.cfg", b""))
     if _NAME.fullmatch(name):
         return guess_build(name, entries, released=False)

@@ -81,7 +81,10 @@ class Fetcher:
 
         One check of several pins is faster than one check per pin.
         """
-        wanted = [p for p in pins if p.commit and p.url and (self.source or p.source) != "archive"]
+        wanted = []
+        for p in pins:
+            if p.commit and p.url and (self.source or p.source) != "archive":
+                wanted.append(p)
         if len(wanted) > 1:
             here = self.store.commits_here(p.commit for p in wanted if p.commit)
         else:
