@@ -34,7 +34,10 @@ class View:
 
     def prefetch(self, paths: Iterable[bytes]) -> None:
         """Read the blobs of all existing paths in one batch."""
-        wanted = {p: self._listed[p].blob for p in paths if p in self.files and self.files[p] != GITLINK}
+        wanted = {}
+        for p in paths:
+            if p in self.files and self.files[p] != GITLINK:
+                wanted[p] = self._listed[p].blob
         blobs = self.store.read_blobs(wanted.values())
         self._contents.update((p, blobs[b]) for p, b in wanted.items())
 
@@ -84,8 +87,14 @@ class View:
                 written.append((file.new_path, result))
         gone = {path for path, _ in removed}
         # If the patch gives no mode for a renamed symlink, git still treats its old path as a link.
-        links = {f.old_path for f in files if f.old_mode is None and f.old_path and self.files[f.old_path] == SYMLINK}
-        fresh = {f.new_path: f.new_mode for f in files if f.new_path is not None and f.new_path != f.old_path}
+        links = set()
+        for f in files:
+            if f.old_mode is None and f.old_path and self.files[f.old_path] == SYMLINK:
+                links.add(f.old_path)
+        fresh = {}
+        for f in files:
+            if f.new_path is not None and f.new_path != f.old_path:
+                fresh[f.new_path] = f.new_mode
         for file in files:
             if file.new_path is not None and file.new_path != file.old_path:
                 reason = self._in_the_way(file.new_path, gone, fresh, links)

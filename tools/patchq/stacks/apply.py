@@ -70,7 +70,10 @@ def apply(
         set_name = project.choose_set(set_name)
         stacks = project.stacks(set_name, names)
         stop = _find_stop(stacks, to, before)
-        parents = {u.into[0] for s in stacks if (u := project.lock.upstreams[s.pin.upstream]).into}
+        parents = set()
+        for s in stacks:
+            if (u := project.lock.upstreams[s.pin.upstream]).into:
+                parents.add(u.into[0])
         missing = []
         for p in parents:
             if names and p not in names and not project.worktree(p).exists:

@@ -328,7 +328,10 @@ class _Graph:
         for base, ours, theirs in files:
             pairs.append((base, ours))
             pairs.append((base, theirs))
-        wanted = [pair for pair in dict.fromkeys(pairs) if pair[0] != pair[1] and pair not in self.changed_lines]
+        wanted = []
+        for pair in dict.fromkeys(pairs):
+            if pair[0] != pair[1] and pair not in self.changed_lines:
+                wanted.append(pair)
         self.changed_lines |= dict(zip(wanted, changed_lines(self.store, wanted), strict=True))
 
     def _are_apart(self, file: FileSides) -> bool:

@@ -238,7 +238,10 @@ def name_commits(store: Git, stack: Stack, state: State, commits: Sequence[Commi
     without a match gets a new name from its subject.
     """
     by_commit = {p.applied.commit: p.applied.name for p in state.patches}
-    named: dict[CommitId, str] = {c.commit: by_commit[c.commit] for c in commits if c.commit in by_commit}
+    named: dict[CommitId, str] = {}
+    for c in commits:
+        if c.commit in by_commit:
+            named[c.commit] = by_commit[c.commit]
     headers: dict[str, Header] = {}
     if len(named) < len(commits):
         headers = {e.name: Header(e.commit.author, e.commit.message) for e in entries_of(store, state)}
@@ -369,7 +372,10 @@ def write_stack(
     below = [base_tree, *(e.commit.tree for e in entries)]
     done = [replace(a, empty=e.commit.tree == b) for a, e, b in zip(done, entries, below, strict=False)]
     # Patches that applied with an offset or by rule get a new diff.
-    moved = {p.applied.name for p in state.patches if p.applied.offsets or p.applied.by_rule}
+    moved = set()
+    for p in state.patches:
+        if p.applied.offsets or p.applied.by_rule:
+            moved.add(p.applied.name)
     same = set(made) - moved
     mails = _mails(store, stack, state, done, same)
     written: list[str] = []
@@ -446,7 +452,10 @@ def _mails(store: Git, stack: Stack, state: State, done: Sequence[AppliedPatch],
         written = []
         if done:
             written = format_patches(store, state.base, done[-1].commit, len(done))
-        found = {a.name: mail for a, mail in zip(done, written, strict=True) if a.name not in same}
+        found = {}
+        for a, mail in zip(done, written, strict=True):
+            if a.name not in same:
+                found[a.name] = mail
     else:
         found = {a.name: format_patches(store, CommitId(f"{a.commit}^"), a.commit, 1)[0] for a in new}
     mails: list[bytes] = []

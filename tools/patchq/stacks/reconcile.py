@@ -131,13 +131,18 @@ def _choose(
         touched_here = name in changed_here or gone_here
         if touched_there and touched_here and not (gone_there and gone_here):
             both.append(name)
-    both += [name for name in here if name in there and name not in before]
+    for name in here:
+        if name in there and name not in before:
+            both.append(name)
     if both:
         raise UserError(
             f"{stack.pin.upstream}: {', '.join(both)} changed both on disk and in the worktree since it was applied",
             hint=hint,
         )
-    gone = {name for name in before if name not in there or name not in here}
+    gone = set()
+    for name in before:
+        if name not in there or name not in here:
+            gone.add(name)
     order = _merge_orders(before=list(before), disk=list(there), worktree=list(here))
     if order is None:
         raise UserError(
@@ -154,7 +159,10 @@ def _choose(
 
 def _changed(store: Git, before: dict[str, ReconciledEntry], here: dict[str, ReconciledEntry]) -> set[str]:
     """Return the patches whose diff, message or author differs in the worktree's commits."""
-    others = [name for name, e in here.items() if name in before and e.commit.commit != before[name].commit.commit]
+    others = []
+    for name, e in here.items():
+        if name in before and e.commit.commit != before[name].commit.commit:
+            others.append(name)
     ours = store.patch_ids_of([here[name].commit.commit for name in others])
     theirs = store.patch_ids_of([before[name].commit.commit for name in others])
     found = set()
@@ -170,7 +178,10 @@ def _merge_orders(*, before: list[str], disk: list[str], worktree: list[str]) ->
 
     :returns: None if the two sides moved patches differently.
     """
-    kept = [name for name in before if name in disk and name in worktree]
+    kept = []
+    for name in before:
+        if name in disk and name in worktree:
+            kept.append(name)
     on_disk = [name for name in disk if name in kept]
     in_worktree = [name for name in worktree if name in kept]
     if on_disk in (kept, in_worktree):

@@ -152,7 +152,11 @@ def list_patches(project: Project, names: Sequence[str] = (), set_name: str = ""
     for stack in stacks:
         for name in stack.names:
             found.append(_patch_info(project, stack, name))
-    return [p for p in found if not topic or p.topic == topic]
+    patches: list[PatchInfo] = []
+    for p in found:
+        if not topic or p.topic == topic:
+            patches.append(p)
+    return patches
 
 
 def show(project: Project, patch: str, set_name: str = "") -> tuple[PatchInfo, Header, bytes]:
