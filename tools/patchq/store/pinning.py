@@ -81,7 +81,11 @@ class Pinned:
             ]
             wheels = sorted({*self.was.wheels, *self.pin.wheels})
             pairs += [(name, self.was.wheels.get(name, ""), self.pin.wheels.get(name, "")) for name in wheels]
-        return [(what, old, new) for what, old, new in pairs if old != new and old]
+        found: list[tuple[str, str, str]] = []
+        for what, old, new in pairs:
+            if old != new and old:
+                found.append((what, old, new))
+        return found
 
 
 def pin(
