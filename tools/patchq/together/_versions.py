@@ -85,7 +85,10 @@ class ProjectVersion:
 
     def write(self, paths: Iterable[str]) -> None:
         """Write files into the version's folder."""
-        wanted = {path: self.files[path] for path in paths if path in self.files and path not in self._written}
+        wanted = {}
+        for path in paths:
+            if path in self.files and path not in self._written:
+                wanted[path] = self.files[path]
         contents = self.git.read_blobs(wanted.values())
         for path, blob in wanted.items():
             target = self._folder / path

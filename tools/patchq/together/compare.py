@@ -255,7 +255,10 @@ def _compared(
     side: _CarriedStack, other: _CarriedStack, number: int, patch: Patch, contents: _FileVersions, *, is_ours: bool
 ) -> ComparedPatch:
     """Compare one patch with the other fork's stack."""
-    alike = [o.name for o, patch_id in zip(other.patches, other.ids, strict=True) if patch_id == side.ids[number]]
+    alike = []
+    for o, patch_id in zip(other.patches, other.ids, strict=True):
+        if patch_id == side.ids[number]:
+            alike.append(o.name)
     if alike and side.ids[number]:
         return _of(patch, is_ours, Relation.SAME, partners=alike, grade=IDENTICAL)
     related = _related(patch, other.patches)
@@ -267,7 +270,10 @@ def _compared(
         # A patch that takes back an earlier one of its own fork has nothing to do without that one.
         is_done = landing.outcome == ABSORBED
         if is_done or (files and side.untouched.issuperset(files)):
-            earlier = [side.patches[n] for n in range(number) if side.landings[n].outcome in STOPS]
+            earlier = []
+            for n in range(number):
+                if side.landings[n].outcome in STOPS:
+                    earlier.append(side.patches[n])
             files = files or tuple(sorted(map(show_path, patch.paths)))
             return _of(patch, is_ours, Relation.NEEDS, partners=_touching(earlier, files), paths=files)
         partners = _near(patch, other.patches, files) or _touching(other.patches, files)
@@ -383,7 +389,10 @@ def _union(
     """
     order = [UnionPatch(name=patch.name, is_ours=first_is_ours, outcome="") for patch in first.patches]
     last_is_ours = not first_is_ours
-    rest = [(name, info) for name, info in last.carried.commits if (last_is_ours, name) not in same]
+    rest = []
+    for name, info in last.carried.commits:
+        if (last_is_ours, name) not in same:
+            rest.append((name, info))
     left_out: list[UnionPatch] = []
     while rest:
         patches = read_patches(store, rest)

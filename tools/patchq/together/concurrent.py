@@ -550,7 +550,10 @@ class _BranchComparison:
         versions = (self.step.ours, self.step.theirs)
         for side in (0, 1):
             other = 1 - side
-            fresh = [at for at in versions[side].stacks if at not in base and at not in versions[other].stacks]
+            fresh = []
+            for at in versions[side].stacks:
+                if at not in base and at not in versions[other].stacks:
+                    fresh.append(at)
             for upstream, ref in fresh:
                 carried = versions[side].stacks[upstream, ref]
                 for at, patches in self.sides[other].items():
