@@ -59,7 +59,10 @@ class Lineage(StatusSteps):
         else:
             self.known = known
         self.against = against or {}
-        new = [c.commit for c in commits if c.commit not in self.known and c.commit not in self.against]
+        new = []
+        for c in commits:
+            if c.commit not in self.known and c.commit not in self.against:
+                new.append(c.commit)
         self.known.update(zip(new, git.changes_of(new, first_parent=True), strict=True))
         merges = list(self.against)
         other = dict(zip(merges, git.changes_of(merges, against=self.against), strict=True))
@@ -98,7 +101,11 @@ class Lineage(StatusSteps):
             self._need_all(wanted)
             ids = self.git.patch_ids_of([self.commits[n].commit for n in wanted])
             self._ids.update(zip(wanted, ids, strict=True))
-        return [n for n in likely if patch_id and self._ids[n] == patch_id]
+        found: list[int] = []
+        for n in likely:
+            if patch_id and self._ids[n] == patch_id:
+                found.append(n)
+        return found
 
     def versions(self, path: bytes, first: TreeEntry | None, made: Container[bytes] = ()) -> list[FileVersion]:
         """Return a file's versions, following renames.

@@ -133,9 +133,14 @@ class Releases:
         # A reverted patch restores old lines, so search those files as well as the releases' files.
         seen = self._everywhere(patch)
         for number in later:
-            seen += [edit.old for edit in self.patches[number].edits if edit.path in patch.paths]
+            for edit in self.patches[number].edits:
+                if edit.path in patch.paths:
+                    seen.append(edit.old)
         self.read(seen)
-        texts = [self.contents[e.blob] for e in seen if e and e.blob in self.contents]
+        texts = []
+        for e in seen:
+            if e and e.blob in self.contents:
+                texts.append(self.contents[e.blob])
         if not _may_be_there(patch, patch.edits, texts):
             return None
         unknown = [self.patches[number] for number in later if number not in self.came]
@@ -189,7 +194,10 @@ class Releases:
             for c in added:
                 if c.new and PurePosixPath(show_path(c.path)).suffix == suffix:
                     files.append(c.new)
-            new = [entry.blob for entry in files if entry.mode not in (diff.GITLINK, diff.SYMLINK)]
+            new = []
+            for entry in files:
+                if entry.mode not in (diff.GITLINK, diff.SYMLINK):
+                    new.append(entry.blob)
             # `text_of` would cache these files, which are needed only once.
             contents = self.git.read_blobs(new).values()
             lines: set[bytes] = set()
@@ -298,7 +306,11 @@ class Releases:
         (merge,) = self.git.merge([(objects.id(marks[0]), objects.id(marks[1]))])
         (tree,) = flat_trees(self.git, [merge.tree])
         apart = {int(path) for path in merge.paths}
-        return {path: tree[n] for n, (path, *_) in enumerate(sides) if n in tree and n not in apart}
+        found: dict[bytes, TreeEntry | None] = {}
+        for n, (path, *_) in enumerate(sides):
+            if n in tree and n not in apart:
+                found[path] = tree[n]
+        return found
 
     def read(self, entries: Sequence[TreeEntry | None]) -> None:
         """Read files with one process."""

@@ -184,7 +184,10 @@ class StatusSteps(ABC):
 
         :param times: accept the change between other lines if it occurs this often; 0: never.
         """
-        same = [b for b in self.made(number).get(path, ()) if (b.removed, b.added) == (block.removed, block.added)]
+        same = []
+        for b in self.made(number).get(path, ()):
+            if (b.removed, b.added) == (block.removed, block.added):
+                same.append(b)
         return any(b.wide == block.wide for b in same) or 0 < times <= len(same)
 
     def moves(self, number: int, path: bytes, block: Block) -> bool:
@@ -250,7 +253,10 @@ def judge(
     landed = Counter(f.landed for f in every if f.landed >= 0)
     commits = [steps.commit(n, "landed") for n in sorted(landed)]
     for did in (CHANGED, UNDONE, GONE):
-        numbers = {f.lost for f in every if f.became == did and f.lost >= 0}
+        numbers = set()
+        for f in every:
+            if f.became == did and f.lost >= 0:
+                numbers.add(f.lost)
         commits += [steps.commit(n, did) for n in sorted(numbers)]
     return UpstreamVerdict(
         taken=not missing and not undone, identical=identical, commits=tuple(commits), missing=missing, undone=undone
