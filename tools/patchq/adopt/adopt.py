@@ -215,12 +215,12 @@ def _with_releases(
     return tuple(remarks)
 
 
-def _may_apply_elsewhere(patch: Found, item: Item) -> bool:
+def _may_apply_elsewhere(patch: FoundPatch, item: Item) -> bool:
     return item.outcome == "conflict" and not patch.trees and not any(c.owner for c in item.conflicts)
 
 
 def _with_owners(
-    fitter: Fitter, start: CommitId, found: Sequence[Found], tried: Sequence[tuple[Item, TreeId]]
+    fitter: Fitter, start: CommitId, found: Sequence[FoundPatch], tried: Sequence[tuple[Item, TreeId]]
 ) -> tuple[Item, ...]:
     """Return the items; conflicts with an earlier patch of the import name that patch."""
     items = []
@@ -275,7 +275,7 @@ def _verdict(item: Item, upstream: str) -> str:
     )
 
 
-def _without_author(found: Sequence[Found], items: Sequence[Item]) -> tuple[str, ...]:
+def _without_author(found: Sequence[FoundPatch], items: Sequence[Item]) -> tuple[str, ...]:
     """Return the locations of the patches that would be adopted and name no author."""
     lacking = []
     for patch, item in zip(found, items, strict=True):

@@ -95,7 +95,7 @@ class Fitter:
             tried.append(self.fit(patch))
         return tried
 
-    def conflicts_with(self, patch: Found, start: CommitId, earlier: Sequence[tuple[Item, TreeId]]) -> str:
+    def conflicts_with(self, patch: FoundPatch, start: CommitId, earlier: Sequence[tuple[Item, TreeId]]) -> str:
         """Return the earlier patch of the import after which a patch no longer applies; empty for none.
 
         :param start: commit before the import.
@@ -379,7 +379,7 @@ class Fitter:
             hints.append("-p N or --directory DIR say where its files lie, if the tree has them")
         return "conflict", "; ".join([notes, *hints])
 
-    def _by_hand(self, patch: Found) -> str:
+    def _by_hand(self, patch: FoundPatch) -> str:
         """Return the commands that make a patch with fuzz; empty if the patch is not a whole file."""
         if not Path(patch.where).is_file() or patch.folder:
             return ""
