@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 from kit import Patchq, edit, git
@@ -87,6 +88,7 @@ def test_a_script_sees_only_what_it_names(patchq: Patchq, tmp_path: Path) -> Non
     (home / "secret").write_text("secret\n")
     (home / "add.txt").write_text("added\n")
     (home / "fixes" / "one.txt").write_text("one\n")
+    os.mkfifo(home / "fixes" / "pipe")
     (home / "fix.sh").write_text(
         'HERE=/context\ncat /context/add.txt /context/fixes/*.txt >> a.txt\nls "$HERE" >> b.txt\n'
     )

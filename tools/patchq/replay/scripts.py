@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import stat
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -54,6 +55,16 @@ def replay_script(
         return _replay(store, tip, steps, say, folder, limits=limits, must_edit=False)
 
 
+def _special_files(folder: str, names: list[str]) -> list[str]:
+    """Return the pipes, sockets and devices of a folder, which can't be copied."""
+    special = []
+    for name in names:
+        mode = Path(folder, name).lstat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)):
+            special.append(name)
+    return special
+
+
 def _copy_named(script: Path, text: str, target: Path) -> None:
     """Copy a script and what it names in its folder, so that it can't read the rest of the folder."""
     found = {script}
@@ -70,7 +81,7 @@ def _copy_named(script: Path, text: str, target: Path) -> None:
             continue
         copy.parent.mkdir(parents=True, exist_ok=True)
         if path.is_dir():
-            shutil.copytree(path, copy, symlinks=True)
+            shutil.copytree(path, copy, symlinks=True, ignore=_special_files)
         elif path.is_file():
             shutil.copy2(path, copy)
 
