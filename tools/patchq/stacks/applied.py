@@ -1,4 +1,7 @@
-"""Applied state of a set, and the stack id that all its wheels carry."""
+"""Applied stacks of a set, and the stack id that all its wheels carry.
+
+:mod:`patchq.project.stack` reads and writes the state of each stack.
+"""
 
 from __future__ import annotations
 
