@@ -1,7 +1,11 @@
 """Thin wheels: the patched files alone, for the unchanged wheel of the release.
 
-A thin wheel contains the modules ``_start`` (as its ``__init__``), ``_base``, ``_serve`` and
-``_place`` (as its ``__main__``). They need the standard library only, and know patchq not at all.
+A thin wheel contains four modules, which import only the standard library and work without patchq:
+
+- ``_start`` (as its ``__init__``) runs whenever Python starts, also in child processes.
+- ``_serve`` loads the patched modules.
+- ``_base`` compares the installed release with the one that the wheel is for.
+- ``_place`` (as its ``__main__``) writes the patched files over the release instead.
 """
 
 __all__ = ["build"]
