@@ -1,4 +1,9 @@
-"""C++ and CUDA definitions that a patch changes: what they became, and who copies, calls or overrides them."""
+"""Comparison of the C++ and CUDA definitions that a patch changes or adds, in two versions of a tree.
+
+For a changed definition, compare its body, signature and preprocessor conditions, and report new
+copies, callers, overloads and overrides. For an added definition, report one that upstream has
+under the same name. For a method, compare the methods of base classes that it overrides.
+"""
 
 from __future__ import annotations
 

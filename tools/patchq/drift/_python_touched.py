@@ -1,4 +1,9 @@
-"""Python functions that a patch changes: what they became, and who copies, calls or overrides them."""
+"""Comparison of the Python functions and classes that a patch changes or adds, in two versions of a tree.
+
+For a changed function, compare its body, defaults, decorators and conditions, and report copies,
+callers and new overrides. For an added definition, report one that upstream has under the same
+name. For a method, compare the bases of its class and the methods that it overrides.
+"""
 
 from __future__ import annotations
 

@@ -6,6 +6,9 @@ This module uses the standard library and pytest only.
 import names to trees. The plugin puts the trees first on the import path. At the end of the run
 it checks that every module of these packages came from its tree. ``PATCHQ_RESULTS`` is the file
 for the outcome of each test and the kind of its failure.
+
+Proofs use its fixtures ``trees``, ``upstream_import`` and ``nvcc``. ``nvcc`` reuses earlier
+compilations if ``PATCHQ_COMPILATIONS`` names their folder.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Patches of a BSD port: files ``patch-*`` in ``files`` or ``patches``, applied with ``-p0``."""
+"""Patches of a BSD port: files ``patch-*`` in ``files`` or ``patches``, and those of its Makefile.
+
+The Makefile names downloads (``PATCHFILES``), further files (``EXTRA_PATCHES``) and the strip level
+of the ``patch-*`` files (``PATCH_STRIP``). The default level is 0.
+"""
 
 from __future__ import annotations
 
