@@ -154,7 +154,7 @@ def test_names_that_are_one_file_elsewhere(stack: Patchq, upstream: Path) -> Non
     assert lines(stack)[3:] == ["P4.patch", "p4-2.patch"]
     git(upstream, "checkout", "-q", "-b", "topic")
     edit(upstream / "b.txt", 20)
-    git(upstream, "commit", "-qam", "p4")
+    git(upstream, "commit", "-qam", "p4", "--date", "2020-02-02T02:02:02Z")  # another commit with the same subject
     stack.ok("import", "up", str(upstream), "--range", "v1..topic")
     assert lines(stack)[5:] == ["p4-3.patch"]
     path = stack.root / SERIES

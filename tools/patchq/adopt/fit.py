@@ -384,10 +384,12 @@ class Fitter:
         if not Path(patch.where).is_file() or patch.folder:
             return ""
         tree = f".patchq/trees/{self.upstream}"
-        author = f" --author {sh(f'{patch.author.name} <{patch.author.email}>')}" if patch.author else ""
+        new = ["patchq", "new", self.upstream, patch.name]
+        if patch.author:
+            new += ["--author", f"{patch.author.name} <{patch.author.email}>"]
         return (
-            f" If so: `patchq apply {self.upstream} && patch -p{patch.strip} -d {tree} < {sh(patch.where)}`, check the "
-            f"edits, `patchq new {self.upstream} {sh(patch.name)}{author}`"
+            f" If so: `patchq apply {self.upstream} && patch -p{sh(patch.strip)} -d {tree} < {sh(patch.where)}`, check "
+            f"the edits, `{' '.join(map(sh, new))}`"
         )
 
     def _other_ends(self, text: bytes) -> str:

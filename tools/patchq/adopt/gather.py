@@ -109,8 +109,7 @@ def gather(project: Project, loaded: Loaded, request: AdoptRequest) -> list[Foun
     if request.pull_requests and not url:
         raise UserError(
             f"{loaded.stack.pin.upstream} has no git host",
-            hint=f"`patchq import {loaded.stack.pin.upstream} "
-            f"https://github.com/OWNER/PROJECT/pull/{request.pull_requests[0]}`",
+            hint="name the pull request by its URL instead of --pr",
         )
     for number in request.pull_requests:
         found += from_host(project, Address(repository=url, number=number))
@@ -281,10 +280,12 @@ def from_range(
         ``first_parent`` is not set.
     """
     if len(paths) != 1 or ".." not in spec:
-        folder = sh(paths[0]) if paths else f"../{pin.upstream}"
+        folder = Path("..", pin.upstream)
+        if paths:
+            folder = paths[0]
         raise UserError(
             "--range takes one repository and A..B",
-            hint=f"`patchq import {pin.upstream} {folder} --range {sh(pin.ref)}..HEAD`",
+            hint=f"`patchq import {pin.upstream} {sh(folder)} --range {sh(pin.ref)}..HEAD`",
         )
     path = paths[0].resolve()
     if not path.is_dir():
