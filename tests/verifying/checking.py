@@ -12,7 +12,7 @@ from verifying.tampering import TAMPERS, Tamper
 from verifying.verbs import Judge, Verb, answer_of, problems_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "build-and-verify.md"
-#: Lines of PAGE, "What is not judged", and the tampers that pass for this reason: what no RECORD or lock describes.
+#: Lines of PAGE, "What verification does not check", and the tampers that pass for this reason: what no RECORD or lock describes.
 LIMITS = {
     "the standard library": {
         "standard_library_changed", "site_changed", "encodings_changed", "importlib_changed",
