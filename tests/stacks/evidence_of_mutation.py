@@ -31,17 +31,16 @@ Each patch's lines are mutated, and its proof runs on each mutant ([how](../how-
 
 | column | is |
 |---|---|
-| killed | mutants that the proof noticed, out of those with a result |
-| equivalent | mutants that change nothing observable; the proof's file has the reason |
-| tried | mutants that ran; a random sample if fewer than there are |
-| lines | Python statements of the patch that the proof runs (`tests/stacks/lines_of_proofs.py`); after `+`: lines of other languages, not measured |
-| at, changed since | the commit of that run, and what changed after it |
+| killed | mutants that the proof noticed / those with a result |
+| tried | mutants that ran / all; a random sample if fewer |
+| lines | Python statements of the patch that the proof runs / all (`tests/stacks/lines_of_proofs.py`) |
+| changed | what changed since that run |
 
-An empty cell was not measured. `python tests/stacks/evidence.py` writes this page.
+Rows without any result are counted below each table. `python tests/stacks/evidence.py` writes this page.
 """
 HEAD = """\
-| patch | killed | | equivalent | tried | lines | at | changed since |
-|---|---|---|---|---|---|---|---|
+| patch | killed | tried | lines | changed |
+|---|---|---|---|---|
 """
 
 
@@ -63,24 +62,24 @@ def row(found: dict[str, Any], seed: int, at_most: int, set_name: str) -> dict[s
 
 
 def lines_run(found: dict[str, Any] | None) -> str:
-    """The cell on the lines that a proof runs; with the commit where that is another measurement than the mutants'."""
+    """Return the cell of the lines that a proof runs."""
     if not found:
         return ""
-    python = found.get("message") or (f"{found['run']} of {found['executable']}" if found["executable"] else "")
-    return " ".join([python, f"+ {found['not_measured']}" if found["not_measured"] else ""]).strip()
+    if found.get("message"):
+        return str(found["message"])
+    return f"{found['run']}/{found['executable']}" if found["executable"] else ""
 
 
 def line(patch: str, found: dict[str, Any] | None, lines: dict[str, Any] | None, set_name: str) -> str:
-    """A row of the page's table, of what was found of a patch's mutants and of its lines."""
-    cells = ["", "", "", "", lines_run(lines), "", ""]
+    """Return a patch's row."""
+    cells = ["", "", lines_run(lines), ""]
     if found:
         judged = found["killed"] + found["survived"]
-        share = f"{100 * found['killed'] / judged:.0f} %" if judged else found["message"] or "no mutants"
-        cells[0] = f"{found['killed']} of {judged}" if judged else "–"
-        cells[1] = share + ("; proof repaired since" if found.get("since") else "")
-        cells[2] = str(found["equivalent"] or "")
-        cells[3] = f"{found['of'] - found['not_tried']} of {found['in_all']}"
-        cells[5:] = [f"`{found['commit']}`", outdated(found, set_name)]
+        cells[0] = f"{found['killed']}/{judged}" if judged else found["message"] or "no mutants"
+        if found.get("since"):
+            cells[0] += "; proof repaired since"
+        cells[1] = f"{found['of'] - found['not_tried']}/{found['in_all']}"
+        cells[3] = outdated(found, set_name)
     return f"| {' | '.join([f'`{patch}`', *cells])} |"
 
 
@@ -101,8 +100,11 @@ def page() -> str:
     for set_name in ("gb10", "gb10-newest"):
         patches = {f"{stack.pin.upstream}/{name}" for stack in project.stacks(set_name) for name in stack.names}
         killed, run = mutants.get(set_name, {}), lines.get(set_name, {})
-        found = [line(patch, killed.get(patch), run.get(patch), set_name) for patch in sorted({*patches, *killed})]
-        tables.append(f"\n## `{set_name}`\n\n{HEAD}" + "\n".join(found) + "\n")
+        every = sorted({*patches, *killed})
+        with_result = [patch for patch in every if patch in killed or patch in run]
+        found = [line(patch, killed.get(patch), run.get(patch), set_name) for patch in with_result]
+        rest = f"\nNot measured: {len(every) - len(with_result)} patches.\n"
+        tables.append(f"\n## `{set_name}`\n\n{HEAD}" + "\n".join(found) + "\n" + rest)
     return PAGE + "".join(tables)
 
 
