@@ -115,12 +115,42 @@ def served(run: dict[str, Any]) -> Iterator[str]:
         yield f"| {name} | {turn['users']} | {speed(turn['prefill'])} | {speed(turn['decode'])} | {last} |"
 
 
+def outcome(row: dict[str, Any]) -> str:
+    """Return the error of a row, or the number of prompts with the same tokens from both builds."""
+    if "passes" not in row:
+        return engine(row)
+    return str(row["passes"].get("beside unpatched", {}).get("same_rows", ""))
+
+
+def keep_newest(found: dict[str, dict[str, Any]]) -> int:
+    """Remove cases that a newer run of the set repeats with the same outcomes; return their number of rows."""
+    seen: set[tuple[str, ...]] = set()
+    removed = 0
+    for body in sorted(found.values(), key=lambda body: str(body["date"]), reverse=True):
+        cases: dict[tuple[str, str], list[dict[str, Any]]] = {}
+        for row in body["rows"]:
+            cases.setdefault((row["case"], str(row["reference otherwise"])), []).append(row)
+        kept = []
+        for case, rows in cases.items():
+            run = (body["set"], str(bool(body.get("model"))), *case)
+            keys = {(*run, row["build"], outcome(row)) for row in rows}
+            if keys <= seen:
+                removed += len(rows)
+            else:
+                kept += rows
+            seen |= keys
+        body["rows"] = kept
+    return removed
+
+
 def page() -> str:
     """Return the page."""
     files = sorted(EVIDENCE.glob("serving-*.json"), reverse=True)
     found = {file.stem: json.loads(file.read_text()) for file in files}
+    superseded = keep_newest(found)
     runs = "".join(table(name, body) for name, body in found.items())
     servers = "".join(f"{row}\n" for body in found.values() for run in body.get("served", []) for row in served(run))
+    runs += f"\nOlder repeats with the same outcome, only in the JSON files: {superseded} results.\n"
     return HEAD.read_text() + ROWS + runs + SERVERS + servers
 
 
