@@ -149,5 +149,5 @@ def test_a_repositorys_pointer_in_an_archive_is_left_out(empty: Patchq, tmp_path
             tar.addfile(info, io.BytesIO(data))
     empty.ok("pin", "up", "--archive", "./up-1.0.tar.gz", "--ref", "v1")
     message = empty.ok("apply")
-    assert "sub/.git is left out: it only said where a repository was" in message
+    assert "sub/.git is skipped: it only names the path of a repository" in message
     assert sorted(p.name for p in empty.tree().iterdir()) == [".git", "a.txt"]

@@ -161,7 +161,7 @@ def test_no_repository_and_no_git(tmp_path: Path, own: Path, monkeypatch: pytest
         person.tracked(tmp_path, "patches")
     (tmp_path / "nothing").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
-    with pytest.raises(UserError, match="git is not there"):
+    with pytest.raises(UserError, match="git is not installed"):
         person.tracked(own, "patches")
     script = f"from pathlib import Path; from patchq.git import person; person.author(Path({str(own)!r}))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)

@@ -229,7 +229,7 @@ def test_a_branch_on_which_somebody_works_is_not_moved(
     git(project.root, "commit", "-qam", "a remark")
     found = followed(project)
     assert (found["state"], found["pushed"]) == ("edited", "")
-    assert "somebody works on it" in found["notes"][0]
+    assert "patchq didn't push" in found["notes"][0]
     assert git(host.origin, "rev-parse", BRANCH) == git(clone, "rev-parse", "HEAD")
 
 

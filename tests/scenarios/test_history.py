@@ -173,7 +173,7 @@ def test_a_part_that_never_came_is_no_yes(wide: Patchq, upstream: Path) -> None:
     commit_files(upstream, {"b.txt": b.replace(b"total * 2", b"total << 1")}, "Go on")
     cell = judged(wide, upstream)
     assert (cell["outcome"], cell["grade"]) == ("conflict", "edited")
-    assert "not there in full: pkg/mod.py" in cell["evidence"]
+    assert "incomplete: pkg/mod.py" in cell["evidence"]
 
 
 def test_a_near_one_by_the_same_name_is_no_yes(wide: Patchq, upstream: Path) -> None:
@@ -344,7 +344,7 @@ def test_a_skipped_one_is_absorbed(wide: Patchq, upstream: Path) -> None:
     wide.fails(3, "rebase", "up", "--onto", "v2")
     wide.ok("rebase", "up", "--skip")
     assert (ledger(wide)[-1]["patch"], ledger(wide)[-1]["outcome"]) == ("wide", "absorbed")
-    assert "has all that there is to carry" in wide.ok("rebase", "up", "--onto", "v2")
+    assert "already has every patch" in wide.ok("rebase", "up", "--onto", "v2")
 
 
 def test_the_table_of_evidence(proven: Patchq, upstream: Path) -> None:

@@ -68,7 +68,7 @@ def test_the_folder_that_the_project_lies_in_is_no_upstream(
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "home" / ".gitconfig"))
     locked_to(empty, url)
-    assert "this project lies in it; nothing of it was read" in empty.fails(1, "fetch")
+    assert "this project lies in it; nothing was read" in empty.fails(1, "fetch")
 
 
 @pytest.mark.parametrize(
@@ -83,8 +83,8 @@ def test_a_home_folder_is_no_upstream(empty: Patchq, tmp_path: Path, monkeypatch
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "home" / ".gitconfig"))
     (tmp_path / "link").symlink_to(home)
     locked_to(empty, url.replace("HOME", str(home)).replace("LINK", str(tmp_path / "link")))
-    assert "a home folder lies in it; nothing of it was read" in empty.fails(1, "fetch")
-    assert "a home folder lies in it; nothing of it was read" in empty.fails(1, "pin", "--check")
+    assert "a home folder lies in it; nothing was read" in empty.fails(1, "fetch")
+    assert "a home folder lies in it; nothing was read" in empty.fails(1, "pin", "--check")
 
 
 @pytest.mark.parametrize("url", ["$HOME", "~nobody-of-that-name", "circle", "circle/x"])
@@ -200,7 +200,7 @@ def test_another_users_repository_is_read_where_the_person_says_so(foreign: Patc
     foreign.ok("apply")
     for path in (upstream, *upstream.rglob("*")):
         os.chown(path, 12345, 12345, follow_symlinks=False)
-    refused = "belongs to another user (uid 12345) whom your safe.directory doesn't name; nothing of it was read"
+    refused = "belongs to another user (uid 12345) whom your safe.directory doesn't name; nothing was read"
     for verb in (
         ("pin", "up", "--ref", "v2", "--set", "next"),
         ("fetch", "--history"),

@@ -59,7 +59,7 @@ def test_a_dropped_patch_is_work_for_no_one(stack: Patchq, upstream: Path, tmp_p
     (stack.layout.tree("up@v2") / "b.txt").write_bytes(with_lines({10: b"changed otherwise\n"}))
     stack.ok("rebase", "up", "--continue", "--no-proof")
     assert needs(stack, "v2", tmp_path) == {"forecast": [], "report": [], "rebase": []}
-    assert "has all that there is to carry" in stack.ok("rebase", "up", "--onto", "v2")
+    assert "already has every patch" in stack.ok("rebase", "up", "--onto", "v2")
     said = stack.ok("forecast", "up", "--onto", "v2", "--why")
     assert "v2: 2 there already, 1 dropped, none needs review" in said
     assert f"v2 up/second: dropped at v2: skipped: {how or 'left out'}" in said

@@ -186,7 +186,7 @@ def test_what_is_refused_changes_nothing(
     assert (found["kept"], found["refused"]) == (False, [refused])
     assert words in found["checks"][-1]["message"]
     assert everything(stopped) == before
-    assert "all is as it was" in stopped.fails(code, "resolve", "up", "--from", str(tmp_path / "a.txt"))
+    assert "nothing was changed" in stopped.fails(code, "resolve", "up", "--from", str(tmp_path / "a.txt"))
 
 
 def test_a_proof_that_can_not_fail_judges_nothing(proven: Patchq, upstream: Path, tmp_path: Path) -> None:

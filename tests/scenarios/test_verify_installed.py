@@ -992,7 +992,7 @@ def test_what_is_no_interpreter(env: Environment) -> None:
         fake.chmod(0o755)
         assert env.look(python=str(fake))["schema"] == "patchq/error/1"
     (env.elsewhere / "fake").write_bytes(b"\x7fELF")
-    assert "can't be asked" in env.look(python=str(env.elsewhere / "fake"))["message"]
+    assert "can't be run" in env.look(python=str(env.elsewhere / "fake"))["message"]
 
 
 # Where imports find it

@@ -346,7 +346,7 @@ def name_leftovers(found: FoundPatch) -> FoundPatch:
         error = FormatError(
             f"{found.where}: line {damaged[0]} of its diff is damaged, and git would skip it: "
             f"{show_path(damaged[1][:60])}",
-            hint="take away what stands before it, or put back what is missing above it",
+            hint="remove the text before it, or restore the missing lines above it",
         )
         return replace(found, problem=error)
     if not left:

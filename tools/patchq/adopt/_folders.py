@@ -195,7 +195,8 @@ def _series(folder: Path, text: str) -> list[FolderPlace]:
             continue
         if "-R" in words[1:]:
             raise FormatError(
-                f"{folder / 'series'} takes {words[0]} back (-R)", hint="adopt those before it, and make it anew"
+                f"{folder / 'series'} takes {words[0]} back (-R)",
+                hint="adopt the patches before it, and recreate this one",
             )
         # quilt's `-pab` means the same as -p1.
         strip = next((int(w[2:]) for w in words[1:] if re.fullmatch(r"-p\d+", w)), 1)
@@ -229,7 +230,7 @@ def _inside(folder: Path, listed_in: str, name: str) -> Path:
     if folder.resolve() not in file.resolve().parents:
         raise FormatError(f"{folder / listed_in} names {name}, outside its folder", hint="copy that patch into it")
     if not file.is_file():
-        raise UserError(f"{folder / listed_in} names {name}, which is not there", hint="restore it")
+        raise UserError(f"{folder / listed_in} names {name}, which does not exist", hint="restore it")
     return file
 
 
@@ -238,7 +239,7 @@ def _debian_archive(path: Path) -> list[FolderPlace]:
     if path.suffix == ".dsc":
         names = re.findall(r"^ \S+ +\d+ +(\S+\.debian\.tar\.\w+)$", read_list(path), re.MULTILINE)
         if not names or not (path.parent / PurePosixPath(names[0]).name).is_file():
-            raise UserError(f"{path} has no .debian.tar beside it", hint="`dget` or `apt-get source` brings both")
+            raise UserError(f"{path} has no .debian.tar next to it", hint="`dget` or `apt-get source` brings both")
         path = path.parent / PurePosixPath(names[0]).name
     files: dict[str, bytes] = {}
     left = MOST_ALL
@@ -264,7 +265,7 @@ def _listed(path: Path, files: dict[str, bytes]) -> list[FolderPlace]:
         if not words:
             continue
         if words[0] not in files:
-            raise UserError(f"{path}: series names {words[0]}, which is not there", hint="get the archive again")
+            raise UserError(f"{path}: series names {words[0]}, which does not exist", hint="get the archive again")
         strip = next((int(w[2:]) for w in words[1:] if re.fullmatch(r"-p\d+", w)), 1)
         where = f"{path}: debian/patches/{words[0]}"
         origin = f"{path.name}: debian/patches/{words[0]}"

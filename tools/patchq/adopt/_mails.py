@@ -187,7 +187,7 @@ def _of_text(text: str, diff: bytes, where: str, name: str, strip: int) -> Found
         try:
             author = _ident(Outside(Path("/")), who, address, date)
         except runner.CommandError:
-            remarks.append(f"{where} has a Date: that is none, {date!r}")
+            remarks.append(f"{where} has an invalid Date:, {date!r}")
             author, date = author_ident(Outside(Path("/")), who, address, ""), ""
         if not date:
             remarks.append(f"{where} has no date: it is dated now")

@@ -33,11 +33,11 @@ def from_overlay(store: Git, base: TreeId, folder: Path, under: str = "") -> Fou
     :raises UserError: if no location fits, or several do, or the files change nothing.
     """
     if not folder.is_dir():
-        raise UserError(f"{folder} is no folder", hint="--overlay DIR: the files as they are to be")
+        raise UserError(f"{folder} is no folder", hint="--overlay DIR: the files with your changes")
     there = ((name, folder / os.fsdecode(name)) for name in walk_edited(folder, str(folder)))
     files = {name: path for name, path in there if _is_file(path, folder)}
     if not files:
-        raise UserError(f"{folder} holds no files", hint="--overlay DIR: the files as they are to be")
+        raise UserError(f"{folder} holds no files", hint="--overlay DIR: the files with your changes")
     known = store.list_tree(base)
     if under:
         cut, prefix = (0, under.strip("/").encode())
@@ -99,7 +99,7 @@ def _place(folder: Path, files: Collection[bytes], known: Collection[bytes]) -> 
     best = sorted(votes, key=lambda p: (-votes[p], p[0], len(p[1])))
     if not best:
         raise UserError(
-            f"no file of {folder} is one of the tree's", hint="--directory DIR says where in the tree they belong"
+            f"no file of {folder} is one of the tree's", hint="--directory DIR sets their folder in the tree"
         )
     if len(best) > 1 and votes[best[0]] == votes[best[1]] and best[0] != (0, b""):
         names = ", ".join(show_path(p[1]) or "the tree itself" for p in best[:3])
@@ -153,9 +153,9 @@ def from_site_packages(store: Git, base: TreeId, folder: Path, package: str) -> 
             if len(row) > 1:
                 listed[row[0]] = row[1]
     except csv.Error as error:
-        raise UserError(f"{package} in {folder} has a RECORD that is none: {error}", hint="--overlay DIR") from None
+        raise UserError(f"{package} in {folder} has an invalid RECORD: {error}", hint="--overlay DIR") from None
     if not listed:
-        raise UserError(f"{package} in {folder} has no RECORD", hint="--overlay DIR takes files as they are")
+        raise UserError(f"{package} in {folder} has no RECORD", hint="--overlay DIR adopts files unchanged")
     tops = set()
     for name in listed:
         if name.endswith(".py") and "/" in name:
@@ -176,7 +176,9 @@ def from_site_packages(store: Git, base: TreeId, folder: Path, package: str) -> 
             gone.append(name)
     names = sorted(n for n in edited | added if not n.split("/", 1)[0].endswith(".dist-info"))
     if not names:
-        raise UserError(f"{package} in {folder} is as it was installed", hint="is it the environment that was edited?")
+        raise UserError(
+            f"{package} in {folder} matches its installed files", hint="is it the environment that was edited?"
+        )
     real = folder.resolve()
     for name in names:
         # A symlink to a file is imported as a symlink, but a symlink to a folder would give files

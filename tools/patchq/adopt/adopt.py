@@ -298,7 +298,7 @@ def _ask_for_authors(taken: Sequence[FoundPatch], author: str) -> None:
     signed = next((v for k, v in parse_trailers(nobody[0].message) if k.lower() == "signed-off-by"), "")
     raise UserError(
         f"{nobody[0].where} names no author{more}; nothing was adopted",
-        hint="--author 'NAME <EMAIL>' says whose they are; --author me: yours"
+        hint="--author 'NAME <EMAIL>' sets their author; --author me: you"
         + (f"; it is signed off by {signed}" if signed else ""),
     )
 

@@ -264,7 +264,7 @@ class Fitter:
             forced = self.reading.strip is not None
             placing = (given if forced else find_placing(found, self.files, given, exact=patch.exact)) or given
             if placing != given:
-                notes.append(f"{patch.where} is read with {placing or '-p1'}: its files lie there")
+                notes.append(f"{patch.where} is read with {placing or '-p1'}: its files are there")
             if placing == Placing() and diff.startswith(b"diff --git a/") and not _BETWEEN.search(diff):
                 return diff, tuple(notes), False
             return as_git(found, placing, self.files), tuple(notes), False
@@ -372,7 +372,7 @@ class Fitter:
             hints.append(ends)
         else:
             if not self.reading.three_way and self._merged(text) is not None:
-                hints.append("--3way merges it: what it was made against is in the store")
+                hints.append("--3way merges it: the version that it was made against is in the store")
             if self._applied(text, "-C1")[0]:
                 hints.append(_FUZZ + self._by_hand(patch))
         if not hints and "is not there" in notes and "a file of that name" not in notes:

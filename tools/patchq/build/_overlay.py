@@ -64,7 +64,7 @@ def build_overlay(job: Job, item: Applied, config: BuildConfig, version: str) ->
     if modes := [name for name in _changed_modes(job, item) if name in files]:
         notes.append(f"an overlay keeps upstream's file modes; not part of the wheel: the mode of {', '.join(modes)}")
     if left_out:
-        notes.append(f"left out, as they take effect when compiled (--profile source): {', '.join(left_out)}")
+        notes.append(f"skipped, as they must be compiled (--profile source): {', '.join(left_out)}")
     return Made(target, tuple(notes), left_out)
 
 

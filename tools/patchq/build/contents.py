@@ -145,7 +145,7 @@ def _refuse(path: Path, what: str, why: str) -> NoReturn:
     shown = show_path(what.encode("utf-8", "surrogateescape"))
     raise BuildError(
         f"{path.name}: {f'{shown!r} ' if what else ''}{why}",
-        hint="nothing was written; don't use this wheel before you know where it comes from",
+        hint="nothing was written; check where this wheel comes from before you use it",
     )
 
 

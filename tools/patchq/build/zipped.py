@@ -108,7 +108,7 @@ def write(
             if start + len(central) >= 0xFFFFFFFF or count >= 0xFFFF:
                 raise BuildError(
                     f"{target.name} is larger than 4 GB, or has more than 65,534 files",
-                    hint="wheels aren't: look at what it is made of",
+                    hint="wheels aren't: check the file",
                 )
             counts = (0, 0, count, count)
             out.write(central + _END.pack(b"PK\5\6", *counts, len(central), start, 0))
@@ -131,7 +131,7 @@ def _put(member: ZipMember, out: io.BufferedWriter) -> bytes:
     """Write a member and return its entry in the table of contents."""
     name, offset = member.name.encode(), out.tell()
     if offset + len(member.data) >= 0xFFFFFFFF or member.size >= 0xFFFFFFFF:
-        raise BuildError(f"{member.name} ends beyond 4 GB", hint="wheels aren't that large: look at what it is")
+        raise BuildError(f"{member.name} ends beyond 4 GB", hint="no wheel is that large: check the file")
     flags = 0
     if not member.name.isascii():
         flags = _UTF8

@@ -61,7 +61,7 @@ def prove(project: Project, plan: BranchPlan, branch: Branch, set_name: str) -> 
         lines = "\n  ".join(f"{v.proof.name}: {v.state}: {v.message}" for v in bad)
         raise BuildError(
             f"not to be proposed to {plan.upstream} at {plan.onto.ref}, over the set {chosen}:\n  {lines}",
-            hint="an environment that this ref can be imported in, or --no-proof, which the dossier then says",
+            hint="an environment that this ref can be imported in, or --no-proof, which the dossier reports",
         )
     return tuple(found)
 

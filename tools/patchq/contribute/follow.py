@@ -327,7 +327,7 @@ def _send(project: Project, target: FollowTarget, done: Prepared, pull: Pull | N
     there = person.refs_at(root, remote, f"refs/heads/{branch}").get(f"refs/heads/{branch}", "")
     pushed = ""
     if there and TRAILER not in forge.message_of(there):
-        notes.append(f"{branch} is at {there[:12]}, which isn't patchq's: somebody works on it; it stays as it is")
+        notes.append(f"{branch} is at {there[:12]}, which patchq didn't push: it is left unchanged")
         if not pull:
             raise UserError(notes[-1], hint=f"open a pull request of it, or delete {branch} there")
     else:
@@ -343,7 +343,7 @@ def _send(project: Project, target: FollowTarget, done: Prepared, pull: Pull | N
             url = opened.url
         return replace(result, state="opened", url=url, pushed=pushed, notes=tuple(notes))
     if ours is None:
-        notes.append("its text has no part of patchq's any more; it stays as it is")
+        notes.append("patchq's part of its text was removed; it is left unchanged")
     else:
         forge.edit(pull, pull.body[: ours.start()] + marked + pull.body[ours.end() :])
     return replace(result, state="edited", url=pull.url, pushed=pushed, notes=tuple(notes))

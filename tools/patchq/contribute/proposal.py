@@ -237,7 +237,7 @@ class Proposal:
             if LATE in f.message:
                 found.append(f"upstream's {f.path}: {f.message}")
         if self.duplicates.searched is Searched.NOWHERE:
-            found.append("a search for duplicates: gh can't be asked, and there is no list of open pull requests")
+            found.append("a search for duplicates: gh is not available, and there is no list of open pull requests")
         return found + ([f"upstream's formatter and linters: {self.no_gates}"] if self.no_gates else [])
 
     def mails(self, store: Git) -> dict[str, bytes]:

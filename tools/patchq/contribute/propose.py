@@ -418,7 +418,7 @@ def _checks(
         Check(
             "size",
             not most or lines <= most,
-            f"{lines} lines in {len(files)} files" + (f"; past {most} it wants a discussion first" if most else ""),
+            f"{lines} lines in {len(files)} files" + (f"; upstream asks for a discussion above {most}" if most else ""),
         )
     )
     diff = project.store.run("diff", "--no-color", branch.base.commit, branch.tip).decode("utf-8", "replace")

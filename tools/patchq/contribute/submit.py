@@ -75,11 +75,11 @@ def push(project: Project, proposal: Proposal, remote: str) -> Sent:
     if proposal.problems:
         raise UserError(
             "not ready to be sent: " + "; ".join(proposal.problems),
-            hint=f"{folder_of(project, proposal.slug)}/dossier.md says what to mend",
+            hint=f"{folder_of(project, proposal.slug)}/dossier.md lists what to fix",
         )
     if proposal.source != "git":
         raise UserError(
-            f"the branch stands on an import of {proposal.onto}'s archive, whose commits no git host has",
+            f"the branch is based on an import of {proposal.onto}'s archive, whose commits no git host has",
             hint="where the host can be reached, run it again; or `git am --keep-non-patch` the mails in a clone",
         )
     before = sent(project, proposal.slug)
@@ -171,7 +171,7 @@ def open_issue(project: Project, report: Report) -> str:
 def _answered(owner: Owner, folder: Path) -> None:
     if not owner.complete:
         raise UserError(
-            "nobody answers for it: name, email or statement is empty",
+            "no responsible owner: name, email or statement is empty",
             hint=f"the person who sends it fills {folder}/owner.toml, and runs this again",
         )
 
@@ -186,7 +186,7 @@ def refresh(project: Project, upstream: str, names: tuple[str, ...], url: str) -
         raw = json.loads(message)
         state, merge = str(raw["state"]), str((raw.get("mergeCommit") or {}).get("oid", ""))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise SourceError(f"gh says what can't be read: {error}", hint=f"`gh pr view {sh(url)}`") from None
+        raise SourceError(f"gh's output can't be read: {error}", hint=f"`gh pr view {sh(url)}`") from None
     return record(project, upstream, names, url, state, merge)
 
 
@@ -200,7 +200,7 @@ def record(project: Project, upstream: str, names: tuple[str, ...], url: str, st
         raise UserError(f"{url!r} is no URL", hint="https://…")
     words = {"OPEN": f"Submitted [{url}]", "MERGED": f"Accepted [{merge or url}]", "CLOSED": f"Denied [{url}]"}
     if state not in words:
-        raise SourceError(f"gh says the unknown state {state!r}", hint=f"`gh pr view {sh(url)}`")
+        raise SourceError(f"gh reports the unknown state {state!r}", hint=f"`gh pr view {sh(url)}`")
     refs = set_upstream_status(project, upstream, names, words[state])
     return SubmitState(patches=tuple(f"{upstream}/{n}" for n in names), url=url, status=words[state], refs=tuple(refs))
 

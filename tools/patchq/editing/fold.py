@@ -193,7 +193,7 @@ def _check_head(stack: Stack, state: State, worktree: Worktree) -> CommitId:
     status = worktree.status(untracked=False)
     if status.busy:
         raise EditedTreeError(
-            f"{upstream}: a git {status.busy} is under way in the worktree; it is kept as it is ({worktree.path})",
+            f"{upstream}: a git {status.busy} is in progress in {worktree.path}; nothing was changed",
             hint=f"`git -C {sh(worktree.path)} status` shows how to finish or abort it",
         )
     if status.head != state.tip:

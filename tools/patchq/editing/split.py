@@ -140,7 +140,7 @@ def split(
         upstream = stack.pin.upstream
         if new in stack.names:
             raise UserError(
-                f"{upstream} has a patch {new} already", hint=f"choose another name than {', '.join(stack.names[:8])}"
+                f"{upstream} has a patch {new} already", hint=f"choose a name other than {', '.join(stack.names[:8])}"
             )
         loaded = load(project, stack, set_name)
         at = next(n for n, e in enumerate(loaded.entries) if e.name == name)

@@ -108,7 +108,7 @@ def _git() -> Diagnosis:
     try:
         text = runner.run(["git", "--version"]).stdout.decode().strip()
     except runner.CommandError:
-        return _problem("git", "git is not there", "install git 2.38 or newer")
+        return _problem("git", "git is not installed", "install git 2.38 or newer")
     numbers = re.search(r"(\d+)\.(\d+)", text)
     if not numbers or (int(numbers[1]), int(numbers[2])) < GIT_NEEDED:
         return _problem("git", text, "git 2.38 or newer is needed")

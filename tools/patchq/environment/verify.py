@@ -127,7 +127,7 @@ def verify(
     answer = _ask(python, (), {"look": "start", "packages": names})
     if not _is_start(answer):
         raise UserError(
-            f"{python} doesn't print its path: start-up code prints something else",
+            f"{python} doesn't print its path: start-up code prints other text",
             hint="check the .pth files and sitecustomize of that environment",
         )
     environment = InstalledEnvironment(_interpreter(settings, answer))
@@ -221,7 +221,7 @@ def _ask(python: str, options: Sequence[str], question: Mapping[str, Any]) -> An
         reason = printable((error.output.splitlines() or [f"it ended with {error.code}"])[-1])
     except (ValueError, RecursionError):
         pass
-    raise UserError(f"{python} can't be asked: {reason}", hint=_PYTHON_HINT)
+    raise UserError(f"{python} can't be run: {reason}", hint=_PYTHON_HINT)
 
 
 def _is_start(answer: Any) -> bool:

@@ -178,7 +178,7 @@ def _refuse_damaged(line: bytes, at: int, where: str) -> None:
     if _DAMAGED.match(line):
         raise FormatError(
             f"{where}: line {at + 1} of its diff is indented or quoted, and git would skip it: {show_path(line[:60])}",
-            hint="take away what stands before it, on this line and those of its hunks",
+            hint="remove the text before it, on this line and in its hunks",
         )
 
 
@@ -288,7 +288,7 @@ def _parse_hunks(file: FilePatch, lines: Sequence[bytes], at: int, where: str) -
         if at < end and lines[at][:1] in (b" ", b"+", b"-") and lines[at] != b"-- ":
             raise FormatError(
                 f"{where}: {show_path(file.path)}: {_show(header)} has more lines than its header says; "
-                "git would leave them out without a word",
+                "git would silently skip them",
                 hint=f"look at {where}:{at + 1}; a hand-edited hunk needs new counts (`patchq export` makes them)",
             )
     if (file.old_path is None or file.new_path is None) and (

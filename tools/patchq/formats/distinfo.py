@@ -61,7 +61,7 @@ def read_record(text: str) -> Iterator[RecordRow]:
             path, digest, size = fields
             kind, _, coded = digest.partition("=")
             if "\0" in path or (size and not re.fullmatch(r"[0-9]{1,18}", size)):
-                raise ValueError("a path or a size that is none")
+                raise ValueError("an invalid path or size")
             decoded = base64.urlsafe_b64decode(coded.encode("ascii") + b"=" * (-len(coded) % 4))
             yield RecordRow(path, kind, decoded.hex(), int(size) if size else -1)
     except (ValueError, csv.Error) as error:  # binascii.Error and UnicodeError are ValueErrors

@@ -369,7 +369,7 @@ def _check_parts(data: bytes, body: bytes, diff: bytes, *, where: str) -> None:
         )
     if match := _STRAY_DIFF.search(body):
         raise FormatError(
-            f"{where}:{_line_of(data, match[0])}: a part of a diff without the header of its file",
+            f"{where}:{_line_of(data, match[0])}: a hunk without a file header",
             hint="put back its `diff --git` line, or indent the line if it belongs to the message",
         )
 

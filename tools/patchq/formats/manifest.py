@@ -72,7 +72,7 @@ def parse_manifest(text: str) -> Manifest:
 def _manifest(raw: dict[str, Any]) -> Manifest:
     distribution, package, version, its_id = (_text(raw, k) for k in ("distribution", "package", "version", "stack_id"))
     if not _HEX.fullmatch(its_id):
-        raise ValueError("has a stack_id that is none")
+        raise ValueError("has an invalid stack_id")
     contains, left_out = _texts(raw, "contains"), _texts(raw, "left_out") if "left_out" in raw else ()
     patches, stacks = [], []
     for upstream in _list(raw, "upstreams"):
@@ -84,7 +84,7 @@ def _manifest(raw: dict[str, Any]) -> Manifest:
         stacks.append([name, *(_text_or_none(upstream, k) for k in ("ref", "commit", "sha256", "subdir")), applied])
     files = _table(raw, "files")
     if not all(_HEX.fullmatch(digest) for digest in files.values()):
-        raise ValueError("has a file whose SHA-256 is none")
+        raise ValueError("has a file with an invalid SHA-256")
     computed: tuple[str, ...] = ()
     if not left_out:
         computed = tuple(stack_id(stacks, number) for number in range(1, BUILD_FORMAT + 1))

@@ -115,9 +115,7 @@ def _checked(before: bytes, after: bytes, change: Callable[[dict[str, Any]], obj
     except ValueError:
         same = False
     if not same:
-        raise FormatError(
-            "upstream.lock: its sets and pins are not all tables of their own", hint="edit upstream.lock by hand"
-        )
+        raise FormatError("upstream.lock: each set and pin must be a separate table", hint="edit upstream.lock by hand")
     return after
 
 

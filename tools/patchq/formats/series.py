@@ -186,7 +186,7 @@ def unite(data: bytes, where: str, base: bytes | None) -> bytes:
     if not all(gaps):
         raise SeriesConflictError(
             f"{where} has a merge conflict, and a side removed or moved lines: {conflict}",
-            hint=f"remove the marker lines and what shouldn't stay, or `git checkout --ours {sh(where)}` or "
+            hint=f"remove the marker lines and the side that you don't want, or `git checkout --ours {sh(where)}` or "
             f"`git checkout --theirs {sh(where)}`",
         )
     lines: list[str] = []

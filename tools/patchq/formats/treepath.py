@@ -70,6 +70,6 @@ def check_tree_path(path: bytes, where: str) -> bytes:
     if not is_tree_path(path):
         raise FormatError(
             f"{where}: the path {show_path(path)!r} leaves the tree, reaches into .git or is too long",
-            hint="don't use this patch before you know where it comes from",
+            hint="check where this patch comes from before you use it",
         )
     return path

@@ -34,7 +34,7 @@ class Linked(Git):
             raise StateError(
                 f"{self.folder} is a worktree of {found}, not of this project's store",
                 hint="if the project was moved or copied: "
-                f"`git -C {sh(self.store.folder)} worktree repair {sh(self.folder)}`; else move it away",
+                f"`git -C {sh(self.store.folder)} worktree repair {sh(self.folder)}`; otherwise move it away",
             )
         return found
 

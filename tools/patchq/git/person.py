@@ -474,13 +474,13 @@ def _library(folder: Path, settings: Mapping[str, str] | None = None) -> Iterato
         try:
             import git
         except ModuleNotFoundError as error:
-            raise UserError(f"git can't be used: {error}", hint="install patchq again, with what it requires") from None
+            raise UserError(f"git can't be used: {error}", hint="reinstall patchq with its requirements") from None
         except ImportError as error:  # raised by GitPython if git isn't installed
             raise UserError(f"git can't be used: {error}", hint="install git 2.38 or newer") from None
         try:
             yield git
         except (git.GitCommandNotFound, runner.CommandError):
-            raise UserError("git is not there", hint="install git 2.38 or newer") from None
+            raise UserError("git is not installed", hint="install git 2.38 or newer") from None
         except (git.GitError, git.ODBError, configparser.Error, ValueError) as error:
             raise _unusable(folder, str(error) or type(error).__name__) from None
         except OSError as error:

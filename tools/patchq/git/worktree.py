@@ -231,7 +231,7 @@ class Worktree:
             if self.path.is_dir() and not self.path.is_symlink() and not any(self.path.iterdir()):
                 return
             raise EditedTreeError(
-                f"{self.path} is in the way and not a worktree of patchq; it is kept as it is",
+                f"{self.path} exists and is not a worktree of patchq; it was not changed",
                 hint="move it away and run the command again",
             )
 

@@ -49,7 +49,7 @@ def parse_proofs(body: dict[str, Any]) -> list[Verdict]:
         cells = [result_of(c) for c in p["cells"]]
         known = tuple(c for c in cells if c is not None)
         if len(known) != len(cells):
-            raise ValueError("a cell that is none")
+            raise ValueError("an invalid cell")
         found.append(Verdict(proof=proof, state=p["state"], message=p["message"], cells=known, command=p["command"]))
     return found
 

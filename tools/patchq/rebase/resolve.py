@@ -523,7 +523,7 @@ def run_merger(program: str, path: bytes, sides: Mapping[int, bytes]) -> bytes:
             why = "is not installed"
             if error.code != 127:
                 why = f"leaves {show_path(path)}: {error.output or error.code}"
-            raise SourceError(f"the merger {program} {why}", hint="resolve it by hand") from None
+            raise SourceError(f"the merge program {program} {why}", hint="resolve it by hand") from None
         data = fsio.read_or_none(folder / f"merged{end}")
     if data is None:
         raise SourceError(f"the merger {program} wrote nothing for {show_path(path)}", hint="resolve it by hand")

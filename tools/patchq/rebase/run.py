@@ -122,7 +122,7 @@ def start(
         with at_hand(project, upstream) as history:
             plan = Planner(project, upstream, set_name, history, asked=from_ref, only=only).plan(onto)
         if set(plan.order) <= set(plan.known):
-            notes = [f"{upstream} {onto.ref} has all that there is to carry"] + ([plan.message] if plan.absent else [])
+            notes = [f"{upstream} {onto.ref} already has every patch"] + ([plan.message] if plan.absent else [])
             return Result(
                 upstream=upstream,
                 from_ref=plan.from_ref,
@@ -169,7 +169,7 @@ def skip(project: Project, upstream: str, *, prove: Prove, how: str = "") -> Res
         if note := stops.keep_files(project, progress, stop, files):
             notes.append(f"{stop.patch}: {note}")
         if unopposed := stops.unopposed_paths(project, progress, stop):
-            notes.append(f"{stop.patch}: left out, though they apply: its changes of {', '.join(unopposed)}")
+            notes.append(f"{stop.patch}: skipped, although they apply: its changes of {', '.join(unopposed)}")
         record_answer(project, progress, stop, files, SKIP)
         result = go_on(project, progress, stops.skipped(stop, how), files, prove)
         return replace(result, notes=(*notes, *result.notes))

@@ -488,7 +488,7 @@ def put_aside(project: Project, worktree: Worktree, taken: Taken) -> str:
         if change.old:
             path = os.fsdecode(change.path)
             worktree.git.run("restore", f"--source={taken.tree}", "--worktree", "--staged", "--", f":(literal){path}")
-    return f"left out, as no part of the patch: {', '.join(taken.left_out)}; kept as the commit {kept}"
+    return f"skipped, as the patch doesn't change it: {', '.join(taken.left_out)}; kept as the commit {kept}"
 
 
 def keep_files(project: Project, progress: RebaseProgress, stop: Stop, tree: TreeId) -> str:

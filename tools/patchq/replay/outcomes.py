@@ -24,7 +24,7 @@ class StepStatus(str, Enum):
 
 
 class Reason(str, Enum):
-    """Why a step isn't taken."""
+    """Reason to skip a step."""
 
     FAILED = "failed"
     TOO_LONG = "exceeds the time limit"

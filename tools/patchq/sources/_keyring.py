@@ -50,7 +50,7 @@ def verify(store: Git, commit: CommitId, ref: str, tag: str | None, root: Path, 
                     name = named[1].decode("utf-8", "replace")
                 raise SourceError(f"the tag that {ref} names says that it is {name}, or of another commit", hint=hint)
             return f"tag signed by {_verified(store, 'verify-tag', tag, ref, root, keyring, hint)}"
-        raise SourceError(f"the tag {ref} is not signed, whoever signed its commit", hint=hint)
+        raise SourceError(f"the tag {ref} is not signed, even if its commit is", hint=hint)
     if not re.search(rb"^gpgsig ", store.run("cat-file", "commit", commit).split(b"\n\n")[0], re.MULTILINE):
         raise SourceError(f"neither the tag {ref} nor its commit {commit} is signed", hint=hint)
     return f"commit signed by {_verified(store, 'verify-commit', commit, ref, root, keyring, hint)}"
@@ -96,7 +96,7 @@ def _settings(root: Path, keyring: Path) -> Iterator[tuple[list[str], Mapping[st
             f"the keyring {keyring} can't be read: {error.strerror}", hint="see keyring in the lock"
         ) from None
     if data is None:
-        raise SourceError(f"the keyring {keyring} is not there", hint="see keyring in the lock")
+        raise SourceError(f"the keyring {keyring} does not exist", hint="see keyring in the lock")
     # A keyring of one kind must not accept signatures of another kind.
     no_program = "false"
     with tempfile.TemporaryDirectory(prefix="patchq-") as home:

@@ -113,7 +113,7 @@ def _without_links(
         harmless = member.mode == REGULAR and member.size <= _MAX_LINK and (not folder or is_tree_path(folder))
         if name == b".git" and harmless:
             if say:
-                say(f"{where}: {show_path(member.path)} is left out: it only said where a repository was")
+                say(f"{where}: {show_path(member.path)} is skipped: it only names the path of a repository")
             continue
         yield member
 
@@ -215,7 +215,7 @@ def _import(
 def _refused(where: str, path: bytes, why: str) -> FormatError:
     return FormatError(
         f"{where}: {show_path(path)!r} {why}; nothing was imported",
-        hint="don't use this archive before you know where it comes from",
+        hint="check where this archive comes from before you use it",
     )
 
 

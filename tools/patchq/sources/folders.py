@@ -53,7 +53,7 @@ def folder_commit(layout: Layout, store: Git, folder: Path, pin: Pin, skip: Iter
         why = why or "a home folder lies in it"
     if why:
         raise SourceError(
-            f"{folder} is no upstream: {why}; nothing of it was read",
+            f"{folder} can't be an upstream: {why}; nothing was read",
             hint="name the folder that holds upstream's files alone, or its repository",
         )
     with scratch(store) as temporary:

@@ -134,7 +134,7 @@ def find_files(project: str, wanted: Callable[[str], bool]) -> list[IndexFile]:
                 if _is_here(file.url) and not _is_here(url):
                     raise SourceError(
                         f"the package index {url} names a file of this machine: {file.url}",
-                        hint="don't use this index before you know why",
+                        hint="find out why before you use this index",
                     )
                 found.setdefault(file.name, file)
     if not found and trouble:
@@ -273,8 +273,8 @@ def download(
         if expected and found != expected:
             part.clear()
             raise SourceError(
-                f"{file.name} has SHA-256 {found}, the lock says {expected}; nothing was imported",
-                hint="don't use this index before you know why; `patchq pin` re-pins on purpose",
+                f"{file.name} has SHA-256 {found}, the lock has {expected}; nothing was imported",
+                hint="find out why before you use this index; `patchq pin` re-pins on purpose",
             )
         target = root / "sha256" / found / file.name
         part.finish(target)

@@ -177,7 +177,7 @@ class Fetcher:
         if folder and not folder.is_dir():
             raise Unreachable(
                 f"{pin.upstream} {pin.ref} comes from {folder}, and no such folder is there",
-                hint=f"bring it back, or `patchq pin {pin.upstream} --url … --ref {sh(pin.ref)}` says where it is now",
+                hint=f"bring it back, or `patchq pin {pin.upstream} --url … --ref {sh(pin.ref)}` sets its new place",
             )
         if folder and not is_repository(folder):
             self.say(f"{pin.upstream}: reading the files in {folder}")
@@ -309,8 +309,8 @@ def archive_file(layout: Layout, pin: Pin, *, offline: bool = False, progress: P
         found = fsio.sha256_file(path)
         if found != pin.sha256:
             raise SourceError(
-                f"{path.name} has SHA-256 {found}, the lock says {pin.sha256}; nothing was imported",
-                hint="don't use this file before you know why; `patchq pin` re-pins on purpose",
+                f"{path.name} has SHA-256 {found}, the lock has {pin.sha256}; nothing was imported",
+                hint="find out why before you use this file; `patchq pin` re-pins on purpose",
             )
         return path
     if have := index.cached(pin.sha256):

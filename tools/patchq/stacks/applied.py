@@ -57,7 +57,7 @@ def read_applied(project: Project, set_name: str, *, edits_matter: bool = True) 
             if stack.path(p.applied.name).exists()
         )
         if state.ref != stack.pin.ref or names != stack.names[: len(names)] or not fresh:
-            raise UserError(f"{upstream} is applied otherwise than its stack says", hint="`patchq apply` first")
+            raise UserError(f"{upstream} is not applied as its stack lists it", hint="`patchq apply` first")
         found.append(Applied(stack, state, project.lock.upstreams[upstream].build))
     return found
 

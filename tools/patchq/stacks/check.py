@@ -225,14 +225,14 @@ def _check_message(full: str, header: Header) -> list[_Problem]:
     found: list[_Problem] = []
     reword = f"`patchq reword {sh(full)}` opens the message in an editor"
     if _UNFINISHED.search(header.subject):
-        found.append(("unfinished", f"the subject {header.subject!r} says that it isn't done", reword))
+        found.append(("unfinished", f"the subject {header.subject!r} marks it as unfinished", reword))
     if len(header.subject) > 100:
         found.append(("subject", f"the subject has {len(header.subject)} characters; 100 are the most", reword))
     body = header.message.split("\n", 1)[1].strip()
     trailers = "\n".join(f"{k}: {v}" for k, v in header.trailers)
     if not body or body == trailers:
         found.append(
-            ("why", "the message doesn't say why", f"{reword}: explain it to a reader who has never seen the fork")
+            ("why", "the message gives no reason", f"{reword}: explain it to a reader who has never seen the fork")
         )
     output = []
     for line in header.message.splitlines():

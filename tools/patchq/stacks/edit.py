@@ -41,7 +41,7 @@ def user_ident(project: Project, author: str = "") -> Ident:
     found = person.author(project.layout.root, *(match.groups() if match else ()))
     if not found:
         raise UserError(
-            "git doesn't know who you are",
+            "git has no name and email for you",
             hint="git config --global user.name 'Jane Roe' && git config --global user.email jane@example.org, "
             "with your name and address; or --author 'Jane Roe <jane@example.org>'",
         )

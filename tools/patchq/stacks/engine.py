@@ -256,7 +256,7 @@ class Engine:
         else:
             text = message
         if not lines or _MALFORMED.search(text):
-            return FormatError(f"{patch.where}: {why.reason}; git says: {text}", hint=_ANEW)
+            return FormatError(f"{patch.where}: {why.reason}; git's message: {text}", hint=_ANEW)
         if text.count(":") > 1:
             path = text.split(":")[1].strip()
         else:

@@ -161,7 +161,7 @@ def _as_rules(project: Project, entry: ReconciledEntry, message: str) -> str:
     if lacking or not rules:
         raise UserError(
             f"no rules make the changes of {entry.name} in {lacking or 'any file'}",
-            hint="a rule changes text of files that are there; other changes need a patch of their own",
+            hint="a rule changes the text of existing files; put other changes into a separate patch",
         )
     return with_rules(message, rules)
 

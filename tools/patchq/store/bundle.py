@@ -239,7 +239,7 @@ def apply_bundle(root: Path, bundle: Path, **options: Any) -> list[StackResult]:
         if own.exists() and project_files.read(root, own) != (bundled / LOCK_NAME).read_bytes():
             raise UserError(
                 f"{bundle.name} is of another {LOCK_NAME} than {root}'s",
-                hint="make it anew from this project, or apply it in an empty folder",
+                hint="create it again from this project, or apply it in an empty folder",
             )
         if not own.exists() and (other := _not_of(root, bundled)):
             raise UserError(f"{root} holds {other} and is no project", hint="an empty folder, by --project DIR")
@@ -262,7 +262,7 @@ def apply_bundle(root: Path, bundle: Path, **options: Any) -> list[StackResult]:
     if wrong and not _edited(project, manifest):
         raise SourceError(
             f"{', '.join(wrong)}: what was applied is not what was bundled",
-            hint="the same input gave another tree: report it",
+            hint="the same input produced a different tree: report it",
         )
     return found
 

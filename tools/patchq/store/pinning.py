@@ -133,9 +133,8 @@ def pin(
             message = ""
             if asked:
                 message = check_signature(project.layout, project.lock, project.store, replace(draft, commit=found))
-            project.say(
-                f"{name} {ref}: {message or 'no signature was checked: only git carries one, and it was not asked'}"
-            )
+            unchecked = "no signature was checked: only a git source has signatures, and git was not used"
+            project.say(f"{name} {ref}: {message or unchecked}")
         if archive:
             sha256, wheels = _archive(project, replace(draft, subdir=subdir))
         else:

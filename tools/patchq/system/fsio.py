@@ -268,7 +268,7 @@ def _open_regular(path: Path) -> BinaryIO | None:
 
 def not_regular(path: Path) -> FormatError:
     """Return the error for a pipe, socket, device or folder in place of a file."""
-    return FormatError(f"{path} is no file", hint="put the file back, or take its name out of what names it")
+    return FormatError(f"{path} is no file", hint="restore the file, or remove the reference to it")
 
 
 def folds_case(path: Path) -> bool:

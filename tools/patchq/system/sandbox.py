@@ -274,7 +274,7 @@ def run_isolated(
         raise UserError(
             f"a command is run only where it can be kept from all else, and here it can't: {text}",
             hint="it needs Linux with unprivileged user namespaces, and unshare and setpriv (util-linux); "
-            "or make the edit in the worktree, and `patchq new`",
+            "or edit the worktree and run `patchq new`",
         )
     over = watch.over
     if code == runner.TIMED_OUT:

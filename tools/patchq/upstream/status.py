@@ -108,7 +108,7 @@ class UpstreamVerdict:
         elif by_kind[CHANGED]:
             words.append(f"changed on since by {_few(by_kind[CHANGED])}")
         if self.missing:
-            words.append(f"not there in full: {_few(self.missing)}")
+            words.append(f"incomplete: {_few(self.missing)}")
         return "; ".join(words)
 
 

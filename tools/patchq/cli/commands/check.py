@@ -130,7 +130,7 @@ def _installs(
             there = "it has none of it"
             if lacked.there:
                 there = f"the newest there is {lacked.there}"
-            message = f"{where}: the index at hand has nothing for {lacked.requirement}; {there}"
+            message = f"{where}: the available index has nothing for {lacked.requirement}; {there}"
             found.append(
                 Finding(
                     upstream="",

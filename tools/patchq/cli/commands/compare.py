@@ -29,7 +29,7 @@ def _line(patch: ComparedPatch, other: str) -> str:
     partners = _some(patch.partners) or "other patches"
     if patch.relation == "same":
         if not patch.partners:
-            return f"{where}{patch.name}: its effect is in the other's ref"
+            return f"{where}{patch.name}: the other fork's ref already has its effect"
         how = "its effect is in"
         if patch.grade == "identical":
             how = "the same patch as"

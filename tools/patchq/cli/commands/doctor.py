@@ -56,7 +56,7 @@ def command(
         project = None
     if mounted:
         if project is None:
-            raise UserError("no project says what is mounted", hint="--project DIR")
+            raise UserError("no project lists the mounted trees", hint="--project DIR")
         found = mounted_findings(project, mounted, python or sys.executable)
     else:
         found = examine(project)
@@ -120,7 +120,7 @@ def _probe(archs: tuple[str, ...], nvccs: tuple[str, ...], as_json: bool) -> Non
     else:
         _show_matrix([t.release for t in found], cells, {i.name: i for i in INSTRUCTIONS})
         for u in unusable:
-            echo(f"can't be asked: nvcc {u.release}".rstrip() + f" ({u.nvcc}): {u.message}\n    {u.hint}")
+            echo(f"does not run: nvcc {u.release}".rstrip() + f" ({u.nvcc}): {u.message}\n    {u.hint}")
         for arch, names in lacks.items():
             echo(f"{arch}: lacks {', '.join(names)}" if names else f"{arch}: has all that the kernels need")
         if not found:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @click.option("--api", envvar="GITHUB_API_URL", default="", metavar="URL", help="[default: GitHub's]")
 @click.option("--remote", default="origin", metavar="REMOTE", help="Remote to push the branch to.  [default: origin]")
 @click.option("--base", default="", metavar="BRANCH", help="Branch to merge into.  [default: this branch]")
-@click.option("--no-proof", is_flag=True, help="Don't run proofs; the pull request says so.")
+@click.option("--no-proof", is_flag=True, help="Don't run proofs; the pull request reports it.")
 @click.option(
     "--dry-run",
     type=click.Path(path_type=Path),
@@ -155,7 +155,7 @@ def _show(found: Followed) -> None:
         "nothing": f"{head}: {found.onto} is no newer release",
         "there": f"{head}: {found.onto} is there already",
         "closed": f"{head} onto {found.onto}: {found.url} was closed; it stays so",
-        "same": f"{head} onto {found.onto}: {found.url} says so already",
+        "same": f"{head} onto {found.onto}: {found.url} is up to date",
         "dry run": f"{found.title}\nnothing was pushed or sent",
     }
     echo(words.get(found.state, f"{found.title}\n{found.state} {found.url}"))

@@ -226,7 +226,7 @@ def _next(found: Forecast) -> str:
     if any(why.startswith(NOT_YET) for why in source.absent.values()):
         return f"`patchq rebase {found.upstream} --onto {sh(source.from_ref)}` brings what it lacks of the set's stack"
     if len(summary.known) == len(found.of(found.cheapest)):
-        return f"nothing: {found.upstream} {found.cheapest} has all that there is to carry"
+        return f"nothing: {found.upstream} {found.cheapest} already has every patch"
     start = f"patchq rebase {found.upstream} --onto {sh(found.cheapest)}"
     return f"`{start}`" + ("; `--why` says where it stops" if summary.needs else "")
 

@@ -58,4 +58,4 @@ def command(
         echo(f"  {line}")
     if no_run:
         echo("  not run: the evidence")
-    echo(url or f"{folder}: title.txt, body.md, and owner.toml for whoever sends it")
+    echo(url or f"{folder}: title.txt, body.md, and owner.toml for the sender")

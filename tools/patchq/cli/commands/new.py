@@ -11,8 +11,10 @@ from patchq.cli.common import json_option, open_project, show_exported
 @click.option(
     "--message", "-m", multiple=True, help="Subject, then paragraphs; trailers are kept.  [default: from the name]"
 )
-@click.option("--topic", default="", help="Topic: of the patch.")
-@click.option("--proof", default="", metavar="PATH", help="Proof: of the patch, a test under tests/stacks/.")
+@click.option("--topic", default="", help="Value of the patch's Topic trailer.")
+@click.option(
+    "--proof", default="", metavar="PATH", help="Value of the patch's Proof trailer, a test under tests/stacks/."
+)
 @click.option("--author", default="", metavar="'NAME <EMAIL>'", help="[default: you]")
 @click.option("--signoff", "-s", is_flag=True, help="Add the author's sign-off.")
 @click.option("--allow-empty", is_flag=True, help="Allow a patch that changes nothing.")

@@ -23,9 +23,9 @@ from patchq.project.project import Project
 )
 @click.option("--title", default="", metavar="TEXT", help="Title of the pull request.  [default: the subject]")
 @click.option("--name", default="", metavar="NAME", help="Name of the branch and its folder.")
-@click.option("--no-proof", is_flag=True, help="Don't run proofs and tests there; the dossier says so.")
+@click.option("--no-proof", is_flag=True, help="Don't run proofs and tests there; the dossier reports it.")
 @click.option("--upstream-tests", is_flag=True, help="Run upstream's tests of the changed files, however many.")
-@click.option("--no-gates", is_flag=True, help="Don't run upstream's formatter and linters; the dossier says so.")
+@click.option("--no-gates", is_flag=True, help="Don't run upstream's formatter and linters; the dossier reports it.")
 @click.option(
     "--push",
     "remote",
@@ -34,7 +34,7 @@ from patchq.project.project import Project
     help="Address or remote of your fork to push the branch to.",
 )
 @click.option("--open", "opening", is_flag=True, help="Open the pull request with gh, after asking.")
-@click.option("--status", "asking", is_flag=True, help="Ask gh for the state of submitted patches, and record it.")
+@click.option("--status", "asking", is_flag=True, help="Query gh for the state of submitted patches, and record it.")
 @click.option("--url", default="", metavar="URL", help="With --status: pull request that was opened by hand.")
 @set_option
 @json_option
@@ -169,7 +169,7 @@ def _status(project: Project, patches: tuple[str, ...], url: str, set_name: str,
             if not chosen or any((place[0], name) in chosen for name in submitted_names):
                 wanted[place] = submitted_names
         if not wanted:
-            raise UserError("no patch says that it is submitted", hint="`patchq pr PATCH --status --url URL`")
+            raise UserError("no patch is marked as submitted", hint="`patchq pr PATCH --status --url URL`")
         states = [refresh(project, upstream, names, at) for (upstream, at), names in wanted.items()]
     if as_json:
         emit("pr-status", {"pull_requests": [asdict(s) for s in states]})

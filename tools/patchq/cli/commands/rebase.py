@@ -203,13 +203,13 @@ def _show_stop(found: Result, stop: Stop) -> None:
     if stop.message:
         echo(f"  {stop.message}")
     if stop.carries or stop.stops:
-        echo(f"  as things stand, {stop.carries} of the patches after it land and {stop.stops} stop")
+        echo(f"  currently, {stop.carries} of the patches after it apply and {stop.stops} stop")
     if stop.outcome == "absorbed":
         echo("  `--continue --retire` retires it, if its proof passes without it (where none can run, `--how TEXT`")
         echo("  retires it on the evidence); `--skip` leaves it out")
         if not stop.stages:
             return
-    echo(f"`patchq conflict {found.upstream}` says what is known of it")
+    echo(f"`patchq conflict {found.upstream}` shows the conflict report")
     echo(f"`patchq rebase {found.upstream} --propose` tries other merges of it")
     echo(f"resolve it in {found.worktree}, then `patchq rebase {found.upstream} --continue`;")
     how = " --how TEXT"

@@ -44,7 +44,7 @@ def command(
     last = read_results(project)
     files = (page, markdown, junit, sarif)
     if last is None and not (any(files) or as_json):
-        raise UserError("there are no results yet", hint="`patchq test --prove`, or --html FILE for all else")
+        raise UserError("there are no results yet", hint="`patchq test --prove`, or --html FILE for everything else")
     if any(files) or as_json:
         from patchq.report.evidence import gather
 

@@ -84,7 +84,7 @@ def _show(found: Resolution, upstream: str) -> None:
     for check in found.checks:
         echo(f"{check.name}: {check.state}: {check.message}", fg="red" if check.state == "failed" else None)
     for path in found.left_out:
-        echo(f"left out, as no part of the patch: {path} (`--include {sh(path)}` takes it)")
+        echo(f"skipped, as the patch doesn't change it: {path} (`--include {sh(path)}` adds it)")
     if found.refused:
         _show_refusal(found, upstream)
     elif found.rebase is None:
@@ -96,7 +96,7 @@ def _show(found: Resolution, upstream: str) -> None:
 def _show_refusal(found: Resolution, upstream: str) -> None:
     from patchq.rebase.resolve import UPSTREAM_LINES
 
-    echo(f"{upstream}/{found.patch} is not resolved by it; all is as it was", err=True)
+    echo(f"{upstream}/{found.patch} is not resolved by it; nothing was changed", err=True)
     reason = found.refused[0].name
     if reason == UPSTREAM_LINES:
         echo("`--drop-upstream-line PATH:LINE` accepts one of these lines", err=True)

@@ -44,7 +44,7 @@ def command(pending: bool, dry_run: bool, as_json: bool) -> None:
     if worktree:
         echo(f"  the rebase is back at that patch; {worktree} holds your files")
     for path in kept:
-        echo(f"  {path} was edited meanwhile and stays as it is")
+        echo(f"  {path} was edited since and is kept")
     for commit in commits:
         echo(f"  your edits are kept as {commit}: `git -C {sh(project.layout.store)} show {commit}`")
 

@@ -61,10 +61,10 @@ def command(image: Path, platform: str, set_name: str, as_json: bool) -> None:
         for problem in problems:
             echo(f"problem: {problem}", fg="red")
         if verdict.ok:
-            echo(f"{verdict.image} is what upstream.lock says")
+            echo(f"{verdict.image} matches upstream.lock")
         elif can_allow(verdict.differences):
             echo('next: remove it, or name what you trust in upstream.lock: [verify] allow = ["NAME"]')
         else:
-            echo("next: patchq build && patchq compose, and build the image anew")
+            echo("next: patchq build && patchq compose, and rebuild the image")
     if not verdict.ok:
         raise click.exceptions.Exit(1)
