@@ -118,17 +118,15 @@ def page() -> str:
         low, high = interval(killed, len(rows))
         parts.append(
             f"{killed} of {len(rows)} killed: {100 * killed / len(rows):.1f} % (95 %: {100 * low:.1f} to {100 * high:.1f})."
-            f" {len(mutants)} were written; they run in an order that a fixed seed chooses.\n\n| patch | killed | |\n|---|---|---|\n"
+            f" {len(mutants)} were written; they run in an order that a fixed seed chooses.\n\n"
         )
-        by_patch: dict[str, list[dict[str, Any]]] = collections.defaultdict(list)
-        for row in rows:
-            by_patch[row["patch"]].append(row)
-        for patch, tried in sorted(by_patch.items()):
-            count = sum(row["killed"] for row in tried)
-            parts.append(f"| `{patch}` | {count} of {len(tried)} | {100 * count / len(tried):.0f} % |\n")
+        tried = collections.Counter(row["patch"] for row in rows)
+        parts.append(f"{len(tried)} patches have {min(tried.values())} to {max(tried.values())} results each.")
         survivors = [row for row in rows if not row["killed"]]
-        parts.append("\nSurvivors:\n\n" if survivors else "\n")
-        parts += [f"- `{row['patch']}`: {row['mutant']}\n" for row in survivors]
+        lost = collections.Counter(row["patch"] for row in survivors)
+        worst = max((lost[patch] / tried[patch] for patch in lost), default=0)
+        parts.append(f" The weakest proof kills {100 * (1 - worst):.0f} %. Survivors:\n\n")
+        parts += [f"- `{row['patch']}` ({tried[row['patch']]} tried): {row['mutant']}\n" for row in survivors]
         parts.append("\n")
     return "".join(parts).rstrip() + "\n"
 
