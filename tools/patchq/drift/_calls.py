@@ -54,31 +54,38 @@ class _Calls(ast.NodeVisitor):
         """Record imports from the package and the names that hold instances of its classes."""
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
-                for alias in node.names:
-                    if alias.name.split(".")[0] == self.old.package:
-                        if alias.asname:
-                            self.imported[alias.asname or alias.name.split(".")[0]] = alias.name
-                        else:
-                            self.imported[alias.asname or alias.name.split(".")[0]] = self.old.package
-            elif (
-                isinstance(node, ast.ImportFrom)
-                and node.module
-                and node.module.split(".")[0] == self.old.package
-                and not node.level
-            ):
-                for alias in node.names:
-                    full = f"{node.module}.{alias.name}"
-                    self.imported[alias.asname or alias.name] = full
+                self._record_import(node)
+            elif isinstance(node, ast.ImportFrom):
+                self._record_import_from(node)
         for node in ast.walk(tree):
-            if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(value := node.value, ast.Call):
-                made = self._resolve(value.func)
-                if made in self.old.aliases and self.old.aliases[made] not in self.old.functions:
-                    if isinstance(node, ast.Assign):
-                        targets = node.targets
-                    else:
-                        targets = [node.target]
-                    for target in targets:
-                        self.instances[ast.unparse(target)] = self.old.aliases[made]
+            if isinstance(node, ast.Assign):
+                self._record_instance(node.targets, node.value)
+            elif isinstance(node, ast.AnnAssign):
+                self._record_instance([node.target], node.value)
+
+    def _record_import(self, node: ast.Import) -> None:
+        for alias in node.names:
+            if alias.name.split(".")[0] != self.old.package:
+                continue
+            if alias.asname:
+                self.imported[alias.asname] = alias.name
+            else:
+                self.imported[self.old.package] = self.old.package
+
+    def _record_import_from(self, node: ast.ImportFrom) -> None:
+        if node.level or not node.module or node.module.split(".")[0] != self.old.package:
+            return
+        for alias in node.names:
+            self.imported[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+
+    def _record_instance(self, targets: Sequence[ast.expr], value: ast.expr | None) -> None:
+        """Record the names that are assigned an instance of a class of the package."""
+        if not isinstance(value, ast.Call):
+            return
+        made = self._resolve(value.func)
+        if made in self.old.aliases and self.old.aliases[made] not in self.old.functions:
+            for target in targets:
+                self.instances[ast.unparse(target)] = self.old.aliases[made]
 
     def _resolve(self, node: ast.expr) -> str:
         """Return the path of an expression in the package; empty if it is not from the package."""
@@ -231,11 +238,7 @@ def judge_call(node: ast.Call, change: SignatureChange) -> Iterator[tuple[str, s
     if not old.accepts(count, keywords):
         return
     before, after = [p.name for p in old.positional], [p.name for p in new.positional]
-    shifted = []
-    for i in range(min(count, len(before))):
-        if i >= len(after) or before[i] != after[i]:
-            shifted.append(i)
-    shifted = [i for i in shifted if not _just_renamed(i, old, new)]
+    shifted = _shifted(count, old, new)
     if shifted:
         first = shifted[0]
         lands = "nothing"
@@ -248,24 +251,53 @@ def judge_call(node: ast.Call, change: SignatureChange) -> Iterator[tuple[str, s
                 f"{len(shifted)} arguments land elsewhere"
             ),
         )
-    unknown = []
-    for k in sorted(keywords):
-        if old.find(k) and new.find(k) is None and not new.takes("variadic keyword"):
-            unknown.append(k)
+    unknown = _unknown(keywords, old, new)
     if unknown:
         yield "unknown keyword", f"{', '.join(unknown)} is no longer a parameter"
-    given = set(after[:count]) | keywords
-    missing = []
-    for p in new.parameters:
-        if p.default is None and not p.kind.startswith("variadic") and p.name not in given:
-            missing.append(p.name)
+    missing = _missing(set(after[:count]) | keywords, new)
     if missing and not shifted and not unknown:
         yield "missing argument", f"{', '.join(missing)} must now be passed"
-    given_before = set(before[:count]) | keywords
+    for name, was, now in _changed_defaults(set(before[:count]) | keywords, old, new):
+        yield "changed default", f"{name} was {was}, is now {now}"
+
+
+def _shifted(count: int, old: Signature, new: Signature) -> list[int]:
+    """Return the indices of the positional arguments that another parameter now receives."""
+    before, after = [p.name for p in old.positional], [p.name for p in new.positional]
+    found = []
+    for i in range(min(count, len(before))):
+        same = i < len(after) and before[i] == after[i]
+        if not same and not _just_renamed(i, old, new):
+            found.append(i)
+    return found
+
+
+def _unknown(keywords: set[str], old: Signature, new: Signature) -> list[str]:
+    """Return the keywords that the new signature no longer accepts."""
+    found = []
+    for name in sorted(keywords):
+        if old.find(name) and new.find(name) is None and not new.takes("variadic keyword"):
+            found.append(name)
+    return found
+
+
+def _missing(given: set[str], new: Signature) -> list[str]:
+    """Return the required parameters that a call doesn't pass."""
+    found = []
+    for p in new.parameters:
+        if p.default is None and not p.kind.startswith("variadic") and p.name not in given:
+            found.append(p.name)
+    return found
+
+
+def _changed_defaults(given: set[str], old: Signature, new: Signature) -> Iterator[tuple[str, str, str]]:
+    """Yield the name, old and new default of each parameter that a call leaves to its default."""
     for p in old.parameters:
+        if p.name in given or p.default is None:
+            continue
         now = next((q for q in new.parameters if q.name == p.name), None)
-        if p.name not in given_before and now and p.default is not None and now.default not in (None, p.default):
-            yield "changed default", f"{p.name} was {p.default}, is now {now.default}"
+        if now and now.default is not None and now.default != p.default:
+            yield p.name, p.default, now.default
 
 
 def _just_renamed(index: int, old: Signature, new: Signature) -> bool:

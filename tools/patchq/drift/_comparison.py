@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import fnmatch
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -165,8 +166,10 @@ class Comparison:
         if language not in self._with_word:
             found: dict[bytes, list[bytes]] = {}
             paths = [p for p in sorted(self.changed) if language_of(p) == language]
-            blobs = [[b for b in (self.old.blob(p), self.new.blob(p)) if b] for p in paths]
-            self.old.files.bring(blob for pair in blobs for blob in pair)
+            blobs = []
+            for path in paths:
+                blobs.append([b for b in (self.old.blob(path), self.new.blob(path)) if b])
+            self.old.files.bring(itertools.chain.from_iterable(blobs))
             for path, pair in zip(paths, blobs, strict=True):
                 there: set[bytes] = set()
                 for blob in pair:

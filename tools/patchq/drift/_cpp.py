@@ -55,6 +55,8 @@ _DECLARED = {
     "init_declarator",
     "for_range_loop",
 }
+#: Nodes that use the name that they spell.
+_USED_NAMES = ("qualified_identifier", "identifier", "type_identifier", "field_identifier")
 _NAMES = {
     "identifier",
     "field_identifier",
@@ -476,37 +478,44 @@ def _guards(file: CppFile, node: Any) -> tuple[str, ...]:
 
 def _uses(file: CppFile, node: Any, lines: set[int]) -> Iterator[CppUse]:
     first, last = node.start_point[0] + 1, node.end_point[0] + 1
-    if lines.isdisjoint(range(first, last + 1)):
+    if node.type == "comment" or lines.isdisjoint(range(first, last + 1)):
         return
-    kind = node.type
-    if kind == "comment":
-        return
-    if kind == "preproc_arg":
-        for number, line in enumerate(file.text(node).split("\n"), first):
-            if number in lines:
-                text = re.sub(r"//.*|/\*.*?(\*/|$)|\"[^\"]*\"", "", line)
-                yield from (CppUse(name, number, call=text.strip()) for name in _WORD.findall(text))
-        return
-    if kind == "call_expression":
-        function, arguments = node.child_by_field_name("function"), node.child_by_field_name("arguments")
-        member = function.type == "field_expression"
-        named = function.child_by_field_name("field") if member else function
-        count = sum(c.type != "comment" for c in arguments.named_children) if arguments is not None else -1
-        yield CppUse(_plain(file, named), first, count, " ".join(file.text(node).split()), member)
-        if function.type == "identifier":
-            if arguments is not None:
-                yield from _uses(file, arguments, lines)
-            return
-    elif kind in ("qualified_identifier", "identifier", "type_identifier", "field_identifier") and first in lines:
-        yield CppUse(_plain(file, node), first, member=kind == "field_identifier")
-        if kind != "qualified_identifier":
-            return
-        for child in node.children:
-            if child.type not in _NAMES:
-                yield from _uses(file, child, lines)
-        return
-    for child in node.children:
+    within = node.children
+    if node.type == "preproc_arg":
+        yield from _macro_uses(file, node, lines)
+        within = []
+    elif node.type == "call_expression":
+        yield _call_use(file, node)
+        if node.child_by_field_name("function").type == "identifier":
+            within = node.children_by_field_name("arguments")
+    elif node.type in _USED_NAMES and first in lines:
+        yield CppUse(_plain(file, node), first, member=node.type == "field_identifier")
+        within = []
+        if node.type == "qualified_identifier":
+            within = [child for child in node.children if child.type not in _NAMES]
+    for child in within:
         yield from _uses(file, child, lines)
+
+
+def _macro_uses(file: CppFile, node: Any, lines: set[int]) -> Iterator[CppUse]:
+    """Yield the names on some lines of a macro's text, which isn't parsed."""
+    for number, line in enumerate(file.text(node).split("\n"), node.start_point[0] + 1):
+        if number not in lines:
+            continue
+        text = re.sub(r"//.*|/\*.*?(\*/|$)|\"[^\"]*\"", "", line)
+        for name in _WORD.findall(text):
+            yield CppUse(name, number, call=text.strip())
+
+
+def _call_use(file: CppFile, node: Any) -> CppUse:
+    """Return the use of the function that a call names."""
+    function, arguments = node.child_by_field_name("function"), node.child_by_field_name("arguments")
+    member = function.type == "field_expression"
+    named = function.child_by_field_name("field") if member else function
+    count = -1
+    if arguments is not None:
+        count = sum(c.type != "comment" for c in arguments.named_children)
+    return CppUse(_plain(file, named), node.start_point[0] + 1, count, " ".join(file.text(node).split()), member)
 
 
 def _plain(file: CppFile, node: Any) -> str:

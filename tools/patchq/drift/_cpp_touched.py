@@ -72,7 +72,9 @@ class TouchedCpp:
                 file = self.new.cpp(path)
             assert path is not None
             assert file is not None
-            self._compare_touched(touch, line, name, number, base, after, path, file, there)
+            self._compare_touched(
+                touch, line, name, number=number, base=base, after=after, path=path, file=file, there=there
+            )
         self._copies(touch, line, name, base, path or touch.path)
         self._callers(touch, line, name, base)
         self._overrides(touch, line, name, base)
@@ -82,6 +84,7 @@ class TouchedCpp:
         touch: Touch,
         line: int,
         name: str,
+        *,
         number: int,
         base: CppFile,
         after: CppFile,
@@ -237,7 +240,7 @@ class TouchedCpp:
                     continue
                 again = its_name == name and (path == touch.path or self._reaches(self.new, path, touch.path))
                 special = bool(owner) and its_name == owner and fresh[-1].kind == "class"
-                bases = [b for f in file.facts.get(its_owner, ()) for b in f.bases]
+                bases = _bases(file, its_owner)
                 derived = bool(owner) and its_method == method and owner.rpartition("::")[2] in bases
                 if again or special or derived:
                     if "declared" in fresh[-1].traits and not derived:
@@ -253,7 +256,7 @@ class TouchedCpp:
             fact = after.facts[name][-1] if name in after.facts else None
             if not owner or fact is None or fact.kind != "function":
                 continue
-            for base in [b for f in after.facts.get(owner, ()) for b in f.bases]:
+            for base in _bases(after, owner):
                 self._compare_base(touch, fact, f"{base}::{method}")
 
     def _compare_base(self, touch: Touch, mine: Fact, inherited: str) -> None:
@@ -312,7 +315,18 @@ def _concern(sides: Sequence[tuple[CppFile, Any]]) -> bool:
         return True
     files = [file for file, _ in sides]
     steps = [list(_steps(file, body, ())) for file, body in zip(files, bodies, strict=True)]
-    return steps_concern(*steps, variables={name for side in sides for name in _cpp.local_names(*side)})
+    variables: set[str] = set()
+    for file, node in sides:
+        variables |= _cpp.local_names(file, node)
+    return steps_concern(*steps, variables=variables)
+
+
+def _bases(file: CppFile, name: str) -> list[str]:
+    """Return the base classes of each definition of a class."""
+    found: list[str] = []
+    for fact in file.facts.get(name, ()):
+        found.extend(fact.bases)
+    return found
 
 
 def _steps(file: CppFile, body: Any, around: tuple[str, ...]) -> Iterator[Step]:

@@ -54,8 +54,7 @@ class CppUses:
         base = self.old.cpp(touch.path)
         if base is None or new is None or function not in base.nodes or function not in new.nodes:
             return
-        was = {n for node in base.nodes[function] for n in _cpp.local_names(base, node)}
-        now = {n for node in new.nodes[function] for n in _cpp.local_names(new, node)}
+        was, now = _local_names(base, function), _local_names(new, function)
         key = (touch.patch, touch.path, f"{function} {simple}", 0)
         if simple in was and simple not in now and key not in self._seen:
             self._seen.add(key)
@@ -115,15 +114,14 @@ class CppUses:
             say(Kind.CONSTANT, " | ".join(values[0]), " | ".join(values[1]))
         guards = [f.guards for f in was], [f.guards for f in now]
         if len(guards[0]) == len(guards[1]) and guards[0] != guards[1]:
-            shown = (" | ".join(" && ".join(g) for g in side) for side in guards)
-            say(Kind.GUARD, next(shown), next(shown))
+            say(Kind.GUARD, _shown_guards(was), _shown_guards(now))
         if was[0].kind == "class":
             self._compare_fields(say, name, path, place)
         if called and use.arguments >= 0:
             self._compare_asserts(say, name, path, place)
             self._compare_bodies(say, old, name, place, was, now)
-            bodies = [[types_of(f) for f in side if "declared" not in f.traits] for side in (was, now)]
-            if any(bodies[1].count(types) > bodies[0].count(types) > 0 for types in bodies[0]):
+            before, after = _defined_types(was), _defined_types(now)
+            if any(after.count(types) > before.count(types) > 0 for types in before):
                 say(Kind.DUPLICATE, name, name)
 
     def includes(self, touch: Touch, used: Iterable[CppUse]) -> None:
@@ -137,8 +135,7 @@ class CppUses:
             return
         names: list[set[str]] = []
         for tree, paths in ((self.old, lost), (self.new, sorted(there))):
-            files = [file for path in paths if (file := tree.cpp(path))]
-            names.append({name.rpartition("::")[2] for file in files for name in file.facts})
+            names.append(_simple_names(tree.cpp(path) for path in paths))
         for use in used:
             simple = use.name.rpartition("::")[2]
             if simple in names[0] - names[1]:
@@ -167,10 +164,9 @@ class CppUses:
         file = self.new.cpp(target) if target else None
         if was & now or file is None or target is None:
             return
-        around = {_cpp.namespace_of(file, node) for n in touch.functions for node in file.nodes.get(n, ())}
-        inside = any(f"{here}::".startswith(f"{there}::") for here in around for there in now)
         text = self.new.content(target)
-        if not inside and not any(f"using namespace {space}".encode() in text for space in now):
+        used = any(f"using namespace {space}".encode() in text for space in now)
+        if not used and not _is_within(file, touch.functions, now):
             say(Kind.BINDING, ", ".join(sorted(was)), ", ".join(sorted(now)))
 
     def _compare_fields(self, say: Reporter, name: str, path: bytes, place: bytes) -> None:
@@ -192,8 +188,7 @@ class CppUses:
         old, new = self.old.cpp(path), self.new.cpp(place)
         if old is None or new is None:
             return
-        was = {text for node in old.nodes[name] for text in _cpp.asserts_of(old, node)}
-        now = {text for node in new.nodes[name] for text in _cpp.asserts_of(new, node)}
+        was, now = _asserts(old, name), _asserts(new, name)
         if now - was:
             say(Kind.GUARD, " && ".join(sorted(was - now)), " && ".join(sorted(now - was)))
 
@@ -334,3 +329,48 @@ def _expanded(file: CppFile | None, value: str, steps: int = 0) -> str:
         return f"({_expanded(file, facts[0].value, steps + 1)})" if known and facts[0].value else match[0]
 
     return folded(re.sub(r"[A-Za-z_]\w*", replaced, value))
+
+
+def _local_names(file: CppFile, function: str) -> set[str]:
+    """Return the local variables of each definition of a function."""
+    found: set[str] = set()
+    for node in file.nodes[function]:
+        found |= _cpp.local_names(file, node)
+    return found
+
+
+def _simple_names(files: Iterable[CppFile | None]) -> set[str]:
+    """Return the names that files define, without their namespaces."""
+    found: set[str] = set()
+    for file in files:
+        if file:
+            found.update(name.rpartition("::")[2] for name in file.facts)
+    return found
+
+
+def _asserts(file: CppFile, function: str) -> set[str]:
+    """Return the texts of ``static_assert`` in each definition of a function."""
+    found: set[str] = set()
+    for node in file.nodes[function]:
+        found.update(_cpp.asserts_of(file, node))
+    return found
+
+
+def _is_within(file: CppFile, functions: Iterable[str], spaces: Iterable[str]) -> bool:
+    """Return True if one of some functions is defined inside one of some namespaces."""
+    prefixes = tuple(f"{space}::" for space in spaces)
+    for name in functions:
+        for node in file.nodes.get(name, ()):
+            if f"{_cpp.namespace_of(file, node)}::".startswith(prefixes):
+                return True
+    return False
+
+
+def _shown_guards(facts: Sequence[Fact]) -> str:
+    """Return the preprocessor conditions of definitions, as one line."""
+    return " | ".join(" && ".join(fact.guards) for fact in facts)
+
+
+def _defined_types(facts: Sequence[Fact]) -> list[list[str]]:
+    """Return the parameter types of the definitions, without declarations."""
+    return [types_of(fact) for fact in facts if "declared" not in fact.traits]

@@ -72,7 +72,7 @@ class TouchedPython:
         if len(new.facts[there.name]) > len(base.facts[name]):
             self.whole.alarm(touch, Kind.DUPLICATE, line, name, at=at, was=name, now=there.name)
         if touch.path in self.whole.changed or path != touch.path:
-            self._bodies(touch, line, fact, there, base, new, after, at)
+            self._bodies(touch, line, fact, there, base=base, new=new, after=after, at=at)
             self._traits(touch, line, fact, there, at)
             if fact.guards != there.guards:
                 was, now = " and ".join(fact.guards), " and ".join(there.guards)
@@ -87,6 +87,7 @@ class TouchedPython:
         line: int,
         fact: Fact,
         there: Fact,
+        *,
         base: PythonFile,
         new: PythonFile,
         after: PythonFile,

@@ -67,15 +67,16 @@ def steps_concern(before: Sequence[Step], after: Sequence[Step], there: Sequence
     touched = [s for _, i1, i2, j1, j2 in mine for s in (*before[i1:i2], *after[j1:j2])]
     # Two calls for their effect on one object, such as two options of a parser, don't concern each other.
     called = {s.receiver for s in touched if s.receiver}
-    called -= {n for s in touched for n in s.without(called).reads}
+    called -= _reads([s.without(called) for s in touched])
     touched = [s.without(called) for s in touched]
     first, last = mine[0][1], max(i2 for _, _, i2, _, _ in mine)
-    variables = variables | {n for s in (*before, *after, *there) for n in s.reads | s.writes if n.startswith("self.")}
+    steps = [*before, *after, *there]
+    variables = variables | {name for name in _reads(steps) | _writes(steps) if name.startswith("self.")}
     around = {header for s in touched for header in s.around}
     tests = [s for s in (*before, *after) if any(header.endswith(s.text) for header in around)]
-    read = {n for s in (*touched, *tests) for n in s.reads}
+    read = _reads([*touched, *tests])
     needed = _closure([*before, *there], read & variables, variables, backward=True)
-    given = _closure([*before, *there], {n for s in touched for n in s.writes} & variables, variables, backward=False)
+    given = _closure([*before, *there], _writes(touched) & variables, variables, backward=False)
     for tag, i1, i2, j1, j2 in _differences(before, there):
         if tag == "equal":
             continue
@@ -87,6 +88,22 @@ def steps_concern(before: Sequence[Step], after: Sequence[Step], there: Sequence
         if any(i1 < end and i2 > start for _, start, end, _, _ in mine):
             return True
     return _surroundings(before, mine) != _surroundings_in(before, there, mine)
+
+
+def _reads(steps: Iterable[Step]) -> set[str]:
+    """Return the names that some of the steps read."""
+    found: set[str] = set()
+    for step in steps:
+        found |= step.reads
+    return found
+
+
+def _writes(steps: Iterable[Step]) -> set[str]:
+    """Return the names that some of the steps set."""
+    found: set[str] = set()
+    for step in steps:
+        found |= step.writes
+    return found
 
 
 def _differences(one: Sequence[Step], other: Sequence[Step]) -> Sequence[tuple[str, int, int, int, int]]:

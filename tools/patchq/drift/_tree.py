@@ -387,17 +387,12 @@ class Tree:
                 return self._annotated(argument.annotation, path, "", steps) if argument.annotation else None
         values: list[ast.expr] = []
         for child in ast.walk(node):
-            if isinstance(child, ast.ImportFrom):
-                for alias in child.names:
-                    if (alias.asname or alias.name) == name:
-                        return self.imported(child.module or "", alias.name)
-            elif isinstance(child, ast.Import):
-                for alias in child.names:
-                    if (alias.asname or alias.name.partition(".")[0]) == name:
-                        return self.imported(alias.name if alias.asname else name, "")
-            elif isinstance(child, ast.AnnAssign) and _is_name(child.target, name):
+            source = _import_source(child, name)
+            if source is not None:
+                return self.imported(*source)
+            if isinstance(child, ast.AnnAssign) and _is_name(child.target, name):
                 return self._annotated(child.annotation, path, "", steps)
-            elif isinstance(child, ast.Assign) and any(_is_name(t, name) for t in child.targets):
+            if isinstance(child, ast.Assign) and any(_is_name(t, name) for t in child.targets):
                 values.append(child.value)
             elif isinstance(child, ast.withitem) and child.optional_vars and _is_name(child.optional_vars, name):
                 values.append(child.context_expr)
@@ -481,6 +476,21 @@ def _shared_start(one: bytes, other: bytes) -> int:
             break
         count += 1
     return count
+
+
+def _import_source(node: ast.AST, name: str) -> tuple[str, str] | None:
+    """Return the module, and the name in it, from which an import binds ``name``."""
+    if isinstance(node, ast.ImportFrom):
+        for alias in node.names:
+            if (alias.asname or alias.name) == name:
+                return node.module or "", alias.name
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            if alias.asname == name:
+                return alias.name, ""
+            if not alias.asname and alias.name.partition(".")[0] == name:
+                return name, ""
+    return None
 
 
 def _is_name(node: ast.expr, name: str) -> bool:
