@@ -8,7 +8,7 @@ So each patch still applies, and the stack's tree is the edited tree.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
@@ -20,7 +20,7 @@ from patchq.git.diffs import PathChange
 from patchq.git.objects import TreeEntry
 from patchq.git.repository import Git
 from patchq.git.worktree import Worktree
-from patchq.names import CommitId, TreeId, sh, show_path
+from patchq.names import BlobId, CommitId, TreeId, sh, show_path
 from patchq.project.journal import Change
 from patchq.project.project import Project
 from patchq.project.stack import Stack, State
@@ -259,38 +259,49 @@ def _read_versions(store: Git, files: Sequence[_Edited]) -> None:
                 blobs.append(entry.blob)
     contents = store.read_blobs(blobs)
     for file in files:
-        versions: list[Version] = []
-        before: TreeEntry | None = None
-        for number, entry in enumerate(file.entries):
-            if entry is not None and entry.mode not in _TEXT:
-                versions = []
-                break
-            if number == 0:
-                version = Version()
-                if entry:
-                    whole = ReplacedLines(start=0, end=0, new_start=0, new_end=len(split_lines(contents[entry.blob])))
-                    version = version.patched([whole], contents[entry.blob], 0)
-                    for line in version.lines:
-                        line.owner = None
-            elif entry == before:
-                version = versions[-1]
-            elif entry is None or before is None:
-                content = b""
-                if entry:
-                    content = contents[entry.blob]
-                whole = ReplacedLines(
-                    start=0, end=len(versions[-1].lines), new_start=0, new_end=len(split_lines(content))
-                )
-                version = versions[-1].patched([whole], content, number)
-            else:
-                changed = regions(store, before.blob, entry.blob)
-                if changed is None:
-                    versions = []
-                    break
-                version = versions[-1].patched(changed, contents[entry.blob], number)
-            versions.append(version)
-            before = entry
-        file.versions = versions
+        file.versions = _versions(store, file.entries, contents)
+
+
+def _versions(store: Git, entries: Sequence[TreeEntry | None], contents: Mapping[BlobId, bytes]) -> list[Version]:
+    """Return the lines of a file after each patch; empty if an entry or a change isn't text."""
+    versions: list[Version] = []
+    before: TreeEntry | None = None
+    for number, entry in enumerate(entries):
+        if entry is not None and entry.mode not in _TEXT:
+            return []
+        if number == 0:
+            version = _unowned(entry, contents)
+        elif entry == before:
+            version = versions[-1]
+        elif entry is None or before is None:
+            content = b""
+            if entry:
+                content = contents[entry.blob]
+            version = _replaced(versions[-1], content, number)
+        else:
+            changed = regions(store, before.blob, entry.blob)
+            if changed is None:
+                return []
+            version = versions[-1].patched(changed, contents[entry.blob], number)
+        versions.append(version)
+        before = entry
+    return versions
+
+
+def _unowned(entry: TreeEntry | None, contents: Mapping[BlobId, bytes]) -> Version:
+    """Return the lines of a file before any patch."""
+    version = Version()
+    if entry:
+        version = _replaced(version, contents[entry.blob], 0)
+        for line in version.lines:
+            line.owner = None
+    return version
+
+
+def _replaced(version: Version, content: bytes, number: int) -> Version:
+    """Return the lines after a patch that adds, removes or rewrites the whole file."""
+    whole = ReplacedLines(start=0, end=len(version.lines), new_start=0, new_end=len(split_lines(content)))
+    return version.patched([whole], content, number)
 
 
 def _owned(store: Git, file: _Edited) -> list[tuple[set[int], OwnedEdit, _Placed | None]]:
