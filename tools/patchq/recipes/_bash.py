@@ -175,7 +175,6 @@ class Shell:
             self.words[name] = found
 
     def _command(self, node: Any, condition: str, deep: int) -> Iterator[ShellCommand]:
-        stdin = ""
         command = node
         if node.type == "redirected_statement":
             command = node.child_by_field_name("body")
@@ -183,9 +182,7 @@ class Shell:
                 for child in node.children:
                     yield from self._run(child, condition, deep + 1)
                 return
-        for redirect in node.children:
-            if redirect.type == "file_redirect" and text_of(redirect).lstrip("0").startswith("<"):
-                stdin = "".join(self.expand(text_of(redirect).lstrip("0< ")))
+        stdin = self._stdin(node)
         parts = []
         for child in command.named_children:
             if child.type not in ("file_redirect", "comment"):
@@ -197,15 +194,27 @@ class Shell:
         if not words:
             return
         if words[0] in self.functions and deep < _MOST_DEEP:
-            saved = self.words
-            self.words = {**saved, "@": [Word(word, line_of(node)) for word in words[1:]]}
-            self.words |= {str(n): [Word(word, line_of(node))] for n, word in enumerate(words[1:], 1)}
-            yield from self._run(self.functions[words[0]], condition, deep + 1)
-            self.words = saved
+            yield from self._call(node, words, condition, deep)
             return
         if words[0] in ("cd", "pushd", "popd"):
             self._change(words)
         yield ShellCommand(tuple(words), text_of(node), line_of(node), condition, stdin, tuple(self.folders))
+
+    def _stdin(self, node: Any) -> str:
+        """Return the file that a command's input is redirected from."""
+        stdin = ""
+        for redirect in node.children:
+            if redirect.type == "file_redirect" and text_of(redirect).lstrip("0").startswith("<"):
+                stdin = "".join(self.expand(text_of(redirect).lstrip("0< ")))
+        return stdin
+
+    def _call(self, node: Any, words: Sequence[str], condition: str, deep: int) -> Iterator[ShellCommand]:
+        """Run a shell function with its arguments as ``$@``, ``$1`` and so on."""
+        saved = self.words
+        self.words = {**saved, "@": [Word(word, line_of(node)) for word in words[1:]]}
+        self.words |= {str(n): [Word(word, line_of(node))] for n, word in enumerate(words[1:], 1)}
+        yield from self._run(self.functions[words[0]], condition, deep + 1)
+        self.words = saved
 
     def _change(self, words: Sequence[str]) -> None:
         if words[0] == "popd" and self.folders:

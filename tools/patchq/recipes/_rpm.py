@@ -264,7 +264,13 @@ def _prepare(spec: _Spec, line: int, text: str) -> None:
         _automatic_setup(spec, line, _options(spec, text))
     elif word == "%autopatch":
         _automatic(spec, line, _options(spec, text), _range(spec, _options(spec, text)))
-    elif match := _PATCH.search(text):
+    else:
+        _prepare_command(spec, line, word, text)
+
+
+def _prepare_command(spec: _Spec, line: int, word: str, text: str) -> None:
+    """Record the patches that a line without a setup macro applies, and its edits."""
+    if match := _PATCH.search(text):
         _patch(spec, line, match)
     elif re.search(r"\bgit (?:am|apply)\b.*%\{patches\}|%\{?apply_patches\b", text):
         _automatic(spec, line, ["-p1"], sorted(spec.patches))
