@@ -233,58 +233,8 @@ def _is_signature(lines: Sequence[bytes], at: int) -> bool:
 def _parse_hunks(file: FilePatch, lines: Sequence[bytes], at: int, where: str) -> int:
     end = len(lines)
     while at < end and lines[at].startswith(b"@@ -"):
-        match = _HUNK.fullmatch(lines[at])
-        if not match:
-            raise Unsupported(f"the hunk's header in line {at + 1} is not as git writes it")
-        header, begin = lines[at], at + 1
-        a, b, c, d = match.groups()
-        old_left, new_left = int(b) if b is not None else 1, int(d) if d is not None else 1
-        old: list[bytes] = []
-        new: list[bytes] = []
-        context = trailing = 0
-        at += 1
-        while old_left > 0 or new_left > 0:
-            line = b"?"
-            if at < end:
-                line = lines[at]
-            kind = line[:1]
-            if (kind == b" " or not kind) and old_left > 0 and new_left > 0:
-                # Some mailers drop the blank of an empty context line; git accepts that.
-                text = line[1:] + b"\n"
-                old.append(text)
-                new.append(text)
-                old_left, new_left = old_left - 1, new_left - 1
-                trailing += 1
-                context += 1
-            elif kind == b"-" and old_left > 0:
-                old.append(line[1:] + b"\n")
-                old_left, trailing = old_left - 1, 0
-            elif kind == b"+" and new_left > 0:
-                new.append(line[1:] + b"\n")
-                new_left, trailing = new_left - 1, 0
-            elif kind == b"\\" and at > begin and line == _NO_NEWLINE:
-                _drop_newline(lines[at - 1], old, new, old_left, new_left)
-            else:
-                raise Unsupported(
-                    f"{show_path(file.path)}: {_show(header)} is damaged: its lines and its counts disagree"
-                )
-            at += 1
-        if at < end and lines[at] == _NO_NEWLINE:
-            _drop_newline(lines[at - 1], old, new, 0, 0)
-            at += 1
-        if context == len(old) == len(new):
-            raise Unsupported(f"{show_path(file.path)}: {_show(header)} changes nothing")
-        file.hunks.append(
-            Hunk(
-                header=header,
-                old_start=int(a),
-                new_start=int(c),
-                old=tuple(old),
-                new=tuple(new),
-                trailing=trailing,
-                context=context,
-            )
-        )
+        at = _parse_hunk(file, lines, at)
+        header = file.hunks[-1].header
         if at < end and lines[at][:1] in (b" ", b"+", b"-") and lines[at] != b"-- ":
             raise FormatError(
                 f"{where}: {show_path(file.path)}: {_show(header)} has more lines than its header says; "
@@ -295,6 +245,62 @@ def _parse_hunks(file: FilePatch, lines: Sequence[bytes], at: int, where: str) -
         len(file.hunks) > 1 or any(h.old if file.old_path is None else h.new for h in file.hunks)
     ):
         raise Unsupported(f"{show_path(file.path)}: a file that is new or gone, and has lines before or after")
+    return at
+
+
+def _parse_hunk(file: FilePatch, lines: Sequence[bytes], at: int) -> int:
+    """Add the hunk whose header is at an index to the file; return the index of the line after it."""
+    end = len(lines)
+    match = _HUNK.fullmatch(lines[at])
+    if not match:
+        raise Unsupported(f"the hunk's header in line {at + 1} is not as git writes it")
+    header, begin = lines[at], at + 1
+    a, b, c, d = match.groups()
+    old_left, new_left = int(b) if b is not None else 1, int(d) if d is not None else 1
+    old: list[bytes] = []
+    new: list[bytes] = []
+    context = trailing = 0
+    at += 1
+    while old_left > 0 or new_left > 0:
+        line = b"?"
+        if at < end:
+            line = lines[at]
+        kind = line[:1]
+        if (kind == b" " or not kind) and old_left > 0 and new_left > 0:
+            # Some mailers drop the blank of an empty context line; git accepts that.
+            text = line[1:] + b"\n"
+            old.append(text)
+            new.append(text)
+            old_left, new_left = old_left - 1, new_left - 1
+            trailing += 1
+            context += 1
+        elif kind == b"-" and old_left > 0:
+            old.append(line[1:] + b"\n")
+            old_left, trailing = old_left - 1, 0
+        elif kind == b"+" and new_left > 0:
+            new.append(line[1:] + b"\n")
+            new_left, trailing = new_left - 1, 0
+        elif kind == b"\\" and at > begin and line == _NO_NEWLINE:
+            _drop_newline(lines[at - 1], old, new, old_left, new_left)
+        else:
+            raise Unsupported(f"{show_path(file.path)}: {_show(header)} is damaged: its lines and its counts disagree")
+        at += 1
+    if at < end and lines[at] == _NO_NEWLINE:
+        _drop_newline(lines[at - 1], old, new, 0, 0)
+        at += 1
+    if context == len(old) == len(new):
+        raise Unsupported(f"{show_path(file.path)}: {_show(header)} changes nothing")
+    file.hunks.append(
+        Hunk(
+            header=header,
+            old_start=int(a),
+            new_start=int(c),
+            old=tuple(old),
+            new=tuple(new),
+            trailing=trailing,
+            context=context,
+        )
+    )
     return at
 
 

@@ -38,25 +38,17 @@ def leftovers(diff: bytes) -> list[tuple[int, bytes]]:
         if match := _HUNK.match(line):
             if not begun:
                 left.append((at + 1, line))
-            after = _behind_hunk(lines, at, match)
-            if after is None:
+            behind = _behind_hunk(lines, at, match)
+            if behind is None:
                 return left  # its counts are wrong: git refuses the hunk
-            at = after
+            at = behind
             continue
         if line.startswith(b"diff --git "):
             begun = True
-            start = at
-            at += 1
-            while at < len(lines) and _EXTENDED.match(lines[at]):
-                at += 1
-            follows = b""
-            if at < len(lines):
-                follows = lines[at][:4]
-            bare = at == start + 1 or (at == start + 2 and lines[start + 1].startswith(b"index "))
-            if bare and follows not in (b"--- ", b"+++ ", b"@@ -", b"GIT ", b"Bina"):
-                left.append((start + 1, line))  # the header's change is missing, or elsewhere
-            if at < len(lines) and lines[at].rstrip(b"\r") == b"GIT binary patch":
-                at = _behind_binary(lines, at + 1)
+            after, is_complete = _behind_header(lines, at)
+            if not is_complete:
+                left.append((at + 1, line))
+            at = after
             continue
         if line.startswith(b"--- ") and lines[at + 1 : at + 2] and lines[at + 1].startswith(b"+++ "):
             begun = True
@@ -73,6 +65,24 @@ def leftovers(diff: bytes) -> list[tuple[int, bytes]]:
         ):
             left.append((at, line))
     return left
+
+
+def _behind_header(lines: Sequence[bytes], start: int) -> tuple[int, bool]:
+    """Return the index of the line after a ``diff --git`` header and its binary data.
+
+    :returns: also False if the header's change is missing, or elsewhere.
+    """
+    at = start + 1
+    while at < len(lines) and _EXTENDED.match(lines[at]):
+        at += 1
+    follows = b""
+    if at < len(lines):
+        follows = lines[at][:4]
+    bare = at == start + 1 or (at == start + 2 and lines[start + 1].startswith(b"index "))
+    is_complete = not bare or follows in (b"--- ", b"+++ ", b"@@ -", b"GIT ", b"Bina")
+    if at < len(lines) and lines[at].rstrip(b"\r") == b"GIT binary patch":
+        at = _behind_binary(lines, at + 1)
+    return at, is_complete
 
 
 def _behind_hunk(lines: Sequence[bytes], at: int, match: re.Match[bytes]) -> int | None:

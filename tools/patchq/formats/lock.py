@@ -190,13 +190,7 @@ def parse(data: bytes, where: str = "upstream.lock") -> Lock:
         raw = toml.loads(data)
     except ValueError as error:
         raise FormatError(f"{where}: {error}", hint=f"edit {where}") from None
-    version = raw.get("version")
-    if type(version) is not int:  # isinstance would accept true
-        raise FormatError(f"{where} has no version = {VERSION}", hint=f"edit {where}")
-    if version > VERSION:
-        raise StateTooNew(f"{where} has format {version}, this patchq reads {VERSION}", hint="update patchq")
-    if version < VERSION:
-        raise StateTooOld(f"{where} has the old format {version}", hint="see CHANGELOG.md on how to rewrite it")
+    _check_version(raw, where)
     reader = _LockReader(where)
     upstreams = {name: reader.upstream(name, table) for name, table in reader.table(raw, "upstreams", "").items()}
     sets = reader.table(raw, "sets", "")
@@ -207,11 +201,7 @@ def parse(data: bytes, where: str = "upstream.lock") -> Lock:
     ):
         if twins := find_twins(names):
             raise reader.bad(at, f"{twins[0]!r} and {twins[1]!r} are the same folder on macOS and Windows")
-    for upstream in upstreams.values():
-        if upstream.into and upstream.into[0] not in upstreams:
-            raise reader.bad(f"upstreams.{upstream.name}.into", f"{upstream.into[0]!r} is not an upstream")
-        if upstream.into and upstreams[upstream.into[0]].into:
-            raise reader.bad(f"upstreams.{upstream.name}.into", "nesting is one level deep")
+    _check_nesting(upstreams, reader)
     sets = {name: reader.a_set(name, table, upstreams) for name, table in sets.items()}
     default = str(raw.get("default-set", next(iter(sets), "")))
     if sets and default not in sets:
@@ -237,6 +227,26 @@ def parse(data: bytes, where: str = "upstream.lock") -> Lock:
         signing=who,
         verify=rules,
     )
+
+
+def _check_version(raw: Mapping[str, Any], where: str) -> None:
+    """Raise an error unless the lock has the format version that this patchq reads."""
+    version = raw.get("version")
+    if type(version) is not int:  # isinstance would accept true
+        raise FormatError(f"{where} has no version = {VERSION}", hint=f"edit {where}")
+    if version > VERSION:
+        raise StateTooNew(f"{where} has format {version}, this patchq reads {VERSION}", hint="update patchq")
+    if version < VERSION:
+        raise StateTooOld(f"{where} has the old format {version}", hint="see CHANGELOG.md on how to rewrite it")
+
+
+def _check_nesting(upstreams: Mapping[str, Upstream], reader: _LockReader) -> None:
+    """Raise an error if an upstream is nested in an unknown or nested one."""
+    for upstream in upstreams.values():
+        if upstream.into and upstream.into[0] not in upstreams:
+            raise reader.bad(f"upstreams.{upstream.name}.into", f"{upstream.into[0]!r} is not an upstream")
+        if upstream.into and upstreams[upstream.into[0]].into:
+            raise reader.bad(f"upstreams.{upstream.name}.into", "nesting is one level deep")
 
 
 def _rare_tables(raw: Mapping[str, Any], where: str) -> tuple[Mapping[str, str], Signing | None]:
