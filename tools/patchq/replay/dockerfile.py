@@ -445,10 +445,7 @@ class _Replay:
             status = StepStatus.REFUSED
         else:
             status = StepStatus.NOT_UNDERSTOOD
-        remote = []
-        for word in sources:
-            if re.match(r"(?:https?|ftp)://|git@|\S+\.git(?:#|$)", word):
-                remote.append(word)
+        remote = _remote(sources)
         if remote:
             self._name(instruction, status, Reason.NETWORK, *remote)
         texts, sources = _texts_of(instruction, [word for word in sources if word not in remote], stage.values)
@@ -656,6 +653,15 @@ def _script_of(instruction: Instruction, shell: tuple[str, ...]) -> tuple[str, t
     if name in ("powershell", "pwsh", "cmd", "powershell.exe", "cmd.exe"):
         return text, ()
     return text, tuple(word for word in shell if word != "-c")
+
+
+def _remote(sources: Sequence[str]) -> list[str]:
+    """Return the sources of an ADD that are URLs or git repositories."""
+    found = []
+    for word in sources:
+        if re.match(r"(?:https?|ftp)://|git@|\S+\.git(?:#|$)", word):
+            found.append(word)
+    return found
 
 
 def _texts_of(
