@@ -125,21 +125,8 @@ class Planner:
             known = ()
         merged = _merged_order(source.names, known)
         every = dict.fromkeys((*self.own.names, *merged))
-        drops: dict[str, Drop] = {}
-        for name in every:
-            drop = None
-            if name not in known:
-                drop = self._drop(name, source, onto)
-            if drop:
-                drops[name] = drop
-        order = []
-        for name in merged:
-            if self.only:
-                wanted = name in self.only
-            else:
-                wanted = name not in drops
-            if name in known or wanted:
-                order.append(name)
+        drops = self._drops([name for name in every if name not in known], source, onto)
+        order = self._order(merged, known, drops)
         absent: dict[str, str] = {}
         dropped = []
         for name in every:
@@ -161,6 +148,27 @@ class Planner:
             absent=absent,
             dropped=tuple(dropped),
         )
+
+    def _drops(self, names: Iterable[str], source: Stack, onto: Pin) -> dict[str, Drop]:
+        """Return the decisions that keep patches out of the stack of ``onto``, by patch."""
+        found: dict[str, Drop] = {}
+        for name in names:
+            drop = self._drop(name, source, onto)
+            if drop:
+                found[name] = drop
+        return found
+
+    def _order(self, merged: Sequence[str], known: Sequence[str], drops: Mapping[str, Drop]) -> list[str]:
+        """Return the patches to carry: those of ``known``, and those requested or not dropped."""
+        order = []
+        for name in merged:
+            if self.only:
+                wanted = name in self.only
+            else:
+                wanted = name not in drops
+            if name in known or wanted:
+                order.append(name)
+        return order
 
     def _drop(self, name: str, source: Stack, onto: Pin) -> Drop | None:
         """Return the decision that keeps a patch out of the stack of ``onto``."""
