@@ -260,13 +260,8 @@ def _land(
     recorded = rerere.recorded(project.layout, progress.upstream).is_dir()
     run: list[tuple[Patch, Landing]] = []
     ahead: dict[str, CommitId] = {}
-    ruled = any(landing.outcome == BY_RULE for landing in landings)
-    if progress.leave_out and not recorded and not ruled:  # no stop interrupts the chain of commits
-        whole = []
-        for p, landing in zip(patches, landings, strict=True):
-            if landing.outcome not in STOPS:
-                whole.append((p, landing))
-        ahead = _commits(project, progress, whole, column)
+    if progress.leave_out and not recorded:
+        ahead = _commits_ahead(project, progress, patches, column)
     for number, (patch, landing) in enumerate(zip(patches, landings, strict=True)):
         if landing.outcome not in (*STOPS, BY_RULE):
             run.append((patch, landing))
@@ -280,19 +275,7 @@ def _land(
                 continue
         by_rule = bool(landing.conflicted)  # the later patches were applied onto its result
         progress.stop = stops.stop_at(progress, patch, landing, landings[number + 1 :], upstream)
-        asked = progress.retire or progress.stop.by_history
-        step = None
-        if asked:
-            step = stops.retire(project, progress, progress.stop, prove)
-        if step is None and (recorded or not progress.leave_out):
-            parked = stops.parked_commit(project, progress, patch, landing, column)
-            progress.stop = replace(progress.stop, parked=parked)
-        if step is None and landing.stages and recorded:
-            step = stops.replay(project, progress, patch, prove)
-        if step is None and progress.codemods:
-            step = stops.codemod(project, progress, patch, prove)
-        if step is None and progress.leave_out:
-            step = stops.postponed(progress.stop)
+        step = _step_without_user(project, progress, patch, landing, column, recorded=recorded, prove=prove)
         if step is None:
             stops.park(project, progress)
             return False
@@ -304,6 +287,50 @@ def _land(
     _commit(project, progress, run, column, ahead)
     save(project, progress)
     return True
+
+
+def _commits_ahead(
+    project: Project, progress: RebaseProgress, patches: Sequence[Patch], column: Column
+) -> dict[str, CommitId]:
+    """Write the commits of the patches that apply, if no rule interrupts their chain."""
+    landings = [column.landings[n] for n in range(len(patches))]
+    whole = []
+    for patch, landing in zip(patches, landings, strict=True):
+        if landing.outcome == BY_RULE:
+            return {}
+        if landing.outcome not in STOPS:
+            whole.append((patch, landing))
+    return _commits(project, progress, whole, column)
+
+
+def _step_without_user(
+    project: Project,
+    progress: RebaseProgress,
+    patch: Patch,
+    landing: Landing,
+    column: Column,
+    *,
+    recorded: bool,
+    prove: Prove,
+) -> PatchStep | None:
+    """Return the step of a stopped patch, if a drop, a resolution or a codemod settles it.
+
+    :param recorded: the upstream has recorded resolutions.
+    """
+    assert progress.stop
+    step = None
+    if progress.retire or progress.stop.by_history:
+        step = stops.retire(project, progress, progress.stop, prove)
+    if step is None and (recorded or not progress.leave_out):
+        parked = stops.parked_commit(project, progress, patch, landing, column)
+        progress.stop = replace(progress.stop, parked=parked)
+    if step is None and landing.stages and recorded:
+        step = stops.replay(project, progress, patch, prove)
+    if step is None and progress.codemods:
+        step = stops.codemod(project, progress, patch, prove)
+    if step is None and progress.leave_out:
+        step = stops.postponed(progress.stop)
+    return step
 
 
 def _prove_rule(
