@@ -224,36 +224,43 @@ def find_placing(
     """
     there = [_names(section) for section in found]
     there = [names for names in there if names]
-
-    def fits(placing: Placing) -> bool:
-        return all(any(placing.place(n) in files for n in names) for names in there)
-
     if not there:
         if not exact and given.strip == 1 and _unprefixed(found, files):
             return Placing(0, given.folder)
         return given
-    if fits(given):
+    if _fits(given, there, files):
         return given
     depth = max(name.count(b"/") for names in there for name in names)
     for strip in range(depth + 1):
-        if fits(placing := Placing(strip, given.folder)):
+        if _fits(placing := Placing(strip, given.folder), there, files):
             return placing
     for strip in (1, 0):
-        tails = {Placing(strip).place(name) for name in there[0]} - {b""}
-        folders = set()
-        for tail in tails:
-            for path in files:
-                if path.endswith(b"/" + tail):
-                    folders.add(path[: -len(tail) - 1])
-        placings = []
-        for f in sorted(folders):
-            if fits(p := Placing(strip, f.decode("utf-8", "surrogateescape"))):
-                placings.append(p)
+        placings = _in_common_folder(strip, there, files)
         if len(placings) == 1:
             return placings[0]
         if placings:
             return None
     return None
+
+
+def _fits(placing: Placing, there: Sequence[Sequence[bytes]], files: Collection[bytes]) -> bool:
+    """Return True if the tree has a file for the names of each section."""
+    return all(any(placing.place(n) in files for n in names) for names in there)
+
+
+def _in_common_folder(strip: int, there: Sequence[Sequence[bytes]], files: Collection[bytes]) -> list[Placing]:
+    """Return the mappings into one folder of the tree that fit at this strip level."""
+    tails = {Placing(strip).place(name) for name in there[0]} - {b""}
+    folders = set()
+    for tail in tails:
+        for path in files:
+            if path.endswith(b"/" + tail):
+                folders.add(path[: -len(tail) - 1])
+    placings = []
+    for f in sorted(folders):
+        if _fits(p := Placing(strip, f.decode("utf-8", "surrogateescape")), there, files):
+            placings.append(p)
+    return placings
 
 
 def _unprefixed(found: Sequence[Section], files: Collection[bytes]) -> bool:

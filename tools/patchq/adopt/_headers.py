@@ -102,37 +102,51 @@ def read_text(text: str) -> Said:
     shown = _SHOWN.search(text + "\n")
     if shown:
         text = f"{text[: shown.start()]}\n{textwrap.dedent(shown[3])}\n{text[shown.end() :]}"
+    for number, paragraph in enumerate(_paragraphs(text)):
+        _take_paragraph(draft, paragraph, first=number == 0)
+    if shown:
+        _take_commit(draft, shown)
+    subject = draft.subject or (draft.body.pop(0) if draft.body else "")
+    message = clean_message("\n\n".join([subject, *draft.body]))
+    return settle(message, draft.trailers, draft.author, draft.date)
+
+
+def _paragraphs(text: str) -> list[str]:
     paragraphs = []
     for p in re.split(r"\n[ \t]*\n", clean_message(text).strip("\n")):
         if p.strip():
             paragraphs.append(p)
-    for number, paragraph in enumerate(paragraphs):
-        lines = []
-        for line in paragraph.split("\n"):
-            if not line.startswith("#!"):
-                lines.append(line)
-        if not lines:
-            continue
-        if lone := _FROM_LINE.fullmatch(paragraph):
-            draft.take("From", lone[1])
-        elif _is_header(lines) and (number == 0 or _only_known(lines)):
-            for key, value in message_from_string("\n".join(lines) + "\n\n").items():
-                draft.take(key, value)
-        elif not draft.subject and number == 0:
-            draft.subject, rest = lines[0], "\n".join(lines[1:])
-            if rest:
-                draft.body += [rest]
-        else:
-            draft.body.append("\n".join(lines))
-    if shown:
-        fields = message_from_string(shown[2] + "\n")
-        draft.take("Author", fields.get("Author", ""))
-        draft.take("Date", fields.get("AuthorDate") or fields.get("Date") or "")
-        if not any(key.lower() == "origin" for key, _ in draft.trailers):
-            draft.trailers.append(("Origin", f"commit {shown[1]}"))
-    subject = draft.subject or (draft.body.pop(0) if draft.body else "")
-    message = clean_message("\n\n".join([subject, *draft.body]))
-    return settle(message, draft.trailers, draft.author, draft.date)
+    return paragraphs
+
+
+def _take_paragraph(draft: _Draft, paragraph: str, *, first: bool) -> None:
+    """Add a paragraph to the draft as fields, subject or body."""
+    lines = []
+    for line in paragraph.split("\n"):
+        if not line.startswith("#!"):
+            lines.append(line)
+    if not lines:
+        return
+    if lone := _FROM_LINE.fullmatch(paragraph):
+        draft.take("From", lone[1])
+    elif _is_header(lines) and (first or _only_known(lines)):
+        for key, value in message_from_string("\n".join(lines) + "\n\n").items():
+            draft.take(key, value)
+    elif not draft.subject and first:
+        draft.subject, rest = lines[0], "\n".join(lines[1:])
+        if rest:
+            draft.body += [rest]
+    else:
+        draft.body.append("\n".join(lines))
+
+
+def _take_commit(draft: _Draft, shown: re.Match[str]) -> None:
+    """Add the author, date and id of a commit printed by `git show` to the draft."""
+    fields = message_from_string(shown[2] + "\n")
+    draft.take("Author", fields.get("Author", ""))
+    draft.take("Date", fields.get("AuthorDate") or fields.get("Date") or "")
+    if not any(key.lower() == "origin" for key, _ in draft.trailers):
+        draft.trailers.append(("Origin", f"commit {shown[1]}"))
 
 
 def _is_header(lines: list[str]) -> bool:

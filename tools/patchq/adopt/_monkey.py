@@ -46,8 +46,20 @@ def replacements(text: str, files: Collection[bytes]) -> list[Replacement]:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
         return []
-    names: dict[str, str] = {}
+    names = _imported_names(tree)
     found = []
+    for node in ast.walk(tree):
+        for target, value in _assigned(node):
+            first, _, rest = target.partition(".")
+            full = f"{names.get(first, '')}.{rest}"
+            if first in names and _module_of(full, files):
+                found.append(Replacement(full, value.lineno, ast.unparse(value)))
+    return sorted(found, key=lambda r: r.line)
+
+
+def _imported_names(tree: ast.AST) -> dict[str, str]:
+    """Return the full name of each imported name."""
+    names: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -58,23 +70,21 @@ def replacements(text: str, files: Collection[bytes]) -> list[Replacement]:
                     names[top] = top
         elif isinstance(node, ast.ImportFrom) and node.module:
             names.update({alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names})
-    for node in ast.walk(tree):
-        pairs: list[tuple[str, ast.expr]] = []
-        if isinstance(node, ast.Assign):
-            pairs = []
-            for t in node.targets:
-                if isinstance(t, ast.Attribute):
-                    pairs.append((ast.unparse(t), node.value))
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "setattr" and len(node.args) == 3:
-            name = node.args[1]
-            if isinstance(name, ast.Constant) and isinstance(name.value, str):
-                pairs = [(f"{ast.unparse(node.args[0])}.{name.value}", node.args[2])]
-        for target, value in pairs:
-            first, _, rest = target.partition(".")
-            full = f"{names.get(first, '')}.{rest}"
-            if first in names and _module_of(full, files):
-                found.append(Replacement(full, value.lineno, ast.unparse(value)))
-    return sorted(found, key=lambda r: r.line)
+    return names
+
+
+def _assigned(node: ast.AST) -> list[tuple[str, ast.expr]]:
+    """Return the attributes that an assignment or a call of ``setattr`` sets, with their values."""
+    pairs: list[tuple[str, ast.expr]] = []
+    if isinstance(node, ast.Assign):
+        for t in node.targets:
+            if isinstance(t, ast.Attribute):
+                pairs.append((ast.unparse(t), node.value))
+    elif isinstance(node, ast.Call) and ast.unparse(node.func) == "setattr" and len(node.args) == 3:
+        name = node.args[1]
+        if isinstance(name, ast.Constant) and isinstance(name.value, str):
+            pairs.append((f"{ast.unparse(node.args[0])}.{name.value}", node.args[2]))
+    return pairs
 
 
 def _module_of(target: str, files: Collection[bytes]) -> tuple[str, str] | None:

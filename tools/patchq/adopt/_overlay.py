@@ -7,7 +7,7 @@ import csv
 import os
 import stat
 import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
@@ -146,53 +146,20 @@ def from_site_packages(store: Git, base: TreeId, folder: Path, package: str) -> 
     :raises UserError: if the package isn't installed, or wasn't edited.
     """
     found = _installed(folder, package)
-    record = found.read_text("RECORD") or ""
-    try:
-        listed = {}
-        for row in csv.reader(record.splitlines()):
-            if len(row) > 1:
-                listed[row[0]] = row[1]
-    except csv.Error as error:
-        raise UserError(f"{package} in {folder} has an invalid RECORD: {error}", hint="--overlay DIR") from None
-    if not listed:
-        raise UserError(f"{package} in {folder} has no RECORD", hint="--overlay DIR adopts files unchanged")
-    tops = set()
-    for name in listed:
-        if name.endswith(".py") and "/" in name:
-            tops.add(name.split("/", 1)[0])
-    tops = {top for top in tops if (folder / top).is_dir()}
-    edited = set()
-    for name, digest in listed.items():
-        if digest and _differs(folder / name, digest):
-            edited.add(name)
-    added = set()
-    for top in tops:
-        for name in map(os.fsdecode, walk_edited(folder / top, package)):
-            if name.endswith(".py") and f"{top}/{name}" not in listed and _is_file(folder / top / name, folder):
-                added.add(f"{top}/{name}")
-    gone = []
-    for name in listed:
-        if name.endswith(".py") and not (folder / name).exists():
-            gone.append(name)
-    names = sorted(n for n in edited | added if not n.split("/", 1)[0].endswith(".dist-info"))
+    listed = _recorded(found, folder, package)
+    names = _edited_names(listed, folder, package)
     if not names:
         raise UserError(
             f"{package} in {folder} matches its installed files", hint="is it the environment that was edited?"
         )
-    real = folder.resolve()
-    for name in names:
-        # A symlink to a file is imported as a symlink, but a symlink to a folder would give files
-        # from outside.
-        there = (folder / name).parent.resolve()
-        if there != real and real not in there.parents:
-            raise UserError(f"{show_path(os.fsencode(name))} leads out of {folder}", hint="--overlay DIR, without it")
+    _refuse_outside(names, folder)
     known = store.list_tree(base)
     src = b""
     if not any(os.fsencode(n) in known for n in names):
         src = b"src/"
     after = put_over(store, base, {src + os.fsencode(n): folder / n for n in names})
     notes = [f"{found.version} of {package} is edited in {', '.join(names[:8])}"]
-    if gone:
+    if gone := _missing_modules(listed, folder):
         notes += [f"gone there, and left as they are here: {', '.join(gone[:5])}"]
     if after == base:
         raise UserError(f"the edits of {package} in {folder} are in the pinned tree already", hint="nothing to adopt")
@@ -206,6 +173,70 @@ def from_site_packages(store: Git, base: TreeId, folder: Path, package: str) -> 
         origin=origin,
         notes=tuple(notes),
     )
+
+
+def _recorded(found: Distribution, folder: Path, package: str) -> dict[str, str]:
+    """Return the digest of each file in an installed package's RECORD.
+
+    :raises UserError: if RECORD is missing or malformed.
+    """
+    record = found.read_text("RECORD") or ""
+    try:
+        listed = {}
+        for row in csv.reader(record.splitlines()):
+            if len(row) > 1:
+                listed[row[0]] = row[1]
+    except csv.Error as error:
+        raise UserError(f"{package} in {folder} has an invalid RECORD: {error}", hint="--overlay DIR") from None
+    if not listed:
+        raise UserError(f"{package} in {folder} has no RECORD", hint="--overlay DIR adopts files unchanged")
+    return listed
+
+
+def _edited_names(listed: Mapping[str, str], folder: Path, package: str) -> list[str]:
+    """Return the files that differ from RECORD and the added modules, without metadata."""
+    edited = set()
+    for name, digest in listed.items():
+        if digest and _differs(folder / name, digest):
+            edited.add(name)
+    names = edited | _added_modules(listed, folder, package)
+    return sorted(n for n in names if not n.split("/", 1)[0].endswith(".dist-info"))
+
+
+def _added_modules(listed: Mapping[str, str], folder: Path, package: str) -> set[str]:
+    """Return the modules in the package's folders that RECORD doesn't list."""
+    tops = set()
+    for name in listed:
+        if name.endswith(".py") and "/" in name:
+            tops.add(name.split("/", 1)[0])
+    tops = {top for top in tops if (folder / top).is_dir()}
+    added = set()
+    for top in tops:
+        for name in map(os.fsdecode, walk_edited(folder / top, package)):
+            if name.endswith(".py") and f"{top}/{name}" not in listed and _is_file(folder / top / name, folder):
+                added.add(f"{top}/{name}")
+    return added
+
+
+def _missing_modules(listed: Mapping[str, str], folder: Path) -> list[str]:
+    gone = []
+    for name in listed:
+        if name.endswith(".py") and not (folder / name).exists():
+            gone.append(name)
+    return gone
+
+
+def _refuse_outside(names: Sequence[str], folder: Path) -> None:
+    """Raise UserError if a symlink to a folder leads out of ``folder``.
+
+    A symlink to a file is imported as a symlink, but a symlink to a folder would give files from
+    outside.
+    """
+    real = folder.resolve()
+    for name in names:
+        there = (folder / name).parent.resolve()
+        if there != real and real not in there.parents:
+            raise UserError(f"{show_path(os.fsencode(name))} leads out of {folder}", hint="--overlay DIR, without it")
 
 
 def _installed(folder: Path, package: str) -> Distribution:

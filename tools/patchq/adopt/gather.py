@@ -81,43 +81,8 @@ def gather(project: Project, loaded: Loaded, request: AdoptRequest) -> list[Foun
         return from_range(
             project, loaded.stack.pin, request.paths, request.git_range, first_parent=request.first_parent
         )
-    stacks = []
-    for p in request.paths:
-        if has_stgit(p):
-            stacks.append(p)
-    scripts = []
-    for p in request.paths:
-        if p.is_file() and not is_recipe(p) and (is_dockerfile(p) or _is_script(p)):
-            scripts.append(p)
-    files = [p for p in request.paths if p not in (*stacks, *scripts)]
-    found = []
-    for path in stacks:
-        found += from_stgit(project, path)
-    if files:
-        found += from_files(files, loaded.stack.pin, request.stdin, request.reading)
-    listing = {}
-    if scripts:
-        listing = store.list_tree(base)
-    for path in [p for p in scripts if p.suffix == ".py"]:
-        text = (fsio.read_limited(path, MOST_SCRIPT) or b"").decode("utf-8", "replace")
-        if replacements(text, listing):
-            scripts.remove(path)
-            found += from_monkey_patches(store, base, text, str(path), origin_of(path))
-    if scripts or request.commands:
-        found += from_replay(project, loaded, scripts, request.commands, request.replaying)
-    url = str(local_folder(project.layout, loaded.stack.pin.url) or loaded.stack.pin.url)
-    if request.pull_requests and not url:
-        raise UserError(
-            f"{loaded.stack.pin.upstream} has no git host",
-            hint="name the pull request by its URL instead of --pr",
-        )
-    for number in request.pull_requests:
-        found += from_host(project, Address(repository=url, number=number))
-    for text in request.urls:
-        address = parse_address(text)
-        if not address:
-            raise UserError(f"{text} is the address of no pull request or commit", hint="…/pull/N or …/commit/ID")
-        found += from_host(project, address)
+    found = _from_paths(project, loaded, request)
+    found += _from_hosts(project, loaded.stack.pin, request)
     if request.image:
         found += from_image(project, loaded, request.image, request.replaying, platform=request.platform)
     if request.overlay:
@@ -129,6 +94,58 @@ def gather(project: Project, loaded: Loaded, request: AdoptRequest) -> list[Foun
         else:
             name = loaded.stack.pin.upstream
         found.append(from_site_packages(store, base, request.site_packages, name))
+    return found
+
+
+def _from_paths(project: Project, loaded: Loaded, request: AdoptRequest) -> list[FoundPatch]:
+    """Return the patches of StGit stacks, then of files, then of scripts and commands."""
+    stacks = [p for p in request.paths if has_stgit(p)]
+    scripts = []
+    for p in request.paths:
+        if p.is_file() and not is_recipe(p) and (is_dockerfile(p) or _is_script(p)):
+            scripts.append(p)
+    files = [p for p in request.paths if p not in (*stacks, *scripts)]
+    found = []
+    for path in stacks:
+        found += from_stgit(project, path)
+    if files:
+        found += from_files(files, loaded.stack.pin, request.stdin, request.reading)
+    if scripts:
+        found += _take_monkey_patches(project, loaded, scripts)
+    if scripts or request.commands:
+        found += from_replay(project, loaded, scripts, request.commands, request.replaying)
+    return found
+
+
+def _take_monkey_patches(project: Project, loaded: Loaded, scripts: list[Path]) -> list[FoundPatch]:
+    """Remove the Python scripts that replace attributes from ``scripts``; return their patches."""
+    store, base = project.store, project.store.tree_of([loaded.state.base])[0]
+    listing = store.list_tree(base)
+    found = []
+    for path in [p for p in scripts if p.suffix == ".py"]:
+        text = (fsio.read_limited(path, MOST_SCRIPT) or b"").decode("utf-8", "replace")
+        if replacements(text, listing):
+            scripts.remove(path)
+            found += from_monkey_patches(store, base, text, str(path), origin_of(path))
+    return found
+
+
+def _from_hosts(project: Project, pin: Pin, request: AdoptRequest) -> list[FoundPatch]:
+    """Return the patches of the request's pull requests and URLs."""
+    url = str(local_folder(project.layout, pin.url) or pin.url)
+    if request.pull_requests and not url:
+        raise UserError(
+            f"{pin.upstream} has no git host",
+            hint="name the pull request by its URL instead of --pr",
+        )
+    found = []
+    for number in request.pull_requests:
+        found += from_host(project, Address(repository=url, number=number))
+    for text in request.urls:
+        address = parse_address(text)
+        if not address:
+            raise UserError(f"{text} is the address of no pull request or commit", hint="…/pull/N or …/commit/ID")
+        found += from_host(project, address)
     return found
 
 
