@@ -85,21 +85,7 @@ class View:
                 removed.append((file.old_path, None))
             if result is not None and file.new_path is not None:
                 written.append((file.new_path, result))
-        gone = {path for path, _ in removed}
-        # If the patch gives no mode for a renamed symlink, git still treats its old path as a link.
-        links = set()
-        for f in files:
-            if f.old_mode is None and f.old_path and self.files[f.old_path] == SYMLINK:
-                links.add(f.old_path)
-        fresh = {}
-        for f in files:
-            if f.new_path is not None and f.new_path != f.old_path:
-                fresh[f.new_path] = f.new_mode
-        for file in files:
-            if file.new_path is not None and file.new_path != file.old_path:
-                reason = self._in_the_way(file.new_path, gone, fresh, links)
-                if reason:
-                    raise FileMismatch(file, Mismatch(reason))
+        self._refuse_obstructed(files, {path for path, _ in removed})
         for path, _ in removed:
             self._forget(path)
         for path, result in written:
@@ -132,6 +118,26 @@ class View:
                 raise Mismatch("the patch removes the file, but not all of its content")
             return None
         return mode, content
+
+    def _refuse_obstructed(self, files: Sequence[FilePatch], gone: set[bytes]) -> None:
+        """Raise FileMismatch if the new path of an added or renamed file is obstructed.
+
+        :param gone: paths that the patch removes.
+        """
+        # If the patch gives no mode for a renamed symlink, git still treats its old path as a link.
+        links = set()
+        for f in files:
+            if f.old_mode is None and f.old_path and self.files[f.old_path] == SYMLINK:
+                links.add(f.old_path)
+        fresh = {}
+        for f in files:
+            if f.new_path is not None and f.new_path != f.old_path:
+                fresh[f.new_path] = f.new_mode
+        for file in files:
+            if file.new_path is not None and file.new_path != file.old_path:
+                reason = self._in_the_way(file.new_path, gone, fresh, links)
+                if reason:
+                    raise FileMismatch(file, Mismatch(reason))
 
     def _in_the_way(
         self, path: bytes, gone: set[bytes], fresh: Mapping[bytes, bytes | None], links: Collection[bytes]

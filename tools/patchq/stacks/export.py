@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -245,6 +245,21 @@ def name_commits(store: Git, stack: Stack, state: State, commits: Sequence[Commi
     headers: dict[str, Header] = {}
     if len(named) < len(commits):
         headers = {e.name: Header(e.commit.author, e.commit.message) for e in entries_of(store, state)}
+    _match_applied(headers, commits, named)
+    if len(named) < len(commits):
+        _match_unapplied(stack, split_series(stack, state)[1], commits, named)
+    taken = PatchNames([*stack.names, *by_commit.values()])
+    entries = []
+    for commit in commits:
+        name = named.get(commit.commit, "")
+        if not name and not _FOLD.match(commit.message):
+            name = taken.take(slug(commit.message.split("\n", 1)[0]))
+        entries.append(ReconciledEntry(name, commit))
+    return entries
+
+
+def _match_applied(headers: Mapping[str, Header], commits: Sequence[CommitInfo], named: dict[CommitId, str]) -> None:
+    """Add the names of commits that match an applied patch's header to ``named``."""
     left = [name for name in headers if name not in named.values()]
     for same in (_same_author_and_subject, _same_author, _same_subject):
         for commit in commits:
@@ -257,7 +272,13 @@ def name_commits(store: Git, stack: Stack, state: State, commits: Sequence[Commi
             if found:
                 named[commit.commit] = found[0]
                 left.remove(found[0])
-    for name in split_series(stack, state)[1] if len(named) < len(commits) else ():
+
+
+def _match_unapplied(
+    stack: Stack, names: Iterable[str], commits: Sequence[CommitInfo], named: dict[CommitId, str]
+) -> None:
+    """Add the names of commits that match a patch that isn't applied to ``named``."""
+    for name in names:
         with suppress(FormatError):
             header = stack.load(name)[0]
             same_commits = []
@@ -266,14 +287,6 @@ def name_commits(store: Git, stack: Stack, state: State, commits: Sequence[Commi
                     same_commits.append(c)
             if same_commits:
                 named[same_commits[0].commit] = name
-    taken = PatchNames([*stack.names, *by_commit.values()])
-    entries = []
-    for commit in commits:
-        name = named.get(commit.commit, "")
-        if not name and not _FOLD.match(commit.message):
-            name = taken.take(slug(commit.message.split("\n", 1)[0]))
-        entries.append(ReconciledEntry(name, commit))
-    return entries
 
 
 def _same_author(header: Header, commit: CommitInfo) -> bool:
