@@ -123,13 +123,31 @@ class Releases:
         """
         if at is None:
             at = self.patches.index(patch)
+        later = self._later(patch, at)
+        if sum(map(len, self.contents.values())) > _MEMORY:
+            self.contents = {}
+        if not self._may_have(patch, later):
+            return None
+        self._read_unsettled(later)
+        for number in reversed(later):
+            if number not in self.came:
+                self._settle(number)
+        found = self._judge(patch, at)[0]
+        if found and not found.taken and self._follow(patch):
+            found = self._judge(patch, at)[0]
+        return found
+
+    def _later(self, patch: Patch, at: int) -> list[int]:
+        """Return the patches after number ``at`` that share files with the patch or each other."""
         later, paths = [], set(patch.paths)
         for number in range(at + 1, len(self.patches)):
             if self.patches[number].paths & paths:
                 later.append(number)
                 paths |= self.patches[number].paths
-        if sum(map(len, self.contents.values())) > _MEMORY:
-            self.contents = {}
+        return later
+
+    def _may_have(self, patch: Patch, later: Sequence[int]) -> bool:
+        """Return whether any version of the patch's files may contain its lines."""
         # A reverted patch restores old lines, so search those files as well as the releases' files.
         seen = self._everywhere(patch)
         for number in later:
@@ -141,22 +159,16 @@ class Releases:
         for e in seen:
             if e and e.blob in self.contents:
                 texts.append(self.contents[e.blob])
-        if not _may_be_there(patch, patch.edits, texts):
-            return None
-        unknown = [self.patches[number] for number in later if number not in self.came]
+        return _may_be_there(patch, patch.edits, texts)
+
+    def _read_unsettled(self, later: Sequence[int]) -> None:
+        """Read the files of the later patches that were not searched yet with one process."""
         wanted: list[TreeEntry | None] = []
-        for other in unknown:
+        for other in [self.patches[number] for number in later if number not in self.came]:
             wanted += self._everywhere(other)
             for edit in other.edits:
                 wanted += (edit.old, edit.new)
         self.read(wanted)
-        for number in reversed(later):
-            if number not in self.came:
-                self._settle(number)
-        found = self._judge(patch, at)[0]
-        if found and not found.taken and self._follow(patch):
-            found = self._judge(patch, at)[0]
-        return found
 
     def _follow(self, patch: Patch) -> bool:
         """Follow renames from release to release, for files not found by the end-to-end comparison.

@@ -224,43 +224,50 @@ def judge(
             status.state = UNDONE
     missing = _paths_with(statuses, ABSENT)
     undone = _paths_with(statuses, UNDONE)
-    back: Counter[int] = Counter()
-    sure: Counter[int] = Counter()
-    earlier: Counter[int] = Counter()
-    apart = False
-    for part in statuses.values():
-        here = 0
-        for status, lines in part:
-            if status.state == UNDONE:
-                back[status.lost] += lines
-                if not status.unsure:
-                    sure[status.lost] += lines
-                    if steps.is_coarse(status.lost):
-                        here += lines
-            elif status.state == CHANGED:
-                earlier[status.lost] += lines
-        # A coarse step has many changes: compare its reverted lines with those of the file alone.
-        apart = apart or 0 < here >= _BACK * sum(lines for _, lines in part)
-    # Upstream's old lines may differ from the patch's, so a revert may seem to change some lines.
-    # If a step changes more lines than it reverts, it builds on the patch.
-    reverts = (steps.is_revert(n, k + earlier[n] * (earlier[n] <= k)) for n, k in sure.items() if k)
-    reverted = apart or back.total() >= _BACK * total or any(reverts)
-    if back and not reverted:  # a commit with another purpose reverted a few lines
-        undone = ()
+    if UNDONE in {status.state for status in every} and not _is_reverted(steps, statuses, total):
+        undone = ()  # a commit with another purpose reverted a few lines
         for status in every:
             if status.state == UNDONE:
                 status.state = CHANGED
     landed = Counter(f.landed for f in every if f.landed >= 0)
     commits = [steps.commit(n, "landed") for n in sorted(landed)]
     for did in (CHANGED, UNDONE, GONE):
-        numbers = set()
-        for f in every:
-            if f.became == did and f.lost >= 0:
-                numbers.add(f.lost)
+        numbers = {f.lost for f in every if f.became == did and f.lost >= 0}
         commits += [steps.commit(n, did) for n in sorted(numbers)]
     return UpstreamVerdict(
         taken=not missing and not undone, identical=identical, commits=tuple(commits), missing=missing, undone=undone
     )
+
+
+def _is_reverted(steps: StatusSteps, statuses: Mapping[bytes, Sequence[tuple[HunkStatus, int]]], total: int) -> bool:
+    """Return whether the undone hunks are a revert of the patch, which has ``total`` lines."""
+    back: Counter[int] = Counter()
+    sure: Counter[int] = Counter()
+    earlier: Counter[int] = Counter()
+    for status, lines in chain.from_iterable(statuses.values()):
+        if status.state == UNDONE:
+            back[status.lost] += lines
+            if not status.unsure:
+                sure[status.lost] += lines
+        elif status.state == CHANGED:
+            earlier[status.lost] += lines
+    if back.total() >= _BACK * total or any(_is_file_reverted(steps, part) for part in statuses.values()):
+        return True
+    # Upstream's old lines may differ from the patch's, so a revert may seem to change some lines.
+    # If a step changes more lines than it reverts, it builds on the patch.
+    return any(steps.is_revert(n, k + earlier[n] * (earlier[n] <= k)) for n, k in sure.items() if k)
+
+
+def _is_file_reverted(steps: StatusSteps, part: Sequence[tuple[HunkStatus, int]]) -> bool:
+    """Return whether coarse steps reverted a large part of a file of the patch.
+
+    A coarse step has many changes: compare its reverted lines with those of the file alone.
+    """
+    here = 0
+    for status, lines in part:
+        if status.state == UNDONE and not status.unsure and steps.is_coarse(status.lost):
+            here += lines
+    return 0 < here >= _BACK * sum(lines for _, lines in part)
 
 
 def _paths_with(statuses: Mapping[bytes, Sequence[tuple[HunkStatus, int]]], state: str) -> tuple[str, ...]:
