@@ -128,16 +128,8 @@ class Column:
                 continue
             # If a patch renames a folder, its other files move too: only a merge of whole trees detects it.
             alone = self.left.isdisjoint(patch.left)
-            landing = None
-            if alone:
-                landing = self._in_process(patch)
-            if landing:
-                landing = self.by_its_rules(patch, landing)
-                if landing.outcome == CONFLICT:
-                    self.leave_out(patch)
-                else:
-                    self.put(landing.changes)
-                self.landings[number] = landing
+            if alone and (landing := self._in_process(patch)):
+                self.landings[number] = self._finish(patch, landing)
                 continue
             sides = None
             if alone:
@@ -150,6 +142,15 @@ class Column:
             requests.append(MergeRequest(column=self, number=number, patch=patch, sides=sides))
             waiting |= patch.paths
         return requests
+
+    def _finish(self, patch: Patch, landing: Landing) -> Landing:
+        """Apply a patch's rules and put its changes into the tree, unless the rules conflict."""
+        landing = self.by_its_rules(patch, landing)
+        if landing.outcome == CONFLICT:
+            self.leave_out(patch)
+        else:
+            self.put(landing.changes)
+        return landing
 
     def _in_process(self, patch: Patch) -> Landing | None:
         """Apply a patch without git if each path is unchanged or has a line map for its hunks."""
