@@ -64,16 +64,7 @@ class Boundary(click.Group):
         except PatchqError as error:
             code = _show(error, as_json)
         except OSError as error:
-            # A full disk or missing permissions are no bug of patchq. If /tmp is full, tempfile
-            # reports a missing file.
-            known = error.errno in _OF_THE_MACHINE or "usable temporary directory" in str(error)
-            if not flush():  # click prints --help and --version without echo()
-                code = _show_lost(OutputLost(error))
-            else:
-                if known:
-                    code = _show(_of_the_machine(error), as_json)
-                else:
-                    code = _bug(error)
+            code = _show_os_error(error, as_json)
         except Exception as error:
             # Python has no exception type for a lack of threads.
             full = isinstance(error, RuntimeError) and str(error).startswith("can't start new thread")
@@ -86,6 +77,17 @@ class Boundary(click.Group):
         if standalone_mode:
             sys.exit(code)
         return code
+
+
+def _show_os_error(error: OSError, as_json: bool) -> int:
+    """Print an error of the machine, or report a bug; return the exit code."""
+    if not flush():  # click prints --help and --version without echo()
+        return _show_lost(OutputLost(error))
+    # A full disk or missing permissions are no bug of patchq. If /tmp is full, tempfile
+    # reports a missing file.
+    if error.errno in _OF_THE_MACHINE or "usable temporary directory" in str(error):
+        return _show(_of_the_machine(error), as_json)
+    return _bug(error)
 
 
 def _show_usage(error: click.UsageError, as_json: bool) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -38,41 +39,49 @@ def command(
         _fix(f"{names[0]}/{fix}" if names else fix, set_name=set_name, offline=offline, as_json=as_json)
         return
     if bundle:
-        from patchq.store.bundle import apply_bundle
-
         if names or to or set_name:
             raise click.UsageError("--from-bundle applies the bundle's set, all of it")
-        ctx = click.get_current_context()
-
-        def say(line: str) -> None:
-            if not as_json:
-                echo(line, err=True)
-
-        results = apply_bundle(Path(ctx.obj["project"]), bundle, say=say, wait=ctx.obj["wait"])
+        results = _apply_bundle(bundle, as_json)
     else:
         results = apply(open_project(as_json), names, set_name=set_name, to=to, offline=offline)
     if as_json:
         emit("apply", {"stacks": [_stack(r) for r in results], "fix": None})
         return
     for r in results:
-        plural = "patches"
-        if r.total == 1:
-            plural = "patch"
-        if len(r.patches) != r.total:
-            count = f"{len(r.patches)} of {r.total} {plural}"
-        else:
-            count = f"{r.total} {plural}"
-        verb = "up to date,"
-        if r.changed:
-            verb = "applied"
-        echo(f"{r.upstream} {r.ref} ({r.source}): {verb} {count}, tree {r.tree}")
-        for p in r.patches:
-            if p.empty:
-                echo(f"  {p.name}: changes nothing")
-            if p.by_rule:
-                echo(f"  {p.name}: by rule, as its diff doesn't apply; `patchq export {r.upstream}` rewrites it")
-            for o in p.offsets:
-                echo(f"  {p.name}: offset {o.lines:+d} lines in {o.path}")
+        _show_stack(r)
+
+
+def _apply_bundle(bundle: Path, as_json: bool) -> Sequence[StackResult]:
+    from patchq.store.bundle import apply_bundle
+
+    ctx = click.get_current_context()
+
+    def say(line: str) -> None:
+        if not as_json:
+            echo(line, err=True)
+
+    return apply_bundle(Path(ctx.obj["project"]), bundle, say=say, wait=ctx.obj["wait"])
+
+
+def _show_stack(result: StackResult) -> None:
+    plural = "patches"
+    if result.total == 1:
+        plural = "patch"
+    if len(result.patches) != result.total:
+        count = f"{len(result.patches)} of {result.total} {plural}"
+    else:
+        count = f"{result.total} {plural}"
+    verb = "up to date,"
+    if result.changed:
+        verb = "applied"
+    echo(f"{result.upstream} {result.ref} ({result.source}): {verb} {count}, tree {result.tree}")
+    for p in result.patches:
+        if p.empty:
+            echo(f"  {p.name}: changes nothing")
+        if p.by_rule:
+            echo(f"  {p.name}: by rule, as its diff doesn't apply; `patchq export {result.upstream}` rewrites it")
+        for o in p.offsets:
+            echo(f"  {p.name}: offset {o.lines:+d} lines in {o.path}")
 
 
 def _stack(result: StackResult) -> dict[str, object]:

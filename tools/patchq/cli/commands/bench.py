@@ -11,7 +11,7 @@ from patchq.cli.common import emit, json_option, open_project
 from patchq.cli.terminal import echo
 
 if TYPE_CHECKING:
-    from patchq.formats.measurements import Measurement, Target
+    from patchq.formats.measurements import Bound, Measurement, Target
 
 
 @click.group("bench")
@@ -98,14 +98,7 @@ def show(machine: str, test: str, as_json: bool) -> None:
         return
     for key in sorted({(m.machine, m.test, m.depth) for m in chosen}):
         _show_test(key, chosen, targets)
-    for name in dict.fromkeys(bound.machine for bound in bounds):
-        echo(f"{name}: upper bounds for one request", bold=True)
-        for bound in bounds:
-            if bound.machine == name:
-                why = ""
-                if bound.why:
-                    why = f" ({bound.why})"
-                echo(f"  {bound.value:>9.2f}  {bound.config}{_at(bound.depth)}{why}")
+    _show_bounds(bounds)
     for patch, before, after in gains:
         echo(f"{patch}: {after.test} {before.value:g} -> {after.value:g} t/s")
     for problem in problems:
@@ -116,6 +109,17 @@ def _at(depth: int) -> str:
     if depth:
         return f" @ d{depth}"
     return ""
+
+
+def _show_bounds(bounds: Sequence[Bound]) -> None:
+    for name in dict.fromkeys(bound.machine for bound in bounds):
+        echo(f"{name}: upper bounds for one request", bold=True)
+        for bound in bounds:
+            if bound.machine == name:
+                why = ""
+                if bound.why:
+                    why = f" ({bound.why})"
+                echo(f"  {bound.value:>9.2f}  {bound.config}{_at(bound.depth)}{why}")
 
 
 def _show_test(key: tuple[str, str, int], measurements: Sequence[Measurement], targets: Sequence[Target]) -> None:

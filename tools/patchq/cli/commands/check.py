@@ -214,8 +214,6 @@ def command(
 
     Checks trailers, zero fuzz, stable bytes, names, paths, sign-offs, requirements and self-references.
     """
-    from patchq.stacks.check import check
-
     project = open_project(as_json)
     if set_name and not installs:
         raise click.UsageError("--set goes with --installs; without it, check looks at every pinned stack")
@@ -238,11 +236,9 @@ def command(
             project, refs, names, offline=offline, allow_empty=allow_empty, text_only=text_only
         )
     else:
-        plans: dict[tuple[str, str], ApplyPlan] = {}
-        found = check(project, names, offline=offline, text_only=text_only, plans=plans, allow_empty=allow_empty)
-        if not text_only:
-            found += _shared(project, names, offline, plans)
-            found += _upstream_lines(project, plans, dropped)
+        found = _check_stacks(
+            project, names, offline=offline, text_only=text_only, allow_empty=allow_empty, dropped=dropped
+        )
     problems = [f for f in found if f.level == "problem"]
     if as_json:
         body = {
@@ -255,21 +251,43 @@ def command(
         emit("check", body)
     else:
         _show(found, written, resolved)
-    if proofs and not as_json:
-        echo(f"both sides touch what these patches touch; once merged: patchq test --prove {' '.join(proofs)}")
+        if proofs:
+            echo(f"both sides touch what these patches touch; once merged: patchq test --prove {' '.join(proofs)}")
     if not as_json and not installs:
         if not refs:
             count = _count(project)
             lacking = len(without_proof(project, project.choose_set("")))
             echo(f"no proof: {lacking} of {count} patches in the default set")
-        aside = len(found) - len(problems)
-        echo(
-            (
-                f"{len(problems)} finding{'s' * (len(problems) > 1)}"
-                if problems
-                else f"all good: {count} patches in the default set"
-            )
-            + (f"; {aside} warning{'s' * (aside > 1)}" if aside else "")
-        )
+        _show_total(len(problems), len(found) - len(problems), count)
     if problems:
         raise click.exceptions.Exit(1)
+
+
+def _check_stacks(
+    project: Project,
+    names: tuple[str, ...],
+    *,
+    offline: bool,
+    text_only: bool,
+    allow_empty: bool,
+    dropped: tuple[str, ...],
+) -> list[Finding]:
+    """Check the worktree's stacks and, unless ``text_only``, how they fit together and upstream."""
+    from patchq.stacks.check import check
+
+    plans: dict[tuple[str, str], ApplyPlan] = {}
+    found = check(project, names, offline=offline, text_only=text_only, plans=plans, allow_empty=allow_empty)
+    if not text_only:
+        found += _shared(project, names, offline, plans)
+        found += _upstream_lines(project, plans, dropped)
+    return found
+
+
+def _show_total(problems: int, warnings: int, patches: int) -> None:
+    if problems:
+        message = f"{problems} finding{'s' * (problems > 1)}"
+    else:
+        message = f"all good: {patches} patches in the default set"
+    if warnings:
+        message += f"; {warnings} warning{'s' * (warnings > 1)}"
+    echo(message)

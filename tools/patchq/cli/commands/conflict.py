@@ -66,6 +66,26 @@ def _changes(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
         yield "(nothing)"
 
 
+def _show_files(found: Brief) -> None:
+    for file in found.files:
+        echo(f"\n{file.path}: {file.kind}", bold=True)
+        for clash in file.collisions:
+            echo(f"  line {clash.line} of {found.worktree}/{file.path}")
+            for word, lines in ((f"{found.onto} has made", clash.ours), ("the patch makes", clash.theirs)):
+                echo(f"    {word} of {len(clash.base)} lines:" if clash.base else f"    {word}:")
+                for line in _changes(clash.base, lines):
+                    echo(f"      {line}")
+
+
+def _show_dropped(found: Brief) -> None:
+    for lost in found.dropped:
+        commit = ""
+        if lost.commit:
+            commit = f" (upstream's {lost.commit[:12]})"
+        place = f"{lost.path}:{lost.line}{commit}"
+        echo(f"upstream added this line, and the worktree lacks it: {place}: {lost.text.strip()}")
+
+
 def _show(found: Brief) -> None:
     echo(f"{found.upstream}/{found.patch} ({found.from_ref}) onto {found.onto}: {found.outcome}", bold=True)
     echo(f"{found.subject}\n")
@@ -76,26 +96,14 @@ def _show(found: Brief) -> None:
         echo(found.message)
     if found.evidence:
         echo(f"upstream has it, {found.grade or 'in part'}: {found.evidence}")
-    for file in found.files:
-        echo(f"\n{file.path}: {file.kind}", bold=True)
-        for clash in file.collisions:
-            echo(f"  line {clash.line} of {found.worktree}/{file.path}")
-            for word, lines in ((f"{found.onto} has made", clash.ours), ("the patch makes", clash.theirs)):
-                echo(f"    {word} of {len(clash.base)} lines:" if clash.base else f"    {word}:")
-                for line in _changes(clash.base, lines):
-                    echo(f"      {line}")
+    _show_files(found)
     echo("")
     for cause in found.causes:
         echo(f"upstream's {cause.commit[:12]} {cause.date} {cause.subject} ({cause.author})")
     if not found.causes:
         echo("no commit of upstream's is known to have made these lines" + (f"; {found.hint}" if found.hint else ""))
     echo("it is needed by: " + (", ".join(found.dependents) or "no other patch"))
-    for lost in found.dropped:
-        commit = ""
-        if lost.commit:
-            commit = f" (upstream's {lost.commit[:12]})"
-        place = f"{lost.path}:{lost.line}{commit}"
-        echo(f"upstream added this line, and the worktree lacks it: {place}: {lost.text.strip()}")
+    _show_dropped(found)
     for one in found.suggestions:
         echo(f"\n{one.message}: `{one.command}`")
         echo(one.diff, nl=False)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from patchq.replay.outcomes import Account, NotTaken, StepStatus, short
 
 if TYPE_CHECKING:
     from patchq.adopt.adopt import Imported
+    from patchq.adopt.fit import Item
 
 
 def _size(_: click.Context, __: click.Parameter, value: str) -> int:
@@ -224,25 +226,13 @@ def _accounts(done: Imported) -> list[Account]:
 
 
 def _show_tried(done: Imported, name: str) -> None:
-    from patchq.cli.boundary import show_conflict
-
     shown = []
     for item in done.items:
         if not (item.account and item.outcome in ("left out", "unreadable")):
             shown.append(item)
     if shown:
         show_table(["patch", "would", "from"], [[i.name, i.outcome, i.where] for i in shown])
-    printed: set[str] = set()
-    for item in shown:
-        for message in filter(None, (item.detail, str(item.elsewhere or ""))):
-            if message.startswith(item.where):
-                line = message
-            else:
-                line = f"{item.where}: {message}"
-            printed.add(line)
-            echo(line)
-        for conflict in item.conflicts:
-            show_conflict(conflict, err=False)
+    printed = _show_details(shown)
     for message in dict.fromkeys(str(item.elsewhere.downloaded) for item in done.items if item.elsewhere):
         if message:
             echo(message)
@@ -254,6 +244,24 @@ def _show_tried(done: Imported, name: str) -> None:
         more = f" and {len(done.without_author) - 1} more" if len(done.without_author) > 1 else ""
         echo(f"{done.without_author[0]}{more} names no author: the import needs --author 'NAME <EMAIL>' or --author me")
     echo(_summary(done))
+
+
+def _show_details(shown: Sequence[Item]) -> set[str]:
+    """Print the messages and conflicts of each patch; return the printed messages."""
+    from patchq.cli.boundary import show_conflict
+
+    printed: set[str] = set()
+    for item in shown:
+        for message in filter(None, (item.detail, str(item.elsewhere or ""))):
+            if message.startswith(item.where):
+                line = message
+            else:
+                line = f"{item.where}: {message}"
+            printed.add(line)
+            echo(line)
+        for conflict in item.conflicts:
+            show_conflict(conflict, err=False)
+    return printed
 
 
 def _summary(done: Imported) -> str:

@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from patchq.cli.common import emit, json_option, open_project, set_option
 from patchq.cli.terminal import echo
+
+if TYPE_CHECKING:
+    from patchq.environment.differences import Difference, Level
 
 
 @click.command("verify-image")
@@ -21,7 +26,7 @@ def command(image: Path, platform: str, set_name: str, as_json: bool) -> None:
     """
     from patchq.build.image import check_image
     from patchq.cli.differences import as_json as to_json
-    from patchq.cli.differences import can_allow, sentences
+    from patchq.cli.differences import can_allow
     from patchq.environment.differences import Level
 
     verdict = check_image(open_project(as_json), image, set_name=set_name, platform=platform)
@@ -32,14 +37,7 @@ def command(image: Path, platform: str, set_name: str, as_json: bool) -> None:
     found = {f"{p.distribution} {p.version}".rstrip(): p.differences for p in verdict.packages} | {
         "": verdict.differences
     }
-    named = []
-    for name, some in found.items():
-        for level in Level:
-            for text in sentences(some, level):
-                named.append((name, level, text))
-    problems, notes = (
-        [f"{name}: {text}" if name else text for name, its, text in named if its is level] for level in Level
-    )
+    problems, notes = (_named_sentences(found, level) for level in Level)
     if as_json:
         every = tuple(one for some in found.values() for one in some)
         emit(
@@ -68,3 +66,16 @@ def command(image: Path, platform: str, set_name: str, as_json: bool) -> None:
             echo("next: patchq build && patchq compose, and rebuild the image")
     if not verdict.ok:
         raise click.exceptions.Exit(1)
+
+
+def _named_sentences(found: Mapping[str, tuple[Difference, ...]], level: Level) -> list[str]:
+    """Return the sentences of a level, each with the name of its package."""
+    from patchq.cli.differences import sentences
+
+    named = []
+    for name, differences in found.items():
+        for text in sentences(differences, level):
+            if name:
+                text = f"{name}: {text}"
+            named.append(text)
+    return named

@@ -11,6 +11,7 @@ from patchq.cli.terminal import echo
 from patchq.names import sh
 
 if TYPE_CHECKING:
+    from patchq.environment.installed import InstalledPackage
     from patchq.environment.verify import InstallVerdict
 
 
@@ -66,29 +67,36 @@ def verdict_json(verdict: InstallVerdict) -> dict[str, Any]:
     }
 
 
+def _show_package(package: InstalledPackage) -> None:
+    from patchq.cli.differences import against, sentences
+    from patchq.environment.differences import Level
+
+    place = ""
+    if package.stack_id:
+        place = f", stack {package.stack_id[:8]}, {package.origin}"
+    echo(f"{package.distribution} {package.version}: {package.state.value}{place}")
+    for patch in package.patches:
+        echo(f"    live: {patch}")
+    for patch in package.left_out:
+        echo(f"    left out, as it must be compiled: {patch}")
+    if compared := against(package):
+        echo(f"    checked against: {compared}")
+    for note in sentences(package.differences, Level.NOTE):
+        echo(f"    note: {note}")
+    for problem in sentences(package.differences, Level.PROBLEM):
+        echo(f"    problem: {problem}", fg="red")
+
+
 def show(verdict: InstallVerdict, folder: str) -> None:
     """Print a verdict as text.
 
     :param folder: folder of the wheels that should be installed.
     """
-    from patchq.cli.differences import against, can_allow, kernel_sentence, sentences
+    from patchq.cli.differences import can_allow, kernel_sentence, sentences
     from patchq.environment.differences import Level
 
     for p in verdict.packages:
-        place = ""
-        if p.stack_id:
-            place = f", stack {p.stack_id[:8]}, {p.origin}"
-        echo(f"{p.distribution} {p.version}: {p.state.value}{place}")
-        for patch in p.patches:
-            echo(f"    live: {patch}")
-        for patch in p.left_out:
-            echo(f"    left out, as it must be compiled: {patch}")
-        if compared := against(p):
-            echo(f"    checked against: {compared}")
-        for note in sentences(p.differences, Level.NOTE):
-            echo(f"    note: {note}")
-        for problem in sentences(p.differences, Level.PROBLEM):
-            echo(f"    problem: {problem}", fg="red")
+        _show_package(p)
     for problem in sentences(verdict.differences, Level.PROBLEM):
         echo(f"problem: {problem}", fg="red")
     for note in [*map(kernel_sentence, verdict.kernels), *sentences(verdict.differences, Level.NOTE)]:
