@@ -108,4 +108,4 @@ def test_a_header_of_two_minds_is_git_s(blocks: Patchq) -> None:
     blocks.ok("apply")
     assert git(blocks.tree(), "rev-parse", "HEAD^{tree}") == want
     rewrite(blocks, (b"--- a/g.py\n", b"new file mode 100644\n--- a/g.py\n"))
-    assert "git says: " in blocks.fails(1, "apply")
+    assert "git's message: " in blocks.fails(1, "apply")

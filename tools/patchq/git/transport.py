@@ -96,7 +96,7 @@ def check_owner(folder: Path) -> Path | None:
         owner = foreign_owner(path, folder, place)
         if owner is not None:
             whose = f"another user (uid {owner}) whom your safe.directory doesn't name"
-            raise Unreachable(f"{path} belongs to {whose}; nothing of it was read", hint=trust_hint(folder))
+            raise Unreachable(f"{path} belongs to {whose}; nothing was read", hint=trust_hint(folder))
     if any(path.stat().st_uid != os.geteuid() for path in there):
         return place
     return None

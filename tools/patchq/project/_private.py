@@ -97,7 +97,7 @@ def _check_owner(layout: Layout) -> None:
     owner = foreign_owner(layout.private, layout.root)
     if owner is not None:
         raise StateError(
-            f"{layout.private} belongs to another user (uid {owner}); nothing of it was read",
+            f"{layout.private} belongs to another user (uid {owner}); nothing was read",
             hint=trust_hint(layout.root),
         )
 
