@@ -41,3 +41,23 @@ def forward(layer: Any, metadata: Any, tokens: int) -> set[int]:
 def planned(wrapper: Any) -> tuple[int, float, float | None]:
     (plan,) = wrapper.plans
     return plan["window_left"], plan["sm_scale"], plan["logits_soft_cap"]
+
+
+def set_batch_invariant(backend: Any, monkeypatch: pytest.MonkeyPatch, invariant: bool) -> None:
+    """Turn vLLM's batch-invariant mode on or off."""
+    if hasattr(backend.module, "vllm_is_batch_invariant"):
+        monkeypatch.setattr(backend.module, "vllm_is_batch_invariant", lambda: invariant)
+    else:  # from v0.20.0
+        monkeypatch.setenv("VLLM_BATCH_INVARIANT", str(int(invariant)))
+
+
+def pages(builder: Any, requests: int) -> dict[str, list[int]]:
+    """Return the builder's pages of the requests. The releases divide them among DCP ranks in different ways."""
+    if hasattr(builder, "paged_kv_indptr_cpu"):
+        indptr, last = builder.paged_kv_indptr_cpu, builder.paged_kv_last_page_len_cpu
+    else:  # from v0.14.0
+        indptr, last = builder.paged_kv_indptr.cpu, builder.paged_kv_last_page_len.cpu
+    return {
+        "paged_kv_indptr": indptr[: requests + 1].tolist(),
+        "paged_kv_last_page_len": last[:requests].tolist(),
+    }

@@ -13,7 +13,7 @@ from typing import Any
 import flashinfer_setup as setup
 import pytest
 import torch
-from groups_kit import DRAFT, TABLE, TARGET, WINDOW, build, forward, step
+from groups_kit import DRAFT, TABLE, TARGET, WINDOW, build, forward, pages, set_batch_invariant, step
 from vllm_kit import need
 
 
@@ -54,7 +54,7 @@ def test_the_builder_decides_and_not_the_gpu(
 
 @pytest.mark.parametrize("invariant", [False, True])
 def test_everything_that_is_planned(backend: Any, monkeypatch: pytest.MonkeyPatch, invariant: bool) -> None:
-    monkeypatch.setattr(backend.module, "vllm_is_batch_invariant", lambda: invariant)
+    set_batch_invariant(backend, monkeypatch, invariant)
     _, builder, _ = build(backend, [setup.Spec("a", window=9, soft_cap=30.0)], [5, 20], [5, 40])
     common = {
         "num_qo_heads": 8, "num_kv_heads": 2, "page_size": 16, "pos_encoding_mode": "NONE", "sm_scale": 0.125,
@@ -83,9 +83,9 @@ def test_everything_that_is_planned(backend: Any, monkeypatch: pytest.MonkeyPatc
 def test_everything_that_is_planned_under_context_parallel(
     backend: Any, monkeypatch: pytest.MonkeyPatch, invariant: bool
 ) -> None:
-    monkeypatch.setattr(backend.module, "vllm_is_batch_invariant", lambda: invariant)
+    set_batch_invariant(backend, monkeypatch, invariant)
     monkeypatch.setattr(backend.module, "get_dcp_group", lambda: SimpleNamespace(world_size=2, rank_in_group=0))
-    build(backend, [setup.Spec("a", window=9, soft_cap=30.0)], [5, 20], [5, 72])
+    _, builder, _ = build(backend, [setup.Spec("a", window=9, soft_cap=30.0)], [5, 20], [5, 72])
     context, new = (setup.plain(w.plans[0]) for w in backend.made)
     both = {
         "num_kv_heads": 2, "sm_scale": 0.125, "window_left": 8, "logits_soft_cap": 30.0,
@@ -93,8 +93,7 @@ def test_everything_that_is_planned_under_context_parallel(
     }  # fmt: skip
     assert context.items() >= {
         **both, "page_size": 16, "causal": False, "kv_data_type": torch.bfloat16, "disable_split_kv": invariant,
-        "fixed_split_size": 4096 if invariant else -1, "paged_kv_indptr": [0, 0, 2], "paged_kv_last_page_len": [0, 10],
-        "num_qo_heads": 16,
+        "fixed_split_size": 4096 if invariant else -1, "num_qo_heads": 16, **pages(builder, 2),
     }.items()  # fmt: skip
     assert new.items() >= {**both, "causal": True, "num_qo_heads": 8}.items()
 
