@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -32,6 +33,8 @@ def speculator(upstream_import: Load, monkeypatch: pytest.MonkeyPatch) -> Callab
             made.drawn.append((temperature.tolist(), seeds.tolist(), pos.tolist(), apply_temperature))
             return torch.full((logits.shape[0],), 2)
 
+        # vLLM 0.14 passes the rows of all requests, and copies as many from the sampling metadata.
+        made.all_rows = "idx_mapping" in inspect.signature(module.gumbel_sample).parameters
         monkeypatch.setattr(module, "gumbel_sample", gumbel)
         monkeypatch.setattr(module, "update_eagle_inputs", lambda *a: None)
         monkeypatch.setattr(module, "prepare_eagle_inputs", lambda *a: torch.tensor([0, 1]))
@@ -81,7 +84,8 @@ def test_the_first_token(speculator: Callable[..., Any], greedy: bool, expected:
         num_tokens_after_padding=2, num_reqs=2, attn_metadata={}, cu_num_logits=torch.tensor([0, 1, 2]),
         positions=torch.tensor([4, 9]), seq_lens=None, idx_mapping=torch.tensor([0, 1]),
     )  # fmt: skip
-    sampling = SimpleNamespace(temperature=torch.tensor([0.5, 0.0]), seeds=torch.tensor([7, 8]))
+    rows = 3 if made.all_rows else 2
+    sampling = SimpleNamespace(temperature=torch.tensor([0.5, 0.0, 0.9])[:rows], seeds=torch.tensor([7, 8, 9])[:rows])
     drafts = made.propose(batch, sampling, torch.zeros(2, 4), None, *[torch.zeros(2)] * 4)
     assert drafts.tolist() == expected
     assert made.drawn == ([] if greedy else [([0.5, 0.0], [7, 8], [5, 10], True)])

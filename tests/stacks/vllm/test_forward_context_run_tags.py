@@ -125,6 +125,7 @@ def test_the_second_runners_step(
     batch = SimpleNamespace(
         attn_metadata=None, num_tokens_after_padding=8, input_ids=None, positions=torch.zeros(8), num_draft_tokens=0,
         logits_indices=torch.tensor([0, 4]), idx_mapping=None, idx_mapping_np=None, mrope_positions=None,
+        expanded_idx_mapping=None,  # from v0.14.0
     )  # fmt: skip
     runner = SimpleNamespace(
         vllm_config=config, model=model, max_num_reqs=4, input_buffers=None, device="cpu", input_prep_event=None,
