@@ -17,6 +17,7 @@ from kit import Patchq, new_project
 from patchq.environment.image import read_image
 from patchq.replay._instructions import Unset, expand, parse, split
 from patchq.replay._shell import steps_of
+from patchq.replay._verdicts import PackageNames
 from replaying.comparing import compare
 from replaying.packages import SITE, Layout, installed, layouts, write, write_wheels
 from replaying.shapes import SHAPES
@@ -38,6 +39,20 @@ def test_a_shape(name: str, layout: int, tmp_path: Path) -> None:
     result = compare(SHAPES[name], layouts()[layout], tmp_path)
     assert not result.unseen
     assert result.taken
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("apt-get install -y --no-install-recommends git patch && rm -rf /var/lib/apt/lists/*", False),
+        ("apk add --no-cache patch && rm -rf /x", False),
+        ("apk add --no-cache patch && patch -p1 < /x.patch", True),
+        ("cd /x; git apply y.patch", True),
+    ],
+)
+def test_a_system_package_called_patch_is_no_edit(text: str, named: bool) -> None:
+    names = PackageNames(files=["core.py"], tops=["widget"], place="/usr/lib/site-packages")
+    assert names.are_in(text) is named
 
 
 def test_instructions() -> None:

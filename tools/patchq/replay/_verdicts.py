@@ -20,6 +20,8 @@ _EDITS = re.compile(
     r"[^0-9&]>>?\s*[^&\s]|\bpython[0-9.]*\s+(?:-c|-\s|-$|<<|[^-]\S*\.py)|\bawk\b(?:(?!\bawk\b).)*inplace|\bed\b\s"
 )
 _PATCHES = re.compile(r"\bgit\s+(?:apply|am)\b|\bpatch\b\s")
+#: Installation of system packages, one of which may be ``patch``.
+_SYSTEM_PACKAGES = re.compile(r"\b(?:apt|apt-get|apk|yum|dnf|microdnf|zypper)\s[^;&|]*")
 _WORD = re.compile(r"[\w./+@-]+")
 #: A shell's message for a program that doesn't exist.
 _NOT_FOUND = re.compile(r"^\S*: (?:line )?\d+: (\S+): (?:command )?not found$", re.MULTILINE)
@@ -44,7 +46,7 @@ class PackageNames:
 
     def are_in(self, text: str) -> bool:
         """Return True if a text names a file of the package, its folder, or a patch to apply."""
-        if _PATCHES.search(text) or self.place in text or "-packages/" in text:
+        if _PATCHES.search(_SYSTEM_PACKAGES.sub("", text)) or self.place in text or "-packages/" in text:
             return True
         return any(word.rsplit("/", 1)[-1] in self.files for word in _WORD.findall(text))
 
