@@ -39,11 +39,11 @@ MODULES = {
         "thin.build", "sources.archive", "sources.index", "sources._partial", "sources.pins", "store.pinning",
     },
     "temporary files of its own": {
-        "replay._machine", "replay.scripts", "resolutions._programs", "together.concurrent", "merge.rerere", "contribute.proposal", "kernels._compiling", "proofs._compilations", "proofs._forked",
+        "replay._machine", "resolutions._programs", "together.concurrent", "merge.rerere", "contribute.proposal", "kernels._compiling", "proofs._compilations", "proofs._forked",
         "proofs.run", "stacks.export",
     },
     "what the user names": {
-        "recipes.entries", "replay.dockerfile", "replay.limits", "rebase.resolve", "cli.commands.report", "contribute.follow", "report.bench", "store.bundle",
+        "recipes.entries", "replay.dockerfile", "replay.scripts", "replay.limits", "rebase.resolve", "cli.commands.report", "contribute.follow", "report.bench", "store.bundle",
     },
     "patchq's own package, or an installed one": {"kernels.left", "project.own", "project.scaffold", "report.page"},
     "parts of thin wheels, which read what is installed": {"thin._base", "thin._place", "thin._serve"},
