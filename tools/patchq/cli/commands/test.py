@@ -13,7 +13,7 @@ from patchq.project.project import Project
 
 if TYPE_CHECKING:
     from patchq.mutation.strength import Budget
-    from patchq.proofs.judge import CellResult
+    from patchq.proofs.judge import CellResult, Verdict
     from patchq.proofs.plan import ProofCell
 
     RunCells = Callable[[Project, Sequence[ProofCell]], Iterable[CellResult]]
@@ -105,7 +105,7 @@ def command(
         project, patches, set_name=set_name, prove=prove, fresh=fresh, run_cells=runner, progress=tell
     )
     if results := [v for v in verdicts if v.state != NO_RESULT]:
-        every = report.with_older(results, read_results(project))
+        every = report.with_older(results, _older_results(project))
         write_atomic(results_file(project), dump_json({"version": 1, **report.proofs_json(every)}))
     write_reports(project, verdicts, junit, sarif, set_name)
     show_verdicts(verdicts, as_json, "test")
@@ -113,6 +113,17 @@ def command(
         raise click.exceptions.Exit(5)
     if any(v.state == NO_RESULT for v in verdicts):
         raise click.exceptions.Exit(EnvironmentFault.exit_code)
+
+
+def _older_results(project: Project) -> list[Verdict] | None:
+    """Return the verdicts of earlier runs; None with a message if they can't be read."""
+    from patchq.errors import StateError
+
+    try:
+        return read_results(project)
+    except StateError as error:
+        echo(f"{error.message}; it is written again with the results of this run", err=True)
+        return None
 
 
 def _mutate(
