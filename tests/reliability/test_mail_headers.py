@@ -70,12 +70,12 @@ def test_no_header_makes_a_patch_empty(stack: Patchq, change: object, name: str)
     ("old", "new", "message"),
     [
         (b"\ndiff --git", b"\n---\n---\ndiff --git", ""),
-        (b"\ndiff --git", b"\n diff --git", "without the header of its file"),
+        (b"\ndiff --git", b"\n diff --git", "a hunk without a file header"),
         (b"\ndiff --git", b"\n---\n> diff --git", "indented or quoted"),
         (b"\nSubject: ", b"\nContent-Transfer-Encoding: base64\nSubject: ", "its text is encoded"),
         (b"\nSubject: ", b"\nSubject: Another\nSubject: ", "two Subject: lines"),
         (b"\n\n", b"\n\nFrom: Other <o@example.org>\n\n", "takes for a header"),
-        (b"\ndiff --git", b"\n@@ -1 +1 @@\n-a\n+b\ndiff --git", "without the header of its file"),
+        (b"\ndiff --git", b"\n@@ -1 +1 @@\n-a\n+b\ndiff --git", "a hunk without a file header"),
         (b"\ndiff --git", b"\nFrom 0123 Mon Sep 17 00:00:00 2001\ndiff --git", "another mail begins here"),
     ],
 )

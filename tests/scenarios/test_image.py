@@ -217,7 +217,7 @@ def test_an_older_stack_is_refused(image: Made, tmp_path: Path) -> None:
     said = image.refused(tmp_path)
     assert "its label" not in said
     assert "is of stack" in said
-    assert "attestation is another one" in said
+    assert "attestation is not the one" in said
 
 
 def test_a_changed_file_is_refused_whatever_record_says(image: Made, tmp_path: Path) -> None:
@@ -252,7 +252,7 @@ def test_a_missing_or_other_attestation_is_refused(image: Made, tmp_path: Path) 
     other = json.loads(body)
     other["subject"] = []
     image.layers[2]["usr/share/patchq/provenance.json"] = json.dumps(other).encode()
-    assert "its attestation is another one" in image.refused(tmp_path)
+    assert "its attestation is not the one" in image.refused(tmp_path)
     image.layers[2]["usr/share/patchq/provenance.json"] = b"["
     assert "its attestation can't be read" in image.refused(tmp_path)
     image.layers[2] = {"usr/share/patchq/provenance.json": body}

@@ -451,7 +451,7 @@ def with_url(patchq: Patchq, upstream: Path, fork: Path) -> None:
 def test_open_needs_an_owner_a_branch_and_a_yes(newer: Patchq, upstream: Path, fork: Path, gh: Path) -> None:
     with_url(newer, upstream, fork)
     args = ("pr", "first", "--no-proof", "--open")
-    assert "nobody answers" in newer.fails(1, *args)
+    assert "no responsible owner" in newer.fails(1, *args)
     folder = newer.layout.private / "pr" / "first"
     (folder / "owner.toml").write_text('name = "A"\nemail = "a@b.example"\nstatement = "Read."\n')
     assert "not pushed" in newer.fails(1, *args)
@@ -479,7 +479,7 @@ def test_open_needs_an_owner_a_branch_and_a_yes(newer: Patchq, upstream: Path, f
 
 def test_status_is_written_back(newer: Patchq, gh: Path) -> None:
     url = "https://example.org/up/pull/7"
-    assert "no patch says" in newer.fails(1, "pr", "--status")
+    assert "no patch is marked" in newer.fails(1, "pr", "--status")
     newer.ok("pr", "first", "--status", "--url", url)
     assert f"Submitted [{url}]".encode() in newer.patch_file("first").read_bytes()
     newer.ok("apply")

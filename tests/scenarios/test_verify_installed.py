@@ -541,7 +541,7 @@ def test_a_pth_file_that_makes_the_interpreter_lie(env: Environment) -> None:
     )
     (env.site / "evil.pth").write_text("import evil\n")
     told = env.look()
-    assert "start-up code prints something else" in told["message"]
+    assert "start-up code prints other text" in told["message"]
     (env.site / "evil.py").write_text("import hashlib\nhashlib.sha256 = hashlib.new = None\nimport lib\n")
     told = env.look(project=False)
     codes = {d["code"]: d["level"] for d in all_differences(told)}
