@@ -79,16 +79,16 @@ def test_no_header_makes_a_patch_empty(stack: Patchq, change: object, name: str)
         (b"\ndiff --git", b"\nFrom 0123 Mon Sep 17 00:00:00 2001\ndiff --git", "another mail begins here"),
     ],
 )
-def test_what_git_would_skip_or_read_otherwise_is_named(stack: Patchq, old: bytes, new: bytes, said: str) -> None:
+def test_what_git_would_skip_or_read_otherwise_is_named(stack: Patchq, old: bytes, new: bytes, message: str) -> None:
     file = stack.patch_file("second")
     original = file.read_bytes()
     assert old in original
     file.write_bytes(original.replace(old, new, 1))
-    if not said:
+    if not message:
         stack.ok("apply")
         return
     output = stack.fails(1, "apply")
-    assert said in output
+    assert message in output
     assert "second.patch" in output
 
 
