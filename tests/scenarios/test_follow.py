@@ -197,7 +197,7 @@ def test_it_is_edited_in_place_and_only_where_it_says_something_new(
     host.pulls[0]["body"] = "All mine."
     path.write_text("# another\n" + path.read_text())
     git(project.root, "commit", "-qam", "another")
-    assert "stays as it is" in followed(project)["notes"][0]
+    assert "left unchanged" in followed(project)["notes"][0]
     assert host.pulls[0]["body"] == "All mine."
 
 
