@@ -47,6 +47,8 @@ def test_a_shape(name: str, layout: int, tmp_path: Path) -> None:
         ("apt-get install -y --no-install-recommends git patch && rm -rf /var/lib/apt/lists/*", False),
         ("apk add --no-cache patch && rm -rf /x", False),
         ("apk add --no-cache patch && patch -p1 < /x.patch", True),
+        ("apk add --no-cache patch\npatch -p1 < /x.patch", True),
+        ("apt-get install -y \\\n  patch \\\n  git", False),
         ("cd /x; git apply y.patch", True),
     ],
 )

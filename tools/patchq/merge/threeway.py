@@ -113,7 +113,7 @@ def look_at(
     read: bool = True,
     moves: Moves | None = None,
 ) -> list[Column]:
-    """Return target trees without any patch applied, for :func:`patchq.upstream.match.sight`.
+    """Return target trees without any patch applied, for :func:`patchq.upstream.match.match`.
 
     :param read: read the files now with one process, else each on first use.
     """

@@ -1,4 +1,4 @@
-"""Fate of a step, from what happened when it was replayed."""
+"""Outcome of a step, from its replay."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _EDITS = re.compile(
     r"[^0-9&]>>?\s*[^&\s]|\bpython[0-9.]*\s+(?:-c|-\s|-$|<<|[^-]\S*\.py)|\bawk\b(?:(?!\bawk\b).)*inplace|\bed\b\s"
 )
 _PATCHES = re.compile(r"\bgit\s+(?:apply|am)\b|\bpatch\b\s")
-#: Installation of system packages, one of which may be ``patch``.
-_SYSTEM_PACKAGES = re.compile(r"\b(?:apt|apt-get|apk|yum|dnf|microdnf|zypper)\s[^;&|]*")
+#: Command of a system's package manager, up to the end of its line: ``patch`` is a package, too.
+_SYSTEM_PACKAGES = re.compile(r"\b(?:apt|apt-get|apk|yum|dnf|microdnf|zypper)[ \t](?:\\\n|[^;&|\n])*")
 _WORD = re.compile(r"[\w./+@-]+")
 #: A shell's message for a program that doesn't exist.
 _NOT_FOUND = re.compile(r"^\S*: (?:line )?\d+: (\S+): (?:command )?not found$", re.MULTILINE)
