@@ -86,6 +86,23 @@ def test_a_patch_that_changed_on_both_sides_is_kept(patchq: Patchq, branch: Path
     assert patchq.snapshot() == before
 
 
+def test_edits_that_can_not_be_compared_are_named(patchq: Patchq, branch: Path) -> None:
+    """The repository of the branch has removed the commit that was imported."""
+    patchq.ok("import", "up", str(branch), "--range", "v1..ours")
+    patchq.ok("apply")
+    tree = patchq.tree() / "a.txt"
+    tree.write_bytes(tree.read_bytes().replace(b"three\n", b"3\n"))
+    patchq.ok("export", "up", "--amend", "spell-three")
+    again(branch, "three", "eight", "thirty", first=b"THREE\n")
+    git(branch, "reflog", "expire", "--expire=now", "--all")
+    git(branch, "gc", "-q", "--prune=now")
+    said = patchq.ok("import", "up", str(branch), "--range", "v1..ours")
+    assert "changed: spell-three: the commit of the last import is gone: edits" in said
+    assert b"+THREE\n" in patchq.patch_file("spell-three").read_bytes()
+    patchq.ok("undo")
+    assert b"+3\n" in patchq.patch_file("spell-three").read_bytes()
+
+
 def test_a_squashed_commit_names_the_one_to_drop(patchq: Patchq, branch: Path) -> None:
     patchq.ok("import", "up", str(branch), "--range", "v1..ours")
     git(branch, "checkout", "-q", "-B", "ours", "v1")

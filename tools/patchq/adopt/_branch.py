@@ -131,6 +131,10 @@ def _gone(folder: Path, git_range: str, entries: Sequence[ReconciledEntry], carr
 
 def _item(upstream: str, found: FoundPatch, result: Updated) -> Item:
     outcome, detail = result.update.value, ""
+    if result.unchecked:
+        detail = (
+            "the commit of the last import is gone: edits of the patch since then are replaced; `patchq undo` restores"
+        )
     conflicts: tuple[Conflict, ...] = ()
     if result.update is Update.THERE:
         outcome, detail = "left out", "the tree has its change already"

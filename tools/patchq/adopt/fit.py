@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -105,14 +106,18 @@ class Fitter:
         trial = Fitter(self.store, self.upstream, self.nested, start, self.reading)
         if trial.fit(patch)[0].outcome not in TAKEN:
             return ""
-        for item, tree in earlier:
-            if item.outcome not in TAKEN:
-                continue
-            commit = self.store.commit_tree(tree, (), _NOBODY, "tree")
+        taken = [(item.name, tree) for item, tree in earlier if item.outcome in TAKEN]
+
+        def conflicts(place: tuple[str, TreeId]) -> bool:
+            commit = self.store.commit_tree(place[1], (), _NOBODY, "tree")
             trial = Fitter(self.store, self.upstream, self.nested, commit, self.reading)
-            if trial.fit(patch)[0].outcome not in TAKEN:
-                return item.name
-        return ""
+            return trial.fit(patch)[0].outcome not in TAKEN
+
+        # It applies before the first patch and not after the last one.
+        at = bisect_left(taken, True, key=conflicts)
+        if at == len(taken):
+            return ""
+        return taken[at][0]
 
     def _as_given(self, patch: FoundPatch) -> bool:
         usual = patch.strip == 1 and not patch.folder and not patch.reverse and not patch.remove_empty

@@ -55,11 +55,14 @@ class Updated:
 
     :ivar name: name of the patch.
     :ivar error: reason for a conflict.
+    :ivar unchecked: True if the commit of the last import is gone: the new diff replaces edits of the
+        patch since then, if there were any.
     """
 
     name: str
     update: Update
     error: ConflictError | None = None
+    unchecked: bool = False
 
 
 def origin_id(message: str, repository: str) -> str:
@@ -152,8 +155,11 @@ def update(
             chosen[index] = revision
             continue
         entry = by_name[pairs[index]]
-        update_kind, chosen[index] = _choose(store, entry, revision, original)
-        results[index] = Updated(name=entry.name, update=update_kind)
+        before = original(entry)
+        update_kind, chosen[index] = _choose(store, entry, revision, before)
+        version = chosen[index]
+        replaces = version is not None and version.trees == revision.trees
+        results[index] = Updated(name=entry.name, update=update_kind, unchecked=replaces and before is None)
     new_stack: list[ReconciledEntry] = []
     onto = base
     for carried, at in _ordered(entries, len(revisions), pairs):
@@ -208,16 +214,18 @@ def _choose(
     store: Git,
     entry: ReconciledEntry,
     revision: Revision,
-    original: Callable[[ReconciledEntry], Revision | None],
+    before: Revision | None,
 ) -> tuple[Update, Revision | None]:
-    """Return the result for a matched commit, and its new version if the patch changes."""
+    """Return the result for a matched commit, and its new version if the patch changes.
+
+    :param before: the commit that the patch was imported from; None if it is gone.
+    """
     kept = store.patch_ids_of([entry.commit.commit])[0]
     (new,) = _patch_ids(store, [revision])
     text = _text(revision.info)
     own_text = _text(entry.commit)
     if kept == new and text == own_text:
         return Update.EQUAL, None
-    before = original(entry)
     old = _patch_ids(store, [before])[0] if before else None
     old_text = _text(before.info) if before else None
     if old is not None and kept not in (old, new) and new != old:
