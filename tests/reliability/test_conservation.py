@@ -82,7 +82,7 @@ def lose_the_body(found: Any) -> str:
     return str(found.message.split("\n")[0]) + "\n"
 
 
-def tracked_only(self: Worktree, *, pass_over: bool = False) -> Any:
+def tracked_only(self: Worktree, **_options: Any) -> Any:
     """Take the worktree's tracked files alone."""
     from patchq.system import fsio
 
