@@ -8,6 +8,8 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import torch
+
 Load = Callable[[str], ModuleType]
 MODELS = "vllm/vllm/model_executor"
 HEURISTIC = "flashinfer/csrc/nv_internal/tensorrt_llm/kernels/cutlass_kernels/cutlass_heuristic.cpp"
@@ -131,3 +133,16 @@ def test_b12x_refuses_expert_biases(upstream_import: Load) -> None:
     experts = upstream_import("vllm.model_executor.layers.fused_moe.b12x").B12xExperts
     ok, why = experts.is_supported_config(experts, SimpleNamespace(has_bias=True), None, None, None)
     assert (ok, why) == (False, "kernel does not support expert biases")
+
+
+def test_b12x_takes_gpt_oss_activation_with_bf16_inputs_alone(upstream_import: Load) -> None:
+    """Only Marlin's arithmetic would remain if biases were added from outside."""
+    experts = upstream_import("vllm.model_executor.layers.fused_moe.b12x").B12xExperts
+    activation = upstream_import("vllm.model_executor.layers.fused_moe.activation").MoEActivation
+    keys = upstream_import("vllm.model_executor.layers.quantization.utils.quant_utils")
+    assert not experts._supports_activation(activation.SWIGLUOAI)
+    assert experts._supports_activation(activation.SWIGLUOAI_UNINTERLEAVE)
+    assert experts._supports_quant_scheme(keys.kMxfp4Static, None)
+    config = SimpleNamespace(has_bias=False, in_dtype=torch.bfloat16, activation=activation.SWIGLUOAI_UNINTERLEAVE)
+    answer = experts.is_supported_config(experts, config, keys.kMxfp4Static, keys.kMxfp8Dynamic, None)
+    assert answer == (False, "kernel does not support swigluoai_uninterleave with W4A8")
