@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from patchq.names import sh
@@ -56,7 +57,9 @@ def sentence(account: Account) -> str:
     """Return the reason why a step isn't taken."""
     if account.reason is None:
         return ""
-    message = (account.message.strip().splitlines() or [""])[-1]
+    # `set -x` prints each command after a plus sign.
+    printed = [line for line in account.message.strip().splitlines() if not re.match(r"\++ ", line)]
+    message = printed[-1] if printed else ""
     text = _SENTENCES[account.reason].format(
         code=account.code, message=message or "no message", words=", ".join(account.words), paths=_shown(account.paths)
     )
@@ -68,7 +71,7 @@ def sentence(account: Account) -> str:
 def hint(account: Account, upstream: str) -> str:
     """Return what to type for a step that isn't taken; empty if there is nothing to do."""
     text = ""
-    if account.reason:
+    if account.reason and account.status is not StepStatus.UNRELATED:
         text = _HINTS.get(account.reason, "")
     return text.format(upstream=upstream, words=", ".join(map(sh, account.words)))
 

@@ -19,6 +19,11 @@ _EDITS = re.compile(
     r"(?:^|[;&|(]) *install\b|"
     r"[^0-9&]>>?\s*[^&\s]|\bpython[0-9.]*\s+(?:-c|-\s|-$|<<|[^-]\S*\.py)|\bawk\b(?:(?!\bawk\b).)*inplace|\bed\b\s"
 )
+#: Code of ``python -c``, and words in such code that may write a file.
+_PYTHON_CODE = re.compile(r"""\bpython[0-9.]*\s+(?:-[A-Zbdisuv]+\s+)*-c\s*("(?:\\.|[^"\\])*"|'[^']*')""", re.DOTALL)
+_MAY_WRITE = re.compile(
+    r"write|\bopen\b|replace|\bsub\b|rename|copy|unlink|remove|exec|system|subprocess|shutil|fileinput"
+)
 _PATCHES = re.compile(r"\bgit\s+(?:apply|am)\b|\bpatch\b\s")
 #: Command of a system's package manager, up to the end of its line: ``patch`` is a package, too.
 _SYSTEM_PACKAGES = re.compile(r"\b(?:apt|apt-get|apk|yum|dnf|microdnf|zypper)[ \t](?:\\\n|[^;&|\n])*")
@@ -28,8 +33,15 @@ _NOT_FOUND = re.compile(r"^\S*: (?:line )?\d+: (\S+): (?:command )?not found$", 
 
 
 def is_edit(text: str) -> bool:
-    """Return True if a command looks like an edit of files."""
-    return bool(_EDITS.search(" " + text))
+    """Return True if a command looks like an edit of files. A test such as ``python -c "import x"`` doesn't."""
+    return bool(_EDITS.search(" " + _PYTHON_CODE.sub(_without_test, text)))
+
+
+def _without_test(match: re.Match[str]) -> str:
+    """Return a ``python -c`` whose code may write a file, and an empty text for any other."""
+    if _MAY_WRITE.search(match[1]):
+        return match[0]
+    return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,12 +103,14 @@ def judge(step: Replayed, package: Package, names: PackageNames) -> list[Account
     missing = tuple(dict.fromkeys(_NOT_FOUND.findall(ran.message)))
     if missing:
         found.append(replace(step.account, status=StepStatus.NOT_UNDERSTOOD, reason=Reason.NO_PROGRAM, words=missing))
-    if not found and is_edit(step.text):
-        if names.are_in(step.text):
+    if not found and names.may_be_in(step.text):
+        if not is_edit(step.text):
+            status = StepStatus.UNRELATED
+        elif names.are_in(step.text):
             status = StepStatus.REFUSED
         else:
             status = StepStatus.NOT_UNDERSTOOD
-        if names.may_be_in(step.text):
+        if status is not StepStatus.UNRELATED or _PYTHON_CODE.search(step.text):
             found.append(replace(step.account, status=status, reason=Reason.CHANGES_NOTHING, message=ran.message))
     return found or [replace(step.account, status=StepStatus.UNRELATED)]
 
