@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 import tarfile
 import zipfile
 from pathlib import Path
@@ -176,7 +178,7 @@ def test_build_adds_a_build(empty: Patchq, tmp_path: Path) -> None:
         assert files.read("our_widget/__init__.py") == b"x = 2\n"
 
 
-def test_a_single_module_is_refused(empty: Patchq, tmp_path: Path) -> None:
+def test_a_single_module_is_built_and_verified(empty: Patchq, tmp_path: Path) -> None:
     folder = tmp_path / "single"
     folder.mkdir()
     git(folder, "init", "-q")
@@ -188,8 +190,22 @@ def test_a_single_module_is_refused(empty: Patchq, tmp_path: Path) -> None:
     empty.ok("apply")
     (empty.tree() / "single.py").write_bytes(b"x = 2\n")
     empty.ok("new", "up", "two", "-m", "Two\n\nWhy.")
-    assert "single.py is a single module" in empty.fails(5, "build", "--no-isolation")
-    assert not list((empty.root / "dist").rglob("*.whl"))
+    empty.ok("build", "--no-isolation")
+    (wheel,) = (empty.root / "dist").rglob("*.whl")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv")], check=True)
+    python = str(tmp_path / "venv" / "bin" / "python")
+    install = [sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-deps", "--no-index"]
+    subprocess.run([*install, str(wheel)], check=True, capture_output=True)
+    said = empty.ok("verify-installed", "--python", python)
+    assert "live: up/two" in said
+    assert f"checked against: {wheel.relative_to(empty.root)}" in said
+    (module,) = (tmp_path / "venv").rglob("single.py")
+    module.write_text("x = 3\n")
+    assert "changed since the build: single.py" in empty.fails(1, "verify-installed", "--python", python)
+    module.write_text("x = 2\n")
+    (module.parent / "single" / "__init__.py").write_text("")
+    said = empty.fails(1, "verify-installed", "--python", python)
+    assert "added since the install: single/__init__.py" in said
 
 
 @pytest.mark.parametrize("name", [b'"a b; id"', b"3", b'"$(id)"'])

@@ -38,7 +38,7 @@ def build_overlay(job: Job, item: Applied, config: BuildConfig, version: str) ->
     skipped: list[str] = []
     for path, data in job.touched(item):
         name = show_path(path)
-        inside = name.startswith(config.package + "/")
+        inside = name == f"{config.package}.py" or name.startswith(config.package + "/")
         if any(fnmatch.fnmatch(name, pattern) for pattern in config.ignore):
             skipped.append(name)
         elif not inside or name.endswith(_COMPILED) or (name not in members and not name.endswith(".py")):

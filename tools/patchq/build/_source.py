@@ -52,7 +52,6 @@ def build_source(job: Job, item: Applied, config: BuildConfig, version: str, pro
             job.offline,
         )
         info = inspect_wheel(made)
-        _refuse_single_module(item.stack.pin.upstream, config.package, info)
         found = _find_patched(job, item, info)
         target = job.dist / wheel.wheel_name(made.name, version)
         extra = manifest(job, item, config, version, profile, found)
@@ -79,16 +78,6 @@ def _copy_sources(job: Job, item: Applied, target: Path) -> None:
                 hint=f"`patchq pin NAME --url URL --ref REF --into {item.stack.pin.upstream}:{name}`, "
                 f"or `patchq fetch {item.stack.pin.upstream} --source archive`",
             )
-
-
-def _refuse_single_module(upstream: str, package: str, info: WheelInfo) -> None:
-    """Refuse a module without a folder: the manifest would lie in a folder that no import finds."""
-    module = package.replace(".", "/") + ".py"
-    if module in info.members:
-        raise BuildError(
-            f"{upstream}: {module} is a single module, and the manifest of a wheel needs a package's folder",
-            hint=f"build .patchq/trees/{upstream} with its own backend; verify-installed can't check that wheel",
-        )
 
 
 def _find_patched(job: Job, item: Applied, info: WheelInfo) -> dict[str, bytes]:

@@ -24,6 +24,7 @@ from patchq.formats.distinfo import HASHES, RecordRow, canonical, read_record
 from patchq.formats.manifest import Manifest, parse_manifest
 
 _CACHE = re.compile(r"(?:.*/)?__pycache__/[^/]+\.\w+-?\w*(?:\.opt-\w+)?\.pyc")
+_MANIFEST = "_patchq.json"
 #: Metadata files that an installer adds.
 _INSTALLERS = frozenset(
     "INSTALLER REQUESTED RECORD direct_url.json uv_cache.json RECORD.jws RECORD.p7s".split()  # noqa: SIM905
@@ -157,7 +158,7 @@ class InstalledEnvironment:
             if place.archive is not None:
                 continue
             for name in place.names:
-                manifest = self.files.resolve(f"{place.path}/{name}") + "/_patchq.json"
+                manifest = self.files.resolve(f"{place.path}/{name}") + f"/{_MANIFEST}"
                 if self.files.kind(manifest) is None:
                     continue
                 try:
@@ -202,8 +203,9 @@ class InstalledEnvironment:
                     packages.append(folder)
                 else:
                     plain.append(module.path)
-            if place.has_folder(top):
-                packages.append(f"{place.path}/{top}")
+            folder = f"{place.path}/{top}"
+            if place.has_folder(top) and list(self.files.listed(folder)) != [_MANIFEST]:
+                packages.append(folder)
             found += map(self.files.resolve, [*packages, *plain])
         return list(dict.fromkeys(found))
 
@@ -306,7 +308,8 @@ def judge_package(
     thin = thin_packages([environment], {distribution: package})
     if thin:
         return _judge_release(judge, own, next(iter(thin)), start)
-    path = f"{judge.location.origin}/_patchq.json"
+    # The manifest of a single module, six.py, is six/_patchq.json.
+    path = f"{judge.location.origin.removesuffix('.py')}/{_MANIFEST}"
     # An unreadable manifest, such as a loop of links, doesn't count as missing.
     if environment.files.kind(path) is None:
         return _judge_unpatched(judge, versions, unpatched)
@@ -449,7 +452,7 @@ def _judge_release(judge: _Judge, own: Sequence[Distribution], thin: str, start:
     if not _is_started(environment, package) or (start and f"{package}.PatchedFinder" not in start.finders):
         found.add(Code.THIN_IDLE, (), thin)
     found.note(Code.THIN, (), thin)
-    text, _ = _manifest_text(files, f"{folder}/_patchq.json")
+    text, _ = _manifest_text(files, f"{folder}/{_MANIFEST}")
     stack_id = ""
     try:
         stack_id = parse_manifest(text).stack_id
@@ -575,6 +578,8 @@ def _read_files(judge: _Judge, infos: Sequence[Distribution]) -> None:
     files, root = judge.files, judge.root
     wanted = _recorded_inside(judge, infos)
     tops = {judge.package.split(".")[0]}
+    if judge.location.origin == f"{root}/{judge.package}.py":
+        tops.add(f"{judge.package}.py")
     for path in wanted:
         if _is_below(root, path):
             tops.add(path.split("/")[0])
@@ -760,7 +765,8 @@ def _owners(judge: _Judge, added: set[str], here: Sequence[Distribution]) -> dic
 
 
 def _is_in(path: str, package: str) -> bool:
-    return (path + "/").startswith(package.replace(".", "/") + "/")
+    name = package.replace(".", "/")
+    return path == f"{name}.py" or (path + "/").startswith(name + "/")
 
 
 def _parents(path: str) -> list[str]:

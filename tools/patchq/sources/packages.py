@@ -15,7 +15,7 @@ _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 
 def guess_build(distribution: str, paths: Iterable[bytes], names: Iterable[str] = (), *, released: bool) -> BuildConfig:
-    """Guess the package of a distribution from the folders of its tree.
+    """Guess the package of a distribution, or its only module, from the files of its tree.
 
     :param paths: all files.
     :param names: packages that the distribution's metadata names.
@@ -23,7 +23,10 @@ def guess_build(distribution: str, paths: Iterable[bytes], names: Iterable[str] 
     """
     tops: set[bytes] = set()
     below_src: set[bytes] = set()
+    modules: set[bytes] = set()
     for path in paths:
+        if path.endswith(b".py") and b"/" not in path:
+            modules.add(path.removesuffix(b".py"))
         *folders, name = path.removeprefix(b"src/").split(b"/")
         if name == b"__init__.py" and len(folders) == 1:
             (below_src if path.startswith(b"src/") else tops).add(folders[0])
@@ -33,7 +36,7 @@ def guess_build(distribution: str, paths: Iterable[bytes], names: Iterable[str] 
     package = next((n for n in known if n.lower() == wanted), known[0] if len(known) == 1 else "")
     package = package or next((n for n in known if wanted.startswith(n.lower())), "") or wanted
     # An overlay puts a tree's files over those of the wheel: both must have them in the same place.
-    overlay = released and package.encode() in tops and not below_src
+    overlay = released and package.encode() in tops | modules and not below_src
     return BuildConfig(distribution=distribution, package=package, profile="overlay" if overlay else "source")
 
 
