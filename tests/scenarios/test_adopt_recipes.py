@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -268,6 +270,34 @@ def test_the_tree_of_the_packagers_tool(
     for words in named:
         assert words in " ".join(shown.split()), words
     assert imported(patchq, recipe) == native(upstream, recipe.parent, steps, tmp_path / "native")
+
+
+EDITS = """Name: up
+Patch0: new.patch
+%prep
+%autosetup -p1
+sed -i 's/line 30/line %%/' a.txt
+pushd pkg
+sed -i "s/return 1$/return 'one'/" mod.py
+popd
+sed -i "s|x|%{_datadir}|" a.txt
+for f in a.txt; do
+  sed -i 's/a/b/' $f
+done
+"""
+
+
+def test_the_command_for_an_edit_of_a_spec_works(patchq: Patchq, tmp_path: Path) -> None:
+    recipe = write(tmp_path / "recipe", "up.spec", EDITS)
+    shown = patchq.ok("import", "up", str(recipe), *ME)
+    commands = re.findall(r"to make it: `patchq (import up --run .*)`$", shown, re.MULTILINE)
+    assert len(commands) == 2
+    for command in commands:
+        patchq.ok(*shlex.split(command))
+    assert shown.count("to make it: `patchq apply up`, edit `.patchq/trees/up`") == 2
+    patchq.ok("apply")
+    assert "line %\n" in (patchq.tree() / "a.txt").read_text()
+    assert "return 'one'" in (patchq.tree() / "pkg/mod.py").read_text()
 
 
 def test_a_folder_with_a_recipe(patchq: Patchq, upstream: Path, tmp_path: Path) -> None:

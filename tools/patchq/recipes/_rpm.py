@@ -285,7 +285,9 @@ def _prepare_command(spec: _Spec, line: int, word: str, text: str) -> None:
             state = EntryState.CONDITIONAL
         spec.found.append(Entry(where=spec.recipe.at(line), text=text, state=state, detail=spec.condition))
     elif _EDIT.match(text):
-        spec.found.append(Entry(where=spec.recipe.at(line), text=spec.expand(text), state=EntryState.EDIT))
+        command = spec.expand(text).replace("%%", "%")
+        where = spec.recipe.at(line)
+        spec.found.append(Entry(where=where, text=command, folder=spec.folder, state=EntryState.EDIT))
 
 
 def _options(spec: _Spec, text: str) -> list[str]:

@@ -15,6 +15,8 @@ from patchq.system import fsio
 MOST_TEXT = 16 << 20
 _RETURNED = re.compile(rb"^(?:---|\+\+\+) [^\n]*\r\n", re.MULTILINE)
 _MOST_NAME = 250
+#: Macro of a spec that the spec doesn't define.
+_MACRO = re.compile(r"%[{(_]|\0")
 _REQUEST = re.compile(r"(https?://\S+?/(?:-/)?(?:commit|pull|merge_requests)/[0-9a-f]+)(?:\.(?:patch|diff))?(?:\?.*)?")
 
 
@@ -84,10 +86,26 @@ class Entry:
         if self.state is EntryState.CONDITIONAL:
             return f"{self.where}:{name} is applied only if {self.detail}: left out{self._command(upstream)}"
         if self.state is EntryState.EDIT:
-            sed = re.match(r"(?:sed|perl)\s", self.text)
-            how = f"`patchq import {upstream} --run {sh(self.text)}`" if sed else _edit(upstream, self.text)
+            how = self._edit_command(upstream)
             return f"{self.where}: an edit, not a patch, was left out: {_short(self.text)}; to make it: {how}"
         return f"{self.where}:{name} is {self.state.value}{self.detail and f' ({self.detail})'}: left out"
+
+    def _edit_command(self, upstream: str) -> str:
+        """Return the commands that make a patch of an edit.
+
+        ``import --run`` can run a sed or perl command, unless it has a variable or macro of the recipe.
+        """
+        outside_quotes = re.sub(r"'[^']*'", "", self.text)
+        has_variable = re.search(r"\$[\w{(]", outside_quotes) or _MACRO.search(self.text)
+        if has_variable or not re.match(r"(?:sed|perl)\s", self.text):
+            return _edit(upstream, self.text)
+        command = self.text
+        if self.folder:
+            command = f"cd {sh(self.folder)} && {command}"
+        quoted = sh(command)
+        if "'" in command and not re.search(r'["$`\\!]', command):
+            quoted = f'"{command}"'
+        return f"`patchq import {upstream} --run {quoted}`"
 
     def _command(self, upstream: str) -> str:
         """Return how to import a conditional patch; empty if it isn't available locally."""
