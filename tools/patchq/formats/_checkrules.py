@@ -17,6 +17,7 @@ RULES = (
     "unfinished",
     "self-reference",
     "debugging",
+    "syntax",
     "upstream-test",
     "requires",
     "empty",

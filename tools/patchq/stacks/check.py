@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import itertools
 import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -12,7 +15,8 @@ from patchq.errors import ConflictError, FormatError, PatchqError, UserError, ne
 from patchq.formats.header import NEEDS, STATUS_WORDS, Header, mail_safe
 from patchq.formats.lock import Upstream
 from patchq.formats.series import SUFFIX
-from patchq.names import AppliedPatch, CommitId, sh
+from patchq.git.repository import Git
+from patchq.names import AppliedPatch, BlobId, CommitId, TreeId, sh, show_path
 from patchq.patterns.regenerate import RuleStop
 from patchq.patterns.rules import TRAILER, rules_of
 from patchq.patterns.trees import is_made_by
@@ -443,6 +447,7 @@ def _check_bytes(
         return
     mails = format_patches(project.store, base.commit, after.tip, len(after.patches))
     again = f"patchq apply {pin.upstream} && patchq export {pin.upstream}"
+    found += _check_syntax(project.store, stack, base.commit, [item.applied for item in after.patches])
     for item, mail in zip(after.patches, mails, strict=True):
         for offset in item.applied.offsets:
             found.append(
@@ -466,6 +471,79 @@ def _check_bytes(
                     message="the file is not what export writes",
                     hint=again,
                 )
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenSource:
+    """Python file that a change leaves with a syntax error, with the line and the parser's message."""
+
+    path: str
+    line: int
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.message}"
+
+
+def find_broken_sources(store: Git, pairs: Sequence[tuple[TreeId, TreeId]]) -> list[list[BrokenSource]]:
+    """Return the Python files that each change leaves with a syntax error.
+
+    A file that this Python couldn't parse before the change, such as a template, doesn't count.
+
+    :param pairs: trees before and after each change.
+    """
+    changes: list[list[tuple[bytes, BlobId, BlobId]]] = []
+    blobs: set[BlobId] = set()
+    for changed in store.changes_between(pairs):
+        python = []
+        for one in changed:
+            if one.path.endswith(b".py") and one.old and one.new:
+                python.append((one.path, one.old.blob, one.new.blob))
+                blobs |= {one.old.blob, one.new.blob}
+        changes.append(python)
+    errors: dict[BlobId, tuple[int, str] | None] = {}
+    for blob, data in store.read_blobs(sorted(blobs)).items():
+        errors[blob] = _syntax_error(data)
+    found = []
+    for python in changes:
+        broken = []
+        for path, old, new in python:
+            error = errors[new]
+            if error and errors[old] is None:
+                broken.append(BrokenSource(show_path(path), *error))
+        found.append(broken)
+    return found
+
+
+def _syntax_error(data: bytes) -> tuple[int, str] | None:
+    """Return line and message of a source's first syntax error; None if Python can parse it."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(data, "source", "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
+    except SyntaxError as error:
+        return error.lineno or 1, error.msg
+    except (ValueError, RecursionError, MemoryError) as error:
+        return 1, str(error) or type(error).__name__
+    return None
+
+
+def _check_syntax(store: Git, stack: Stack, base: CommitId, patches: Sequence[AppliedPatch]) -> Iterator[Finding]:
+    """Yield a finding for each Python file that a patch leaves with a syntax error."""
+    upstream = stack.pin.upstream
+    hint = f"`patchq apply {upstream}`, correct the line in .patchq/trees/{upstream}, then `patchq fold {upstream}`"
+    trees = store.tree_of([base, *(patch.commit for patch in patches)])
+    broken = find_broken_sources(store, list(itertools.pairwise(trees)))
+    for patch, sources in zip(patches, broken, strict=True):
+        for source in sources:
+            yield Finding(
+                upstream=upstream,
+                ref=stack.pin.ref,
+                patch=patch.name,
+                rule="syntax",
+                message=f"it leaves a syntax error: {source}",
+                hint=hint,
             )
 
 
