@@ -318,7 +318,7 @@ class Case:
 
     def _left(self, piece: Piece) -> bool:
         """Return whether the output names the file or mail of a piece as left, and the file still has the piece."""
-        lines = [line for line in self.output.splitlines() if " was left: " in line or " holds no diff, " in line]
+        lines = [line for line in self.output.splitlines() if " was left out: " in line or " holds no diff, " in line]
         files = [path for path in self._files() if all(mark in readable(path.read_bytes()) for mark in piece.marks)]
         return any(str(path) in line or "standard input" in line for path in files for line in lines)
 

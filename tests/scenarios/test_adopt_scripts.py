@@ -95,13 +95,65 @@ def test_what_a_dockerfile_may_change_otherwise_is_named(patchq: Patchq, tmp_pat
     assert "all would" not in said
     refused = patchq.fails(1, "import", "up", str(path))
     assert "Dockerfile:5: refused: " in refused
-    assert "nothing was adopted; 1 others apply" in refused
+    assert "nothing was adopted; 1 other step would be adopted" in refused
     assert names(patchq) == []
     patchq.ok("import", "up", str(path), "--partial")
     assert names(patchq) == ["edit-mod"]
     answer = json.loads(patchq.run("import", "up", str(path), "--dry-run", "--json").output)
     fates = {item["account"]["where"].rpartition(":")[2]: item["account"]["status"] for item in answer["items"]}
     assert fates == {"2": "taken", "3": "not understood", "4": "not understood", "5": "refused", "7": "not understood"}
+
+
+AGAIN = """FROM base
+RUN pip install up
+WORKDIR /usr/lib/python3/dist-packages
+# Spell it out
+RUN sed -i "s/return 1$/return one/" pkg/mod.py
+RUN echo "x = 1" > pkg/x.py
+"""
+
+
+def test_a_dockerfile_is_imported_again(patchq: Patchq, tmp_path: Path) -> None:
+    path = write_image(tmp_path / "image", AGAIN)
+    patchq.ok("import", "up", str(path))
+    patchq.ok("reword", "spell-it-out", "-m", "Return a word")
+    said = patchq.ok("import", "up", str(path))
+    assert "up: nothing changed, 2 patches as they were" in said
+    assert f"up: equal: spell-it-out: {path}:5: the stack already has this edit" in said
+    assert f"up: equal: edit-x: {path}:6: the stack already has this edit" in said
+    path.write_text(AGAIN.replace("RUN echo", 'RUN echo "y = 1" > pkg/y.py\nRUN echo'))
+    said = patchq.ok("import", "up", str(path), "--dry-run")
+    assert "nothing was changed; the import gives 2 equal, 1 new" in said
+    said = patchq.ok("import", "up", str(path))
+    assert "up: added edit-y" in said
+    assert names(patchq) == ["spell-it-out", "edit-x", "edit-y"]
+    assert "nothing changed, 3 patches" in patchq.ok("import", "up", str(path))
+
+
+def test_a_changed_step_names_the_patch_that_it_replaces(patchq: Patchq, tmp_path: Path) -> None:
+    path = write_image(tmp_path / "image", AGAIN)
+    patchq.ok("import", "up", str(path))
+    path.write_text(AGAIN.replace("return one", "return uno"))
+    before = patchq.snapshot()
+    said = patchq.fails(3, "import", "up", str(path))
+    assert f"{path}:5 doesn't apply exactly to up: pkg/mod.py: 3-way merge conflict" in said
+    assert "the new steps may replace spell-it-out: `patchq drop up/spell-it-out`, then import again" in said
+    assert patchq.snapshot() == before
+    patchq.ok("drop", "up/spell-it-out")
+    patchq.ok("import", "up", str(path))
+    patchq.ok("apply")
+    assert (patchq.tree() / "pkg/mod.py").read_text() == "def f():\n    return uno\n"
+
+
+def test_a_test_of_the_package_is_no_edit(patchq: Patchq, tmp_path: Path) -> None:
+    site = "/usr/lib/python3/dist-packages"
+    lines = f'RUN set -ex; cd {site}; echo "x = 1" > pkg/x.py ; python3 -c "import pkg.mod"\n'
+    path = write_image(tmp_path / "image", f"FROM base\nRUN pip install up\n{lines}")
+    said = patchq.ok("import", "up", str(path), "--dry-run")
+    assert f'{path}:3: unrelated: `python3 -c "import pkg.mod"`: it changes nothing in the package\n' in said
+    assert "all would be adopted" in said
+    path.write_text(path.read_text().replace('"import pkg.mod"', "\"p = 'pkg/x.py'; open(p, 'a')\""))
+    assert ":3: refused: `python3 -c" in patchq.fails(1, "import", "up", str(path))
 
 
 def test_a_step_over_its_time_is_refused_and_the_next_goes_on(

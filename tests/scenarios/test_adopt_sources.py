@@ -325,7 +325,26 @@ def test_a_batch_is_tried_whole(stack: Patchq, branch: Path, tmp_path: Path) -> 
     assert stack.snapshot() == before
     said = stack.ok("import", "up", str(tmp_path / "in"), "--partial", *ME)
     assert names(stack)[3:] == ["change-b", "return-two"]
-    assert "0003-there.patch was left: there" in said.replace(f"{tmp_path}/in/", "")
+    said = said.replace(f"{tmp_path}/in/", "")
+    assert "0003-there.patch was left out: the tree has its change already" in said
+    left = ", ".join(f"{name}.patch" for name in ("0001-Spell-three", "0003-there", "0004-returns", "0005-nothing"))
+    assert f"adopted 2 of 6; left out: {left}\n" in said
+
+
+def test_a_syntax_error_is_named(patchq: Patchq, tmp_path: Path) -> None:
+    (tmp_path / "x.diff").write_text(
+        "--- a/pkg/mod.py\n+++ b/pkg/mod.py\n@@ -1,2 +1,2 @@\n def f():\n-    return 1\n+    return return\n"
+    )
+    names_it = f"{tmp_path}/x.diff leaves a syntax error: pkg/mod.py:2: invalid syntax"
+    assert names_it in patchq.ok("import", "up", str(tmp_path / "x.diff"), "--dry-run")
+    assert names_it in patchq.ok("import", "up", str(tmp_path / "x.diff"), *ME)
+    said = patchq.fails(1, "check", "up")
+    assert "up/v1/x: it leaves a syntax error: pkg/mod.py:2: invalid syntax [syntax]" in said
+    # A later patch of the same file isn't blamed for it.
+    (tmp_path / "y.diff").write_text(
+        "--- a/pkg/mod.py\n+++ b/pkg/mod.py\n@@ -1,2 +1,2 @@\n-def f():\n+def g():\n     return return\n"
+    )
+    assert "syntax error" not in patchq.ok("import", "up", str(tmp_path / "y.diff"), *ME)
 
 
 def test_fuzz_is_named_and_never_used(stack: Patchq, tmp_path: Path) -> None:

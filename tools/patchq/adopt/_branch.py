@@ -25,11 +25,13 @@ from patchq.stacks.reconcile import ReconciledEntry
 class Again:
     """Stack with the newer versions of its patches.
 
-    :ivar items: outcomes, by commit; then the patches that the branch no longer has.
+    :ivar items: outcome of each commit; then the patches that the branch no longer has.
+    :ivar lost: patches of the stack that conflict with the newer versions, and are not in ``entries``.
     """
 
     entries: list[ReconciledEntry]
     items: tuple[Item, ...]
+    lost: tuple[Item, ...] = ()
 
 
 def import_again(
@@ -42,7 +44,7 @@ def import_again(
     """Return the stack with the commits of a range, or None if none of its patches is one of them.
 
     :param commit_of: returns the author and message that a patch would get.
-    :raises ConflictError: if a patch from elsewhere conflicts with the new versions.
+    :raises ConflictError: if a patch that the branch didn't change conflicts with the newer versions.
     """
     (path,) = request.paths
     folder, store = path.resolve(), project.store
@@ -68,36 +70,67 @@ def import_again(
 
     gone = _gone(folder, request.git_range, loaded.entries, pairs.values())
     upstream, base = loaded.stack.pin.upstream, store.tree_of([loaded.state.base])[0]
-    try:
-        entries, updates = update(store, upstream, base, loaded.entries, revisions, pairs, original)
-    except ConflictError as error:
-        raise _conflict(error.message, error.conflicts, upstream, gone) from None
+    kept, lost = list(loaded.entries), []
+    while True:
+        try:
+            entries, updates = update(store, upstream, base, kept, revisions, pairs, original)
+            break
+        except ConflictError as error:
+            item = _lost(upstream, error)
+            if item.name in pairs.values():
+                message = f"{item.where}: {item.detail}; nothing was changed"
+                raise _conflict(message, error.conflicts, upstream, gone) from None
+            lost.append(item)
+            kept = [entry for entry in kept if entry.name != item.name]
     items = [_item(upstream, one, result) for one, result in zip(found, updates, strict=True)]
     for name in gone:
         detail = f"the branch no longer has it: `patchq drop {upstream}/{sh(name)}` removes it"
         items.append(Item(name=name, where=f"{upstream}/{name}", outcome="gone", detail=detail))
-    return Again(entries=entries, items=tuple(items))
+    return Again(entries=entries, items=tuple(items), lost=tuple(lost))
 
 
-def refuse_conflicts(upstream: str, items: Sequence[Item], *, partial: bool) -> None:
-    """Check that each commit has a place in the stack.
+def _lost(upstream: str, error: ConflictError) -> Item:
+    """Return the outcome of a patch of the stack that conflicts with the newer versions."""
+    name = error.conflicts[0].patch
+    paths = ", ".join(conflict.path for conflict in error.conflicts)
+    detail = f"the patch conflicts with the branch's new commits in {paths}"
+    return Item(
+        name=name, where=f"{upstream}/{name}", outcome="conflict", detail=detail, conflicts=tuple(error.conflicts)
+    )
 
-    :param partial: leave those without one.
-    :raises ConflictError: if not.
+
+def refuse_conflicts(upstream: str, again: Again, *, partial: bool) -> None:
+    """Check that no commit and no patch of the stack conflicts.
+
+    :param partial: accept commits that conflict; their patches stay as they are.
+    :raises ConflictError: if one conflicts.
     """
-    left = [item for item in items if item.outcome == "conflict"]
-    if not left or partial:
+    items = [item for item in again.items if item.outcome == "conflict"]
+    if not again.lost and (not items or partial):
         return
+    left = [*items, *again.lost]
     lines = [f"{item.where}: {item.detail}" for item in left]
     conflicts = [conflict for item in left for conflict in item.conflicts]
-    gone = [item.name for item in items if item.outcome == "gone"]
-    raise _conflict("\n".join(lines) + "\nnothing was changed", conflicts, upstream, gone)
+    gone = [item.name for item in again.items if item.outcome == "gone"]
+    lost = [item.name for item in again.lost]
+    raise _conflict("\n".join(lines) + "\nnothing was changed", conflicts, upstream, gone, lost)
 
 
-def _conflict(message: str, conflicts: Sequence[Conflict], upstream: str, gone: Sequence[str]) -> ConflictError:
+def _conflict(
+    message: str, conflicts: Sequence[Conflict], upstream: str, gone: Sequence[str], lost: Sequence[str] = ()
+) -> ConflictError:
+    """Return the error for conflicts, with a hint.
+
+    :param gone: patches that the branch no longer has.
+    :param lost: patches of the stack that conflict.
+    """
     if gone:
-        commands = " && ".join(f"patchq drop {upstream}/{sh(name)}" for name in gone)
-        hint = f"the branch no longer has {', '.join(gone)}: `{commands}`, then import again"
+        hint = f"the branch no longer has {', '.join(gone)}: `{_drop(upstream, gone)}`, then import again"
+    elif lost:
+        hint = (
+            f"`{_drop(upstream, lost)}`, import again, make the change of {', '.join(lost)} in the worktree, then "
+            f"`patchq new {upstream} {sh(lost[0])}`"
+        )
     else:
         name = next((c.patch for c in conflicts if c.patch), "")
         hint = (
@@ -105,6 +138,10 @@ def _conflict(message: str, conflicts: Sequence[Conflict], upstream: str, gone: 
             f"`patchq export {upstream} --amend {sh(name)}`; --partial updates the others"
         )
     return ConflictError(message, conflicts, hint=hint)
+
+
+def _drop(upstream: str, names: Sequence[str]) -> str:
+    return " && ".join(f"patchq drop {upstream}/{sh(name)}" for name in names)
 
 
 def _revision(found: FoundPatch, info: CommitInfo) -> Revision:

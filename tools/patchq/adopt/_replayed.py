@@ -9,9 +9,9 @@ from pathlib import Path
 from patchq.adopt._folders import origin_of
 from patchq.adopt._wheels import package_of, release_wheel
 from patchq.adopt.found import FoundPatch, ReplayOptions
-from patchq.formats.header import with_trailer
+from patchq.formats.header import Ident, parse_trailers, with_trailer
 from patchq.git.repository import Git
-from patchq.names import CommitId, show_path
+from patchq.names import CommitId, TreeId, sh, show_path
 from patchq.patterns.rules import Rule, with_rules
 from patchq.patterns.sed import sed_rules
 from patchq.patterns.trees import StoredTree, is_made_by
@@ -22,6 +22,7 @@ from patchq.replay.outcomes import Account, NotTaken, Reason, StepStatus
 from patchq.replay.scripts import CODEMOD, is_dockerfile, replay_commands, replay_script
 from patchq.stacks.edit import Loaded, user_ident
 from patchq.stacks.export import slug
+from patchq.stacks.reconcile import ReconciledEntry
 from patchq.system import fsio
 
 
@@ -39,16 +40,25 @@ def from_replay(
     tip = loaded.state.tip
     found: list[FoundPatch] = []
     for path in paths:
-        data = fsio.read_limited(path, MOST_SCRIPT) or b""
-        if is_dockerfile(path):
-            accounts = _replay_dockerfile(project, loaded, tip, data, path, request)
-        else:
-            accounts = replay_script(project.store, tip, data, path, project.say)
+        earlier = _imported_from(loaded.entries, path)
+        if earlier:
+            again = _replay_again(project, loaded, path, earlier, request)
+            if again:
+                found += again
+                continue
+        accounts = _replay(project, loaded, tip, path, request)
         found += convert(project, accounts)
         tip = _after(project, accounts, tip)
     if commands:
         found += convert(project, replay_commands(project.store, tip, commands, project.say))
     return found
+
+
+def _replay(project: Project, loaded: Loaded, tip: CommitId, path: Path, request: ReplayOptions) -> list[Account]:
+    data = fsio.read_limited(path, MOST_SCRIPT) or b""
+    if is_dockerfile(path):
+        return _replay_dockerfile(project, loaded, tip, data, path, request)
+    return replay_script(project.store, tip, data, path, project.say)
 
 
 def _replay_dockerfile(
@@ -72,6 +82,81 @@ def _replay_dockerfile(
         )
         accounts = [unseen, *accounts]
     return accounts
+
+
+def _imported_from(entries: Sequence[ReconciledEntry], path: Path) -> list[ReconciledEntry]:
+    """Return the patches of a stack whose ``Origin:`` names a script."""
+    name = origin_of(path)
+    found = []
+    for entry in entries:
+        for key, value in parse_trailers(entry.commit.message):
+            file, _, line = value.rpartition(":")
+            is_same = file == name or file.endswith(f"/{name}") or name.endswith(f"/{file}")
+            if key.lower() == "origin" and line.isdigit() and is_same:
+                found.append(entry)
+    return found
+
+
+def _replay_again(
+    project: Project, loaded: Loaded, path: Path, earlier: Sequence[ReconciledEntry], request: ReplayOptions
+) -> list[FoundPatch]:
+    """Replay a script that was imported before, without the patches of that import.
+
+    A step that made one of the stack's patches is named and not adopted again. A new step becomes a patch that is
+    merged into the tree of the stack. Return an empty list if no step made a patch of the stack.
+
+    :param earlier: patches of the earlier import.
+    """
+    parents = earlier[0].commit.parents
+    start = parents[0] if parents else loaded.state.base
+    accounts = _replay(project, loaded, start, path, request)
+    made = _patches_made_by(project.store, accounts, loaded.entries, earlier)
+    if not made:
+        return []
+    found = []
+    for index, patch in enumerate(convert(project, accounts)):
+        if index in made:
+            notes = (f"{patch.where}: the stack already has this edit",)
+            patch = replace(patch, name=made[index].name, carried="equal", trees=None, notes=notes)
+        found.append(patch)
+    upstream = loaded.stack.pin.upstream
+    kept = {entry.name for entry in made.values()}
+    for entry in earlier:
+        if entry.name not in kept:
+            notes = (f"{path} no longer makes this edit: `patchq drop {upstream}/{sh(entry.name)}` removes it",)
+            where = f"{upstream}/{entry.name}"
+            found.append(FoundPatch(name=entry.name, where=where, author=None, message="", carried="gone", notes=notes))
+    return found
+
+
+def _patches_made_by(
+    store: Git, accounts: Sequence[Account], entries: Sequence[ReconciledEntry], earlier: Sequence[ReconciledEntry]
+) -> dict[int, ReconciledEntry]:
+    """Return the patch of the stack that each step made, by the index of the step.
+
+    A step made a patch if both have the same diff, or if the patch's message has the command of the step.
+    """
+    ids = store.patch_ids_of([entry.commit.commit for entry in entries])
+    by_diff = dict(zip(ids, entries, strict=True))
+    left = list(earlier)
+    made: dict[int, ReconciledEntry] = {}
+    for index, account in enumerate(accounts):
+        if not account.trees:
+            continue
+        entry = by_diff.get(_patch_id(store, account.trees))
+        if entry is None:
+            entry = next((one for one in left if _command_of(account) in one.commit.message), None)
+        if entry and entry not in made.values():
+            made[index] = entry
+            if entry in left:
+                left.remove(entry)
+    return made
+
+
+def _patch_id(store: Git, trees: tuple[TreeId, TreeId]) -> str:
+    author = Ident("patchq", "patchq@localhost", 946684800, "+0000")
+    before = store.commit_tree(trees[0], (), author, "before")
+    return store.patch_ids_of([store.commit_tree(trees[1], [before], author, "after")])[0]
 
 
 def _after(project: Project, accounts: Sequence[Account], tip: CommitId) -> CommitId:
@@ -114,17 +199,23 @@ def _described(project: Project, patch: FoundPatch, account: Account) -> FoundPa
     if len(names) > 1:
         more = f" and {len(names) - 1} more"
     subject = account.comment.strip().rstrip(".") or f"Edit {names[0]}{more}"
-    lines = account.text.strip().split("\n")[:40]
-    command = "\n".join(f"    {line}" for line in lines)
     if account.comment:
         name = slug(account.comment)
     else:
         name = f"edit-{slug(Path(names[0]).stem)}"
     rules = _rules(project.store, account)
-    message = with_rules(f"{subject}\n\nWas done by a command:\n\n{command}\n", rules)
+    message = with_rules(f"{subject}\n\n{_command_of(account)}", rules)
     if not rules and account.alone and "\n" not in account.text.strip():
         message = with_trailer(message, CODEMOD, account.text.strip())
     return replace(patch, name=name, message=message, trees=account.trees)
+
+
+def _command_of(account: Account) -> str:
+    """Return the paragraphs of a patch's message that quote the command of its step."""
+    lines = ["Was done by a command:", ""]
+    for line in account.text.strip().split("\n")[:40]:
+        lines.append(f"    {line}")
+    return "\n".join(lines) + "\n"
 
 
 def _rules(store: Git, account: Account) -> list[Rule]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -14,11 +15,12 @@ from patchq.errors import ConflictError, PatchqError, SourceError, UserError
 from patchq.formats.header import Header, Ident, clean_message, parse_trailers, with_trailer
 from patchq.formats.lockedit import rules_for_adopted, with_check
 from patchq.git.objects import CommitInfo
-from patchq.names import CommitId, TreeId
+from patchq.git.repository import Git
+from patchq.names import CommitId, TreeId, counted, sh
 from patchq.project.journal import Change
 from patchq.project.project import Project
 from patchq.replay.outcomes import NotTaken
-from patchq.stacks.check import broken_rules
+from patchq.stacks.check import broken_rules, find_broken_sources
 from patchq.stacks.edit import Loaded, load, user_ident, with_trailers
 from patchq.stacks.export import Exported, PatchNames, slug, write_stack
 from patchq.stacks.reconcile import ReconciledEntry
@@ -46,8 +48,13 @@ class Imported:
 
     @property
     def again(self) -> bool:
-        """True for a branch whose earlier commits the stack had already."""
+        """True if the stack had patches of an earlier import of the same branch or script."""
         return any(i.outcome in CARRIED for i in self.items)
+
+    @property
+    def taken(self) -> bool:
+        """True if a patch was adopted, or would be, or the stack already has one."""
+        return any(i.outcome in (*TAKEN, *CARRIED) for i in self.items)
 
     @property
     def left(self) -> list[Item]:
@@ -100,22 +107,21 @@ def import_patches(
         fitter = Fitter(project.store, upstream, project.lock.nested_in(upstream), loaded.state.tip, request.reading)
         tried = fitter.fit_all(found, lambda n: project.count(f"import into {upstream}", n, len(found), "patches"))
         items = _with_owners(fitter, loaded.state.tip, found, tried)
+        items = _with_syntax(project.store, loaded.state.tip, items, [tree for _, tree in tried])
         if wish.dry:
-            items = _with_releases(project, loaded, found, items, request.reading, wish)
-            nothing = Exported(upstream=upstream, written=(), added=(), removed=(), unchanged=len(loaded.entries))
-            named = _named(items, [e.name for e in loaded.entries])
-            lacking: tuple[str, ...] = ()
-            if not wish.author:
-                lacking = _without_author(found, items)
-            return Imported(nothing, named, True, without_author=lacking)
+            return _tried(project, loaded, found, items, request.reading, wish)
         taken = []
         for f, (item, tree) in zip(found, tried, strict=True):
             if item.outcome in TAKEN:
                 taken.append((f, tree))
-        if not taken and all(f.account for f in found):
+        carried = any(f.carried for f in found)
+        if not taken and not carried and all(f.account for f in found):
             raise NotTaken([f.account for f in found if f.account])
-        _refuse_left(upstream, items, fitter.errors, wish.partial and bool(taken))
+        _refuse_left(upstream, items, fitter.errors, wish.partial and (bool(taken) or carried))
         _ask_for_authors([f for f, _ in taken], wish.author)
+        notes = _notes(items)
+        if not taken:
+            return Imported(replace(_unchanged(loaded), notes=notes), items)
         entries, names = list(loaded.entries), PatchNames(e.name for e in loaded.entries)
         for patch, tree in taken:
             entries.append(ReconciledEntry(names.take(patch.name), _commit_of(project, patch, tree, wish)))
@@ -123,23 +129,49 @@ def import_patches(
         rules = _rules_for(project, upstream, loaded.entries, entries[len(loaded.entries) :], change)
         result = write_stack(project, change, loaded.stack, loaded.state, entries, loaded.head, move=loaded.follows)
         project.journal.perform(change)
-        notes = tuple(note for item in items for note in item.notes)
-        left = tuple(
-            f"{i.where} was left: {i.outcome}: {i.detail}"
-            for i in items
-            if i.outcome not in (*TAKEN, "left out") and not i.account
-        )
-        exported = replace(result, notes=(*result.notes, *rules, *notes, *left))
+        exported = replace(result, notes=(*result.notes, *rules, *notes))
         return Imported(exported, _named(items, [e.name for e in loaded.entries]))
+
+
+def _tried(
+    project: Project,
+    loaded: Loaded,
+    found: Sequence[FoundPatch],
+    items: Sequence[Item],
+    reading: ReadOptions,
+    wish: ImportRequest,
+) -> Imported:
+    """Return the result of a dry run."""
+    items = _with_releases(project, loaded, found, items, reading, wish)
+    named = _named(items, [e.name for e in loaded.entries])
+    lacking: tuple[str, ...] = ()
+    if not wish.author:
+        lacking = _without_author(found, items)
+    return Imported(_unchanged(loaded), named, True, without_author=lacking)
+
+
+def _notes(items: Sequence[Item]) -> tuple[str, ...]:
+    """Return the notes of all patches, then a line for each patch that is not adopted."""
+    notes = [note for item in items for note in item.notes]
+    for item in items:
+        named_by_account = item.account and item.outcome == "unreadable"
+        if item.outcome not in (*TAKEN, *CARRIED, "left out") and not named_by_account:
+            notes.append(f"{item.where} was left out: {item.detail}")
+    return tuple(notes)
+
+
+def _unchanged(loaded: Loaded) -> Exported:
+    """Return the result for a stack that the import doesn't change."""
+    upstream = loaded.stack.pin.upstream
+    return Exported(upstream=upstream, written=(), added=(), removed=(), unchanged=len(loaded.entries))
 
 
 def _update(project: Project, loaded: Loaded, again: Again, wish: ImportRequest) -> Imported:
     """Write a stack whose patches are replaced by newer versions."""
     upstream = loaded.stack.pin.upstream
-    nothing = Exported(upstream=upstream, written=(), added=(), removed=(), unchanged=len(loaded.entries))
     if wish.dry:
-        return Imported(nothing, again.items, True)
-    refuse_conflicts(upstream, again.items, partial=wish.partial)
+        return Imported(_unchanged(loaded), (*again.items, *again.lost), True)
+    refuse_conflicts(upstream, again, partial=wish.partial)
     change = Change(verb="import", summary=f"import again into {upstream}")
     known = {entry.name for entry in loaded.entries}
     new = [entry for entry in again.entries if entry.name not in known]
@@ -147,7 +179,11 @@ def _update(project: Project, loaded: Loaded, again: Again, wish: ImportRequest)
     head, follows = loaded.head, loaded.follows
     result = write_stack(project, change, loaded.stack, loaded.state, again.entries, head, move=follows)
     project.journal.perform(change)
-    notes = tuple(note for item in again.items for note in item.notes)
+    notes = [note for item in again.items for note in item.notes]
+    trees = [*project.store.tree_of([loaded.state.base]), *(entry.commit.tree for entry in again.entries)]
+    broken = find_broken_sources(project.store, list(itertools.pairwise(trees)))
+    for entry, sources in zip(again.entries, broken, strict=True):
+        notes += [f"{entry.name} leaves a syntax error: {source}" for source in sources]
     return Imported(replace(result, notes=(*result.notes, *rules, *notes)), again.items)
 
 
@@ -234,6 +270,22 @@ def _with_owners(
     return tuple(items)
 
 
+def _with_syntax(store: Git, start: CommitId, items: Sequence[Item], trees: Sequence[TreeId]) -> tuple[Item, ...]:
+    """Return the items; those of patches that leave a syntax error in a Python file have a note.
+
+    :param start: commit before the import.
+    :param trees: tree after each patch.
+    """
+    taken = [n for n, item in enumerate(items) if item.outcome in TAKEN]
+    befores = [*store.tree_of([start]), *(trees[n] for n in taken)]
+    broken = find_broken_sources(store, list(itertools.pairwise(befores)))
+    found = list(items)
+    for n, sources in zip(taken, broken, strict=True):
+        notes = tuple(f"{items[n].where} leaves a syntax error: {source}" for source in sources)
+        found[n] = replace(items[n], notes=(*items[n].notes, *notes))
+    return tuple(found)
+
+
 def _named(items: Sequence[Item], taken: Sequence[str]) -> tuple[Item, ...]:
     """Return the items with the names that their patches get in the stack."""
     names = PatchNames(taken)
@@ -247,11 +299,11 @@ def _named(items: Sequence[Item], taken: Sequence[str]) -> tuple[Item, ...]:
 
 
 def _refuse_left(upstream: str, items: Sequence[Item], errors: Sequence[PatchqError], partial: bool) -> None:
-    left = [i for i in items if i.outcome not in (*TAKEN, "left out")]
+    left = [i for i in items if i.outcome not in (*TAKEN, *CARRIED, "left out")]
     if not left or partial:
         return
     taken = sum(i.outcome in TAKEN for i in items)
-    accounts = [i.account for i in left if i.account]
+    accounts = [i.account for i in left if i.account and i.outcome == "unreadable"]
     if len(accounts) == len(left):
         raise NotTaken(accounts, taken)
     if len(left) == 1 == len(errors) and not isinstance(errors[0], ConflictError):
@@ -259,14 +311,21 @@ def _refuse_left(upstream: str, items: Sequence[Item], errors: Sequence[PatchqEr
     lines = [f"{i.where} {_verdict(i, upstream)}: {i.detail}" for i in left]
     more = ""
     if taken:
-        more = f"; {taken} others apply"
-    raise ConflictError(
-        "\n".join(lines) + f"\nnothing was adopted{more}",
-        [c for i in left for c in i.conflicts],
-        hint=("--partial adopts those that apply, " if taken else "")
-        + f"the same with --dry-run shows each; make a patch against the pinned ref (patchq never applies with "
-        f"fuzz), or bring its branch: `patchq import {upstream} REPOSITORY --range A..B` merges",
-    )
+        more = f"; {counted(taken, 'other patch')} would apply"
+    conflicts = []
+    for item in left:
+        conflicts += item.conflicts
+    hint = "--partial adopts those that apply, " if taken else ""
+    gone = [i.name for i in items if i.outcome == "gone"]
+    if gone:
+        drops = " && ".join(f"patchq drop {upstream}/{sh(name)}" for name in gone)
+        hint += f"the new steps may replace {', '.join(gone)}: `{drops}`, then import again"
+    else:
+        hint += (
+            "the same with --dry-run shows each; make a patch against the pinned ref (patchq never applies with fuzz), "
+            f"or bring its branch: `patchq import {upstream} REPOSITORY --range A..B` merges"
+        )
+    raise ConflictError("\n".join(lines) + f"\nnothing was adopted{more}", conflicts, hint=hint)
 
 
 def _verdict(item: Item, upstream: str) -> str:

@@ -155,6 +155,9 @@ class Fitter:
     def _fit(self, patch: FoundPatch) -> tuple[Item, TreeId]:
         if patch.left_out:
             return self._left_out(patch), self.tree
+        if patch.carried:
+            detail = "; ".join(patch.notes)
+            return Item(name=patch.name, where=patch.where, outcome=patch.carried, detail=detail), self.tree
         if patch.problem:
             self.errors.append(patch.problem)
             if patch.account:

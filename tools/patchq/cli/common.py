@@ -13,6 +13,7 @@ import click
 from patchq import __version__
 from patchq.cli.terminal import echo, echo_json, meter
 from patchq.errors import PatchqError, without_secrets
+from patchq.names import counted
 from patchq.project.project import Project
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -102,6 +103,7 @@ def show_exported(result: Any, as_json: bool, schema: str) -> None:
     if result.moved:
         echo(f"{result.upstream}: moved {result.moved}")
     elif not (result.added or result.written or result.removed):
-        echo(f"{result.upstream}: nothing changed, {result.unchanged} patches as they were")
+        were = "as it was" if result.unchanged == 1 else "as they were"
+        echo(f"{result.upstream}: nothing changed, {counted(result.unchanged, 'patch')} {were}")
     for note in result.notes:
         echo(f"{result.upstream}: {note}")

@@ -14,6 +14,7 @@ from patchq.cli.common import emit, json_option, offline_option, open_project, s
 from patchq.cli.replayed import as_answer, hint, lines, sentence
 from patchq.cli.terminal import echo, show_table
 from patchq.errors import UserError
+from patchq.names import counted
 from patchq.replay.outcomes import Account, NotTaken, StepStatus, short
 
 if TYPE_CHECKING:
@@ -191,10 +192,10 @@ def command(
     except NotTaken as error:
         message, typed = _worded(error, name)
         raise UserError(message, hint=typed) from None
-    _show(done, as_json, name)
+    _show(done, as_json, name, partial=partial)
 
 
-def _show(done: Imported, as_json: bool, name: str) -> None:
+def _show(done: Imported, as_json: bool, name: str, *, partial: bool) -> None:
     if as_json:
         items = []
         for item in done.items:
@@ -207,18 +208,25 @@ def _show(done: Imported, as_json: bool, name: str) -> None:
         _show_again(done, name)
         for line in lines(_accounts(done), name, StepStatus.REFUSED, StepStatus.NOT_UNDERSTOOD):
             echo(line)
+        if done.left:
+            adopted = len(done.exported.added)
+            left = ", ".join(item.where for item in done.left)
+            echo(f"adopted {adopted} of {adopted + len(done.left)}; left out: {left}")
         if done.exported.added:
-            echo("next: patchq apply, and `patchq check` for what each still has to say of itself")
-    if done.tried and done.left:
+            echo("next: patchq apply, then `patchq check`, which lists what the patches' messages lack")
+    if done.tried and done.left and not (partial and done.taken):
         click.get_current_context().exit(3)
 
 
 def _show_again(done: Imported, name: str) -> None:
-    """Print the outcome of each commit of a branch that was imported again."""
+    """Print which commits or steps of an earlier import the stack has."""
+    from patchq.adopt.fit import CARRIED
+
     if not done.again:
         return
     for item in done.items:
-        echo(f"{name}: {item.outcome}: {item.name}" + (f": {item.detail}" if item.detail else ""))
+        if item.account is None or item.outcome in CARRIED:
+            echo(f"{name}: {item.outcome}: {item.name}" + (f": {item.detail}" if item.detail else ""))
 
 
 def _accounts(done: Imported) -> list[Account]:
@@ -288,8 +296,15 @@ def _summary(done: Imported) -> str:
 
 
 def _counts(done: Imported) -> str:
-    """Return the number of commits by outcome, such as ``1 new, 2 equal``."""
-    counts = Counter(item.outcome for item in done.items)
+    """Return the number of commits or steps by outcome, such as ``1 new, 2 equal``."""
+    from patchq.adopt.fit import TAKEN
+
+    counts: Counter[str] = Counter()
+    for item in done.items:
+        if item.outcome in TAKEN:
+            counts["new"] += 1
+        elif not (item.account and item.outcome == "left out"):
+            counts[item.outcome] += 1
     return ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
 
 
@@ -305,6 +320,6 @@ def _worded(error: NotTaken, name: str) -> tuple[str, str]:
         return f"{message}; nothing was adopted", hint(first, name)
     more = ""
     if error.taken:
-        more = f"; {error.taken} others apply"
+        more = f"; {counted(error.taken, 'other step')} would be adopted"
     message = "\n".join(lines(listed, name, *statuses))
     return f"{message}\nnothing was adopted{more}", "--partial adopts the others" if error.taken else ""

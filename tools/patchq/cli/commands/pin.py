@@ -4,6 +4,7 @@ import click
 
 from patchq.cli.common import emit, json_option, open_project, set_option
 from patchq.cli.terminal import echo
+from patchq.names import counted
 
 
 @click.command("pin")
@@ -69,9 +70,12 @@ def command(
             },
         )
         return
-    echo(f"{name} {ref}: " + (f"commit {done.commit}" if done.commit else "no commit"))
+    if done.commit:
+        echo(f"{name} {ref}: commit {done.commit}")
     if done.archive:
-        echo(f"{name} {ref}: archive {done.archive}, sha256 {done.sha256}, {len(done.wheels)} wheels")
+        wheels = counted(len(done.wheels), "wheel")
+        only = "" if done.commit else ", without a git commit"
+        echo(f"{name} {ref}: archive {done.archive}{only}, sha256 {done.sha256}, {wheels}")
     for what, old, new in pinned.moved:
         echo(f"  moved: {what} was {old}, is {new or 'nothing'}")
     if not project.layout.stack(name, ref).exists():
