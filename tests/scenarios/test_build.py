@@ -315,3 +315,24 @@ def test_a_patch_that_needs_one_that_is_left_out_must_say_so(pair: Patchq) -> No
     pair.ok("new", "lib", "second", "-m", "Change it again\n\nWhy.")
     said = pair.fails(5, "build", "lib", "--no-isolation")
     assert "second doesn't apply without first" in " ".join(said.split())
+
+
+def test_a_branch_gives_the_wheel_the_version_of_its_tree(empty: Patchq, tmp_path: Path) -> None:
+    app = make_upstream(tmp_path / "app", "app")
+    git(app, "branch", "topic")
+    empty.ok("pin", "app", "--url", str(app), "--ref", "topic")
+    empty.ok("apply")
+    edit(empty.tree("app") / "app" / "__init__.py", 4, b"    return 42\n")
+    empty.ok("new", "app", "answer", "-m", "Answer right\n\nWhy.")
+    assert built(empty)["app"].name.startswith("app-1.0+patchq.")
+    commit_files(
+        app,
+        {"pyproject.toml": (app / "pyproject.toml").read_bytes().replace(b'version = "1.0"', b'dynamic = ["version"]')},
+    )
+    git(app, "branch", "unversioned")
+    empty.ok("pin", "app", "--ref", "unversioned", "--set", "other")
+    empty.ok("rebase", "app", "--onto", "unversioned")
+    empty.ok("apply", "--set", "other")
+    said = empty.ok("build", "--no-isolation", "--set", "other")
+    assert "neither the ref unversioned nor a file of its tree states a version" in said
+    assert "app-0.0.0+patchq." in said

@@ -23,7 +23,14 @@ from patchq.project.journal import Change
 from patchq.project.project import Project
 from patchq.sources.packages import build_of_tree
 from patchq.stacks import siblings
-from patchq.stacks.applied import Applied, compute_stack_id, patched_upstreams, read_applied, release_version
+from patchq.stacks.applied import (
+    NO_VERSION,
+    Applied,
+    compute_stack_id,
+    patched_upstreams,
+    read_applied,
+    version_at,
+)
 from patchq.system import project_files
 from patchq.system.paths import LOCK_NAME
 
@@ -142,7 +149,13 @@ def job_of(
     versions = {}
     for a in applied:
         if a.build and a.stack.pin.upstream in patched:
-            versions[a.stack.pin.upstream] = f"{release_version(a.stack.pin)}+patchq.{stack_id[:8]}"
+            upstream, version = a.stack.pin.upstream, version_at(project, a.stack.pin, a.state.base)
+            versions[upstream] = f"{version}+patchq.{stack_id[:8]}"
+            if version == NO_VERSION:
+                project.say(
+                    f"{upstream}: neither the ref {a.stack.pin.ref} nor a file of its tree states a version, so the "
+                    f"wheel's version is {versions[upstream]}; a pin of a release tag gives it the release's"
+                )
     return Job(
         project=project,
         set_name=set_name,

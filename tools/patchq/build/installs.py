@@ -21,11 +21,12 @@ from packaging.utils import canonicalize_name
 
 from patchq.build.wheel import rewrite_metadata
 from patchq.errors import BuildError, UserError
+from patchq.names import CommitId
 from patchq.project.project import Project
 from patchq.project.stack import load_state
 from patchq.sources.index import pip_settings
 from patchq.stacks import siblings
-from patchq.stacks.applied import release_version
+from patchq.stacks.applied import version_at
 from patchq.stacks.apply import bases_of
 from patchq.system import runner
 
@@ -84,9 +85,12 @@ def resolve_set(
         bases = {base.pin.upstream: base.commit for base in bases_of(project, stacks, states, offline)}
         required = {upstream: siblings.declared(project, commit) for upstream, commit in bases.items()}
     with tempfile.TemporaryDirectory(prefix="patchq-installs-") as folder:
-        wanted = list(_stand_ins(project, set_name, required, Path(folder)))
+        wanted = list(_stand_ins(project, set_name, bases, required, Path(folder)))
         if not wanted:
-            raise UserError(f"set {set_name} has no upstream that is built", hint="[upstreams.NAME.build] says how")
+            raise UserError(
+                f"set {set_name} has no upstream that is built",
+                hint="`patchq build` adds build settings to upstream.lock",
+            )
         environment = project.lock.environments.get(set_name)
         if environment:
             rest = environment.requires
@@ -108,7 +112,11 @@ def metadata_of(name: str, version: str, requirements: Iterable[Requirement], pi
 
 
 def _stand_ins(
-    project: Project, set_name: str, required: Mapping[str, Sequence[Requirement]], folder: Path
+    project: Project,
+    set_name: str,
+    bases: Mapping[str, CommitId],
+    required: Mapping[str, Sequence[Requirement]],
+    folder: Path,
 ) -> Iterator[str]:
     """Write a metadata-only wheel for each upstream that has a build, and yield its requirement."""
     built: dict[str, tuple[str, str]] = {}
@@ -119,7 +127,8 @@ def _stand_ins(
             local = ""
             if pin.upstream in patched:
                 local = _LOCAL
-            built[pin.upstream] = (str(canonicalize_name(build.distribution)), release_version(pin) + local)
+            version = version_at(project, pin, bases[pin.upstream])
+            built[pin.upstream] = (str(canonicalize_name(build.distribution)), version + local)
     for upstream, (name, version) in built.items():
         pins = {other: v for u, (other, v) in built.items() if u != upstream}
         text = metadata_of(name, version, required[upstream], pins)

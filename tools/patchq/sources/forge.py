@@ -55,7 +55,10 @@ class Forge:
 
     def __post_init__(self) -> None:
         if not _REPOSITORY.fullmatch(self.repository):
-            raise UserError(f"{self.repository!r} is no OWNER/NAME", hint="--repository OWNER/NAME")
+            raise UserError(
+                f"{self.repository!r} is not the name of a GitHub repository",
+                hint="--repository takes its owner and name, such as vllm-project/vllm",
+            )
         parts = urlsplit(self.api)
         if parts.scheme != "https" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
             raise UserError(f"{self.api} is not https: a token would be read on the way", hint="--api https://…")

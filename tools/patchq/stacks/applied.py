@@ -11,11 +11,15 @@ from dataclasses import dataclass
 from patchq.errors import UserError
 from patchq.formats.lock import BuildConfig, Pin
 from patchq.formats.manifest import stack_id
+from patchq.names import CommitId
 from patchq.project.project import Project
 from patchq.project.stack import Stack, State
 from patchq.sources.pins import is_local_archive
 from patchq.stacks.apply import current
 from patchq.system import project_files
+
+#: Version of the wheels of a tree that states none.
+NO_VERSION = "0.0.0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +107,7 @@ def applied_stack_id(project: Project, set_name: str = "") -> str:
 
 
 def release_version(pin: Pin) -> str:
-    """Return the version of a pin's archive or ref; ``0.0.0`` for a branch or commit."""
+    """Return the version of a pin's archive or ref; empty if the ref is a branch or commit."""
     from packaging.version import InvalidVersion, Version
 
     if pin.archive and not is_local_archive(pin.archive):
@@ -113,4 +117,15 @@ def release_version(pin: Pin) -> str:
     try:
         return Version(text.removeprefix("release/")).public
     except InvalidVersion:
-        return "0.0.0"  # branch or commit: the stack id in the local version distinguishes them
+        return ""
+
+
+def version_at(project: Project, pin: Pin, base: CommitId) -> str:
+    """Return the version of the wheels of a pin.
+
+    For a branch or commit, it is the tree's own version, or :data:`NO_VERSION` if the tree states
+    none. The stack id in the local version distinguishes wheels of the same version.
+    """
+    from patchq.sources.versions import version_of_tree
+
+    return release_version(pin) or version_of_tree(project.store, base) or NO_VERSION

@@ -23,8 +23,6 @@ from patchq.names import CommitId
 from patchq.project.project import Project
 from patchq.stacks.applied import release_version
 
-#: Version of a pin without a release: a branch or a commit.
-_UNKNOWN = "0.0.0"
 _WHERE = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix", "extra": ""}
 
 
@@ -163,7 +161,7 @@ def _versions(lock: Lock, set_name: str, pins: Mapping[str, Pin]) -> Iterator[tu
             yield str(canonicalize_name(requirement.name)), (version, "its environment")
     for upstream, pin in pins.items():
         build, version = lock.upstreams[upstream].build, release_version(pin)
-        if build and version != _UNKNOWN:
+        if build and version:  # a branch or commit may be between two versions
             yield str(canonicalize_name(build.distribution)), (version, f"{upstream} {pin.ref}")
 
 
