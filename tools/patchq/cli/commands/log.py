@@ -1,12 +1,19 @@
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 
-from patchq.cli.changes import show_changes
 from patchq.cli.common import emit, json_option, open_project
 from patchq.cli.terminal import echo
+
+if TYPE_CHECKING:
+    from patchq.project.log import Changes
+
+#: Number of names that a line shows.
+_MOST = 8
 
 
 @click.command("log")
@@ -34,3 +41,25 @@ def command(limit: int | None, as_json: bool) -> None:
             echo(line)
     if not found:
         echo("no operations yet")
+
+
+def show_changes(changes: Changes) -> Iterator[str]:
+    """Yield a line for each kind of change."""
+    for word, names in (
+        ("added", changes.added),
+        ("edited", changes.edited),
+        ("moved", changes.moved),
+        ("dropped", changes.dropped),
+        ("pinned", changes.pinned),
+        ("unpinned", changes.unpinned),
+        ("set", changes.set_pins),
+        ("wrote", changes.files),
+        ("worktree", changes.worktrees),
+    ):
+        if names:
+            yield f"    {word}: {_list(names)}"
+
+
+def _list(names: Sequence[str]) -> str:
+    more = len(names) - _MOST
+    return ", ".join(names[:_MOST]) + (f" and {more} more" if more > 0 else "")

@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 import click
 
-from patchq.cli.changes import show_changes
+from patchq.cli.commands.log import show_changes
 from patchq.cli.common import emit, json_option, open_project
 from patchq.cli.terminal import echo
 from patchq.names import CommitId, sh
