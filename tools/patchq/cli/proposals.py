@@ -11,6 +11,8 @@ import click
 
 from patchq.cli.common import emit
 from patchq.cli.terminal import ask_number, echo
+from patchq.rebase.resolve import PASSES_WITH
+from patchq.resolutions.propose import StrategyOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,17 +110,17 @@ def _show(found: Proposals) -> None:
     if not found.proposals:
         echo(f"no proposal for {found.upstream}/{found.patch}", fg="yellow")
     for attempt in found.tried:
-        if attempt.outcome.value != "proposed":
+        if attempt.outcome is not StrategyOutcome.PROPOSED:
             echo(f"not proposed: {attempt.strategy}: {_why_not(attempt)}")
     if found.proposals:
-        echo(f"`patchq rebase {found.upstream} --propose --take N` keeps one and continues the rebase")
+        echo(f"next: `patchq rebase {found.upstream} --propose --take 1` keeps proposal 1 and continues the rebase")
 
 
 def _show_proposal(found: Proposals, proposal: ProposedResolution) -> None:
     echo(f"{proposal.number}: {', '.join(proposal.strategies)}", bold=True)
     for check in proposal.checks:
         echo(f"  {check.name}: {check.state}: {check.message}")
-    if not any(check.name == "passes with" for check in proposal.checks):
+    if not any(check.name == PASSES_WITH for check in proposal.checks):
         echo("  no proof was run (`--no-proof`)")
     for path in proposal.unread:
         echo(f"  not compiled: {path}")
@@ -131,15 +133,18 @@ def _show_proposal(found: Proposals, proposal: ProposedResolution) -> None:
         echo(f"  … {len(lines) - _MOST_LINES} more lines (`--json` has all)")
 
 
+#: Reasons why a strategy gives no proposal; of the other outcomes, the place alone is shown.
+_WHY_NOT = {
+    StrategyOutcome.CONFLICT: "a conflict is left",
+    StrategyOutcome.LOST_CHANGE: "the result lacks a change of one side: {where}",
+    StrategyOutcome.MADE_TWICE: "both sides add this line, and the result has it twice: {where}",
+    StrategyOutcome.STALE_NAME: "one side removes a name that the other uses: {where}",
+    StrategyOutcome.MISPLACED: "whitespace may have a meaning in {where}",
+}
+
+
 def _why_not(attempt: StrategyAttempt) -> str:
-    where = attempt.where
-    return {
-        "conflict": "a conflict is left",
-        "lost change": f"the changes of both sides don't add up: {where}",
-        "made twice": f"both sides add this line, and it is there twice: {where}",
-        "stale name": f"one side removes a name that the other uses: {where}",
-        "misplaced": f"blanks may have a meaning in {where}",
-    }.get(attempt.outcome.value, where)
+    return _WHY_NOT.get(attempt.outcome, "{where}").format(where=attempt.where)
 
 
 def _show_kept(kept: Resolution, show: Show) -> None:

@@ -58,6 +58,7 @@ class Strength:
 
     :ivar in_all: number of mutants, including those not chosen.
     :ivar whole: True if every chosen mutant has a result.
+    :ivar fails: True if the proof fails with the unchanged patch, so that no mutant was tried.
     """
 
     patch: str
@@ -65,6 +66,7 @@ class Strength:
     tried: tuple[Tried, ...]
     message: str = ""
     in_all: int = 0
+    fails: bool = False
 
     def count(self, state: str) -> int:
         return sum(t.state == state for t in self.tried)
@@ -188,7 +190,14 @@ def mutate(
                 message = tried
             else:
                 answers = tuple(tried)
-            strength = Strength(patch=proof.name, proof=proof.files, tried=answers, message=message, in_all=in_all)
+            strength = Strength(
+                patch=proof.name,
+                proof=proof.files,
+                tried=answers,
+                message=message,
+                in_all=in_all,
+                fails=isinstance(tried, str),
+            )
             found.append(strength)
             remember(project, strength.patch, as_json(strength))
     return sorted(found, key=lambda strength: order[strength.patch])

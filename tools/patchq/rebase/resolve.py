@@ -23,7 +23,7 @@ from patchq.merge import rerere
 from patchq.merge.patches import STOPS, read_patches, replace_files, write_commits
 from patchq.merge.threeway import carry
 from patchq.merge.upstream_lines import UpstreamLine, find_dropped, show_dropped
-from patchq.names import CommitId, TreeId, sh, show_path
+from patchq.names import CommitId, TreeId, counted, sh, show_path
 from patchq.project.project import Project
 from patchq.project.stack import load_stack
 from patchq.rebase import stops
@@ -59,6 +59,7 @@ _MOST_ASKED = 10
 _MOST_TEXT = 1000
 #: Names of checks that other modules use.
 SETTLED, APPLIES, UPSTREAM_LINES = "settled", "applies", "upstream lines"
+PASSES_WITH, FAILS_WITHOUT = "passes with", "fails without"
 
 # Commands
 
@@ -298,7 +299,7 @@ def undo_resolution(project: Project) -> tuple[str, str] | None:
 
 def step_of(step: PatchStep, checks: Sequence[ResolutionCheck], dropped: Sequence[UpstreamLine]) -> PatchStep:
     """Return a step with the proof result and upstream's dropped lines."""
-    proofs = [check for check in checks if check.name == "passes with"]
+    proofs = [check for check in checks if check.name == PASSES_WITH]
     word = ""
     if proofs:
         word = stops.proof_word(proofs[0].state, proofs[0].message)
@@ -390,7 +391,7 @@ def _path_of(given: str, paths: Sequence[str]) -> str:
     if not found or not found[0][0] or (len(found) > 1 and found[0][0] == found[1][0]):
         raise UserError(
             f"{given} is for none of the files that conflict, or for more than one: {', '.join(paths)}",
-            hint="PATH=FILE says for which",
+            hint=f"name the file: --from {sh(f'{paths[0]}={given}')}",
         )
     return found[0][1]
 
@@ -499,7 +500,8 @@ def from_merger(project: Project, progress: RebaseProgress, stop: Stop, name: st
     left = sorted({os.fsencode(path) for path, *_ in stop.stages} - whole.keys())
     if left:
         raise UserError(
-            f"{show_path(left[0])} has no three sides to merge", hint="PATH=FILE, or PATH= to remove it, after --from"
+            f"{show_path(left[0])} has no three sides to merge",
+            hint=f"--from {sh(show_path(left[0]) + '=')} removes the file; add a file name to take its content",
         )
     files = {path: run_merger(mergers[name], path, found) for path, found in whole.items()}
     return Candidate(_tree(project, progress, stop, files), f"by the merger {name}")
@@ -624,12 +626,12 @@ def judge(
         ("python", lambda: _python(project, progress, commit)),
     ]
     if wish.proofs:
-        tests.append(("passes with", lambda: _proof(project, progress, stop, commit, prove)))
-        tests.append(("fails without", lambda: _no_proof(project, progress, stop, prove)))
+        tests.append((PASSES_WITH, lambda: _proof(project, progress, stop, commit, prove)))
+        tests.append((FAILS_WITHOUT, lambda: _no_proof(project, progress, stop, prove)))
     for name, test in tests:
         state, message = test()
         checks.append(ResolutionCheck(name, state, message))
-        if state == FAILED or (state == NOT_RUN and name == "passes with"):
+        if state == FAILED or (state == NOT_RUN and name == PASSES_WITH):
             break
     return checks
 
@@ -697,7 +699,7 @@ def _python(project: Project, progress: RebaseProgress, commit: CommitId) -> tup
         message = _compiled(contents[change.new.blob])
         if message and not (change.old and _compiled(contents[change.old.blob])):
             return FAILED, f"{show_path(change.path)} doesn't compile: {message}"
-    return PASSED, f"{len(changed)} files compile"
+    return PASSED, f"{counted(len(changed), 'file')} compiled"
 
 
 def _compiled(source: bytes) -> str:

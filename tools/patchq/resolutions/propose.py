@@ -32,7 +32,8 @@ from patchq.rebase.resolve import (
 from patchq.rebase.state import RebaseProgress, Stop, load, proposals_path, stopped
 from patchq.rebase.stops import Prove
 from patchq.resolutions import _programs
-from patchq.resolutions._candidates import StrategyOutcome, StrategyResult, candidates
+from patchq.resolutions._candidates import StrategyOutcome as StrategyOutcome
+from patchq.resolutions._candidates import StrategyResult, candidates
 from patchq.resolutions._sides import Sides
 from patchq.system import fsio
 

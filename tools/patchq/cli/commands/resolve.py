@@ -9,6 +9,7 @@ import click
 from patchq.cli.common import emit, json_option, open_project, stopped_upstream
 from patchq.cli.terminal import echo
 from patchq.names import sh
+from patchq.project.project import Project
 
 if TYPE_CHECKING:
     from patchq.rebase.resolve import Resolution
@@ -58,7 +59,7 @@ def command(
     a check fails.
     """
     from patchq.proofs.prove import prove_at
-    from patchq.rebase.resolve import ResolveRequest, Source, resolve
+    from patchq.rebase.resolve import APPLIES, SETTLED, ResolveRequest, Source, resolve
 
     if sum((bool(files), recorded, bool(ref), bool(merger))) > 1:
         raise click.UsageError("one of --from, --recorded, --ref and --merger")
@@ -70,15 +71,15 @@ def command(
     if as_json:
         emit("resolve", {**asdict(found), "refused": [c.name for c in found.refused]})
     else:
-        _show(found, upstream)
+        _show(project, found, upstream)
     if found.refused:
-        unsettled = found.refused[0].name in ("settled", "applies")
+        unsettled = found.refused[0].name in (SETTLED, APPLIES)
         raise click.exceptions.Exit(3 if unsettled else 5)
     if found.rebase and found.rebase.state == "stopped":
         raise click.exceptions.Exit(3)
 
 
-def _show(found: Resolution, upstream: str) -> None:
+def _show(project: Project, found: Resolution, upstream: str) -> None:
     from patchq.cli.commands.rebase import show
 
     for check in found.checks:
@@ -90,15 +91,15 @@ def _show(found: Resolution, upstream: str) -> None:
     elif found.rebase is None:
         echo("it would be kept")
     else:
-        show(found.rebase, max(len(found.rebase.steps) - 1, 0))
+        show(project, found.rebase, max(len(found.rebase.steps) - 1, 0))
 
 
 def _show_refusal(found: Resolution, upstream: str) -> None:
-    from patchq.rebase.resolve import UPSTREAM_LINES
+    from patchq.rebase.resolve import FAILS_WITHOUT, PASSES_WITH, UPSTREAM_LINES
 
     echo(f"{upstream}/{found.patch} is not resolved by it; nothing was changed", err=True)
     reason = found.refused[0].name
     if reason == UPSTREAM_LINES:
         echo("`--drop-upstream-line PATH:LINE` accepts one of these lines", err=True)
-    elif reason in ("passes with", "fails without"):
+    elif reason in (PASSES_WITH, FAILS_WITHOUT):
         echo("`--no-proof` takes it unproven", err=True)

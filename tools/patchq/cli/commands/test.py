@@ -9,6 +9,7 @@ import click
 from patchq.cli.common import emit, json_option, open_project, set_option
 from patchq.cli.terminal import echo
 from patchq.cli.verdicts import read_results, results_file, show_verdicts, write_reports
+from patchq.names import counted
 from patchq.project.project import Project
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ def _mutate(
             echo(f"all: {pooled.killed} of {pooled.judged} killed ({share}; {interval}); --seed {budget.seed}")
         else:
             echo(f"all: no mutant has an answer; --seed {budget.seed}")
-    if any(s.message.startswith("the proof itself") for s in found):
+    if any(strength.fails for strength in found):
         raise click.exceptions.Exit(5)
 
 
@@ -200,6 +201,6 @@ def _upstream(project: Project, names: tuple[str, ...], set_name: str, as_json: 
             )
             for test in f.regressions:
                 echo(f"    regression: {test}", fg="red")
-        echo(f"{len(worse)} regressions in {len(found)} test files that cover what the stacks touch")
+        echo(f"{counted(len(worse), 'regression')} in {len(found)} test files that cover what the stacks touch")
     if worse:
         raise click.exceptions.Exit(5)
