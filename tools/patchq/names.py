@@ -76,6 +76,22 @@ def sh(word: object) -> str:
     return shlex.quote(str(word))
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, in the plural unless the number is 1.
+
+    >>> counted(1, "patch"), counted(2, "patch"), counted(0, "entry"), counted(3, "wheel")
+    ('1 patch', '2 patches', '0 entries', '3 wheels')
+
+    """
+    if number == 1:
+        return f"1 {noun}"
+    if noun.endswith(("ch", "sh", "s", "x")):
+        return f"{number} {noun}es"
+    if noun.endswith("y") and noun[-2:-1] not in "aeiou":
+        return f"{number} {noun[:-1]}ies"
+    return f"{number} {noun}s"
+
+
 @dataclass(frozen=True, slots=True)
 class Offset:
     """Hunk that applied exactly, but ``lines`` lines away from the position in its header."""

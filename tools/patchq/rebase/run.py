@@ -26,12 +26,12 @@ from patchq.merge import rerere
 from patchq.merge.patches import BY_RULE, CONFLICT, STOPS, Landing, Patch, read_patches, write_commits
 from patchq.merge.target import Column
 from patchq.merge.threeway import Moves, carry
-from patchq.names import CommitId, TreeId
+from patchq.names import CommitId, TreeId, sh
 from patchq.patterns.rules import moved_to
 from patchq.project.journal import Change
 from patchq.project.project import Project
 from patchq.project.refs import complete_pin, pin_at, pins_between
-from patchq.project.stack import State, ledger_path, load_stack, pin_key
+from patchq.project.stack import Stack, State, ledger_path, load_stack, pin_key
 from patchq.rebase import stops
 from patchq.rebase.state import (
     ABORTING,
@@ -104,13 +104,9 @@ def start(
                 hint=f"`patchq rebase {upstream} --continue`, `--skip` or `--abort`",
             )
         (own,) = project.stacks(set_name, [upstream])
-        if own.pin.ref == ref:
+        if own.pin.ref == ref and not from_ref:
             return Result(
-                upstream=upstream,
-                from_ref=ref,
-                onto=ref,
-                state="nothing",
-                notes=(f"{upstream} is at {ref} in the set {set_name}",),
+                upstream=upstream, from_ref=ref, onto=ref, state="nothing", notes=_at_it(project, own, set_name)
             )
         if twins := find_twins([*project.lock.upstreams[upstream].pins, ref]):
             raise UserError(
@@ -152,6 +148,18 @@ def start(
             dropped=list(plan.dropped),
         )
         return _run(project, progress, prove)
+
+
+def _at_it(project: Project, own: Stack, set_name: str) -> tuple[str, ...]:
+    """Return the notes for a set that is at the ref, with the stacks that could be carried to it."""
+    upstream, ref = own.pin.upstream, own.pin.ref
+    notes = [f"{upstream} is at {ref} in the set {set_name}"]
+    if not own.names:
+        for pin in project.lock.upstreams[upstream].pins.values():
+            if load_stack(project.layout, pin).names:
+                command = f"patchq rebase {upstream} --onto {sh(ref)} --from {sh(pin.ref)} --set {set_name}"
+                notes.append(f"{ref} has no patches; `{command}` carries those of {pin.ref} to it")
+    return tuple(notes)
 
 
 def skip(project: Project, upstream: str, *, prove: Prove, how: str = "") -> Result:
@@ -542,9 +550,14 @@ def _clean_up(project: Project, progress: RebaseProgress) -> None:
 
 
 def _choose_set(project: Project, set_name: str, new_set: str, onto: Pin) -> str:
-    """Return the set for the new pin: ``new_set``, else one that has the pin, else a new name."""
+    """Return the set for the new pin: ``new_set``, else one that has the pin, else a new name.
+
+    :param set_name: set to prefer if it has the pin.
+    """
     if new_set:
         return check_name(new_set, "a set")
+    if project.lock.sets[set_name].get(onto.upstream) == onto.ref:
+        return set_name
     having = []
     for n, refs in project.lock.sets.items():
         if refs.get(onto.upstream) == onto.ref:

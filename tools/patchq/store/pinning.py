@@ -13,6 +13,7 @@ from patchq.git.transport import Unreachable
 from patchq.names import CommitId
 from patchq.project.journal import Change
 from patchq.project.project import Project
+from patchq.project.stack import Stack, load_stack
 from patchq.sources import index
 from patchq.sources.archive import members, opened_archive
 from patchq.sources.bases import Base
@@ -60,12 +61,14 @@ class Pinned:
 
     :ivar was: the previous pin of the same ref, if any.
     :ivar set_was: the previous ref of the set; empty if the set had none.
+    :ivar left: stack of another ref, if it has patches and the new ref has none.
     """
 
     pin: Pin
     was: Pin | None
     set_name: str
     set_was: str
+    left: Stack | None = None
 
     @property
     def moved(self) -> list[tuple[str, str, str]]:
@@ -115,7 +118,9 @@ def pin(
             nested = _split_into(into)
         if not url and not archive:
             raise UserError(
-                f"{name} has neither a git source nor an archive", hint="--url URL, --archive PROJECT==VERSION, or both"
+                f"{name} has neither a git source nor an archive",
+                hint="--url gives its git URL, --archive its release on the index "
+                f"(`--archive {name}=={_version_in(ref)}`), or give both",
             )
         draft = Pin(
             upstream=name,
@@ -168,7 +173,30 @@ def pin(
         change = Change(verb="pin", summary=f"pin {name} {ref}", files={LOCK_NAME: after})
         project.journal.perform(change)
     project.__dict__.pop("lock", None)
-    return Pinned(pin=done, was=was, set_name=set_name, set_was=set_was)
+    left = _stack_left(project, done, set_was)
+    return Pinned(pin=done, was=was, set_name=set_name, set_was=set_was, left=left)
+
+
+def _stack_left(project: Project, done: Pin, set_was: str) -> Stack | None:
+    """Return the set's previous stack, else the default set's, else the last pinned one.
+
+    :returns: None if the new ref has patches, or no other ref has.
+    """
+    lock = project.lock
+    if load_stack(project.layout, done).names:
+        return None
+    pins = lock.upstreams[done.upstream].pins
+    for ref in (set_was, lock.sets.get(lock.default_set, {}).get(done.upstream), *reversed(list(pins))):
+        if ref and ref != done.ref:
+            stack = load_stack(project.layout, pins[ref])
+            if stack.names:
+                return stack
+    return None
+
+
+def _version_in(ref: str) -> str:
+    """Return the version that a ref such as ``v1.2`` names, or the ref."""
+    return ref.removeprefix("release/").removeprefix("v")
 
 
 def _split_into(into: str) -> tuple[str, str] | None:
@@ -214,7 +242,10 @@ def _archive(project: Project, draft: Pin) -> tuple[str, dict[str, str]]:
     if is_local_archive(draft.archive):
         path = project.layout.root / draft.archive
         if not path.is_file():
-            raise UserError(f"the archive {path} is not there", hint="name PROJECT==VERSION, or a tar file's path")
+            raise UserError(
+                f"the archive {path} is not there",
+                hint="--archive takes a release, such as `httpx==0.28.1`, or the path of a tar file",
+            )
         return fsio.sha256_file(path), {}
     name, _, version = draft.archive.partition("==")
     sdist = index.find_sdist(name, version)

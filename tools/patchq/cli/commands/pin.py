@@ -1,10 +1,17 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from patchq.cli.common import emit, json_option, open_project, set_option
 from patchq.cli.terminal import echo
-from patchq.names import counted
+from patchq.names import counted, sh
+from patchq.project.project import Project
+
+if TYPE_CHECKING:
+    from patchq.project.stack import Stack
+    from patchq.store.pinning import Pinned
 
 
 @click.command("pin")
@@ -52,7 +59,7 @@ def command(
             raise click.exceptions.Exit(1)
         return
     if not name or not ref:
-        raise click.UsageError("pin needs NAME and --ref (or --check)")
+        raise click.UsageError(_missing(project, name))
     pinned = pin(
         project, name, url=url, ref=ref, commit=commit, archive=archive, subdir=subdir, into=into, set_name=set_name
     )
@@ -67,16 +74,63 @@ def command(
                 "archive": done.archive,
                 "sha256": done.sha256,
                 "moved": [{"what": what, "old": old, "new": new} for what, old, new in pinned.moved],
+                "left": _left_json(project, pinned),
             },
         )
         return
     if done.commit:
         echo(f"{name} {ref}: commit {done.commit}")
+    else:
+        echo(f"{name} {ref}: pinned by its archive, without a git commit")
     if done.archive:
         wheels = counted(len(done.wheels), "wheel")
-        only = "" if done.commit else ", without a git commit"
-        echo(f"{name} {ref}: archive {done.archive}{only}, sha256 {done.sha256}, {wheels}")
+        echo(f"{name} {ref}: archive {done.archive}, sha256 {done.sha256}, {wheels}")
     for what, old, new in pinned.moved:
         echo(f"  moved: {what} was {old}, is {new or 'nothing'}")
-    if not project.layout.stack(name, ref).exists():
-        echo(f"next: `patchq import {name} PATH` adopts patches, scripts, a Dockerfile; `patchq apply` brings the tree")
+    _show_next(project, pinned)
+
+
+def _missing(project: Project, name: str | None) -> str:
+    """Return the message for a command line without an upstream or a ref."""
+    if name:
+        return f"--ref is missing: the tag, branch or commit of {name} to pin"
+    known = ", ".join(project.lock.upstreams)
+    if known:
+        return f"name an upstream ({known}, or a new one) and its --ref; --check verifies all pins"
+    return "name the upstream, its --ref and its source, such as: patchq pin httpx --archive httpx==0.28.1 --ref 0.28.1"
+
+
+def _show_next(project: Project, pinned: Pinned) -> None:
+    name, ref = pinned.pin.upstream, pinned.pin.ref
+    if left := pinned.left:
+        place = project.layout.stack(name, left.pin.ref).relative_to(project.layout.root).as_posix()
+        count = counted(len(left.names), "patch")
+        echo(f"{name} {ref} has no patches yet; the stack of {left.pin.ref} ({count}) stays in {place}")
+        echo(f"next: `{_carry_command(project, pinned, left)}` carries it to {ref}")
+    elif not project.layout.stack(name, ref).exists():
+        echo(
+            f"next: `patchq apply` checks the source out to .patchq/trees/{name}; `patchq import {name}` with a patch, "
+            "folder, script or Dockerfile makes patches of it"
+        )
+
+
+def _carry_command(project: Project, pinned: Pinned, left: Stack) -> str:
+    """Return the command that carries the stack of another ref to the new pin."""
+    command = f"patchq rebase {pinned.pin.upstream} --onto {sh(pinned.pin.ref)}"
+    lock = project.lock
+    if lock.sets[lock.default_set].get(pinned.pin.upstream) == left.pin.ref:
+        return command  # the stack of the default set is what `rebase` carries
+    command += f" --from {sh(left.pin.ref)}"
+    if pinned.set_name != lock.default_set:
+        command += f" --set {pinned.set_name}"
+    return command
+
+
+def _left_json(project: Project, pinned: Pinned) -> dict[str, object] | None:
+    if left := pinned.left:
+        return {
+            "ref": left.pin.ref,
+            "patches": list(left.names),
+            "command": _carry_command(project, pinned, left),
+        }
+    return None

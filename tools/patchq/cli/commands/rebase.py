@@ -6,10 +6,11 @@ from functools import partial
 
 import click
 
-from patchq.cli.common import emit, json_option, open_project, set_option, stopped_upstream
+from patchq.cli.common import emit, json_option, open_project, set_option, stopped_upstream, without_proof
 from patchq.cli.terminal import echo
 from patchq.formats.ledger import say_offsets
-from patchq.names import sh
+from patchq.names import counted, sh
+from patchq.project.project import Project
 from patchq.rebase.state import PatchStep, Result, Stop, tally_result
 
 
@@ -92,7 +93,7 @@ def command(
     from patchq.rebase.state import under_way
 
     if sum((bool(ref), resume, skip, abort, proposing)) != 1:
-        raise click.UsageError("one of --onto REF, --continue, --skip, --propose and --abort")
+        raise click.UsageError("rebase takes one of --onto, --continue, --skip, --propose and --abort")
     if not proposing and (take or yes or tools or mergers):
         raise click.UsageError("--take, --yes, --tool and --merger are options of --propose")
     project = open_project(as_json)
@@ -100,13 +101,13 @@ def command(
         from patchq.cli.proposals import Wish, propose
 
         options = Wish(take=take, yes=yes, tools=tools, mergers=mergers, proofs=not no_proof)
-        propose(project, stopped_upstream(project, name), options, show, as_json=as_json)
+        propose(project, stopped_upstream(project, name), options, partial(show, project), as_json=as_json)
         return
     if name is None:
         if ref:
             names = sorted(pin.upstream for pin in project.lock.pins_of(project.choose_set(set_name)))
             commands = " or ".join(f"`patchq rebase {upstream} --onto {sh(ref)}`" for upstream in names)
-            raise UserError("which upstream?", hint=commands)
+            raise UserError("no upstream is named", hint=commands)
         name = stopped_upstream(project, None)
     prove = partial(prove_at, project)
     output = sum(len(before.steps) for before in under_way(project) if before.upstream == name)
@@ -135,12 +136,12 @@ def command(
     if as_json:
         emit("rebase", asdict(found))
     else:
-        show(found, output)
+        show(project, found, output)
     if found.state == "stopped":
         raise click.exceptions.Exit(3)
 
 
-def show(found: Result, output: int) -> None:
+def show(project: Project, found: Result, output: int) -> None:
     """Print a result without the first ``output`` steps, which were printed before the stop."""
     for note in found.notes:
         echo(note)
@@ -170,9 +171,22 @@ def show(found: Result, output: int) -> None:
             in_set = f"; the set {found.set_name} is as it was"
         echo(f"{head}: no patch is left ({words}): no stack, pin or set was written, only the ledger{in_set}")
         return
-    echo(f"{head}: {kept} patches ({words}), in the set {found.set_name}")
-    echo(f"`patchq apply --set {found.set_name}`, then `patchq test --prove --set {found.set_name}`;")
-    echo(f"`patchq use {found.set_name}` makes it the default one and clears what it replaces")
+    echo(f"{head}: {counted(kept, 'patch')} ({words}), in the set {found.set_name}")
+    _show_next(project, found.set_name)
+
+
+def _show_next(project: Project, set_name: str) -> None:
+    """Print the commands that follow a rebase."""
+    echo(f"next: `patchq apply --set {set_name}`")
+    lacking = len(without_proof(project, set_name))
+    total = sum(len(stack.names) for stack in project.stacks(set_name))
+    if lacking < total:
+        note = f"; {lacking} of {total} patches name no proof" if lacking else ""
+        echo(f"then: `patchq test --prove --set {set_name}`{note}")
+    else:
+        echo("`patchq test` has nothing to run yet: no patch names a proof")
+    if set_name != project.lock.default_set:
+        echo(f"`patchq use {set_name}` makes it the default set and removes the sets that it replaces")
 
 
 def _show_step(step: PatchStep) -> None:
