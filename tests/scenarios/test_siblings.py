@@ -215,6 +215,6 @@ def test_a_contradiction_beside_what_is_lacked(pair: Patchq, index: Path, tmp_pa
     assert "common==5" in message
 
 
-@pytest.mark.parametrize("words", [["--set", "default"], ["--installs", "lib"], ["--installs", "--fix"]])
+@pytest.mark.parametrize("words", [["--installs", "lib"], ["--installs", "--fix"]])
 def test_it_is_a_look_of_its_own(pair: Patchq, words: list[str]) -> None:
     assert "--installs" in pair.fails(2, "check", *words)

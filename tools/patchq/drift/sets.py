@@ -22,7 +22,12 @@ _FIELDS = [field.name for field in fields(Shared)]
 
 
 def shared_in_sets(
-    project: Project, names: Sequence[str] = (), *, offline: bool = False, plans: Mapping[_At, ApplyPlan] | None = None
+    project: Project,
+    names: Sequence[str] = (),
+    *,
+    set_name: str = "",
+    offline: bool = False,
+    plans: Mapping[_At, ApplyPlan] | None = None,
 ) -> list[Shared]:
     """Return the definitions that several patches change, for all sets of the lock.
 
@@ -30,33 +35,36 @@ def shared_in_sets(
     from the cache.
 
     :param names: upstreams; all if empty.
+    :param set_name: the only set to compare; empty for all.
     :param plans: known apply results, by upstream and ref.
     """
     found: dict[Shared, None] = {}
-    report_unread(project, (stack for name in project.lock.sets for stack in project.stacks(name)))
+    chosen = [name for name in project.lock.sets if set_name in ("", name)]
+    report_unread(project, (stack for name in chosen for stack in project.stacks(name)))
     with project.locked("check"):
         applied: dict[_At, ApplyPlan | None] = dict(plans or {})
         stacks: dict[_At, Stacked] = {}
         versions = Versions()
         packages = packages_of(project)
         known = KnownDrift(project.layout)
-        for set_name in project.lock.sets:
+        for name in chosen:
             there: dict[_At, ApplyPlan] = {}
-            for stack in project.stacks(set_name):
+            for stack in project.stacks(name):
                 at = (stack.pin.upstream, stack.pin.ref)
                 if at not in applied:
                     applied[at] = _plan_or_none(project, stack, offline)
                 if (made := applied[at]) and made.after.patches:
                     there[at] = made
             message = [[*at, made.after.base, *_commits(made)] for at, made in there.items()]
-            if (rows := known.find(set_name, [message, packages])) is None:
+            if (rows := known.find(name, [message, packages])) is None:
                 new = {at: made for at, made in there.items() if at not in stacks}
                 stacks.update(_stacked(project.store, new, versions))
                 here = compare([stacks[at] for at in there], packages)
-                rows = known.add(set_name, [astuple(s) for s in dict.fromkeys(here)])
+                rows = known.add(name, [astuple(s) for s in dict.fromkeys(here)])
             for row in rows:
                 found[Shared(**dict(zip(_FIELDS, row, strict=True)))] = None
-        known.keep()
+        if not set_name:  # the cache would lose the other sets
+            known.keep()
     sets: list[Shared] = []
     for s in found:
         if not names or s.upstream in names:

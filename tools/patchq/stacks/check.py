@@ -63,9 +63,11 @@ def check(
     text_only: bool = False,
     plans: dict[tuple[str, str], ApplyPlan] | None = None,
     allow_empty: bool = False,
+    set_name: str = "",
 ) -> list[Finding]:
     """Check all stacks of the lock, or those of the named upstreams.
 
+    :param set_name: the only set whose pins are compared with each other; empty for all sets.
     :param allow_empty: accept patches that change nothing.
     :param text_only: skip the checks that need the upstreams' trees.
     :param plans: dictionary to which the plan of each applied stack is added, by upstream and ref.
@@ -92,8 +94,9 @@ def check(
                 ]
                 if not text_only and stack.names and len(headers) == len(stack.names):
                     _check_bytes(project, stack, found, offline, bases, {} if plans is None else plans)
-        for set_name in () if names or text_only else project.lock.sets:
-            found += _check_siblings(project, set_name, bases)
+        for name in () if names or text_only else project.lock.sets:
+            if set_name in ("", name):
+                found += _check_siblings(project, name, bases)
     return found
 
 

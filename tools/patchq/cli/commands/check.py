@@ -1,41 +1,107 @@
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from patchq.cli.common import emit, json_option, offline_option, open_project, set_option, without_proof
 from patchq.cli.terminal import echo
+from patchq.names import counted
 from patchq.project.project import Project
 
 if TYPE_CHECKING:
+    from patchq.drift.shared import Shared
     from patchq.stacks.apply import ApplyPlan
     from patchq.stacks.check import Finding
 
 
-def _shared(
-    project: Project, names: tuple[str, ...], offline: bool, plans: dict[tuple[str, str], ApplyPlan]
-) -> list[Finding]:
-    """Return a warning for each definition where a patch undoes another or copies may differ."""
-    from patchq.drift.sets import shared_in_sets
-    from patchq.stacks.check import Finding
+#: Definitions that a warning of a group names.
+_SHOWN = 3
 
-    found: list[Finding] = []
-    for s in shared_in_sets(project, names, offline=offline, plans=plans):
-        if s.needs_decision:
-            found.append(
-                Finding(
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Scope:
+    """Part of the project to check, and how.
+
+    :ivar names: upstreams; empty for all.
+    :ivar set_name: set; empty for every pinned stack.
+    """
+
+    names: tuple[str, ...]
+    set_name: str
+    offline: bool
+    text_only: bool
+    allow_empty: bool
+
+
+@dataclass(slots=True)
+class _Found:
+    """Findings, and the shared definitions that some of them report."""
+
+    findings: list[Finding] = field(default_factory=list)
+    shared: dict[Finding, Shared] = field(default_factory=dict)
+
+    def add_shared(self, project: Project, scope: _Scope, plans: dict[tuple[str, str], ApplyPlan]) -> None:
+        """Add a warning for each definition where a patch undoes another or copies may differ."""
+        from patchq.drift.sets import shared_in_sets
+        from patchq.stacks.check import Finding
+
+        for s in shared_in_sets(project, scope.names, set_name=scope.set_name, offline=scope.offline, plans=plans):
+            if s.needs_decision:
+                finding = Finding(
                     upstream=s.upstream,
                     ref=s.ref,
                     patch=s.patch.partition("/")[2] if s.patch.startswith(f"{s.upstream}/") else "",
                     rule="one-definition",
                     message=f"{s.definition} in {s.path} is changed by {s.other} and by {s.patch}: {s.message}",
-                    hint=f"look at them; if {s.patch} is written for it, `Requires: {s.other}` says so",
+                    hint=f"compare the two changes; if {s.patch} was written for the other one, add the trailer "
+                    f"`Requires: {s.other}` to it",
                     level="warning",
                 )
-            )
-    return found
+                self.findings.append(finding)
+                self.shared[finding] = s
+
+
+def _grouped(found: _Found) -> list[Finding]:
+    """Return the findings, with one warning for all shared definitions of a patch."""
+    groups: dict[tuple[str, str, str], list[Finding]] = {}
+    for finding in found.shared:
+        shared = found.shared[finding]
+        groups.setdefault((shared.upstream, shared.ref, shared.patch), []).append(finding)
+    merged: dict[Finding, Finding | None] = {}
+    for group in groups.values():
+        merged.update(dict.fromkeys(group))
+        merged[group[0]] = _as_one(group, found.shared)
+    shown: list[Finding] = []
+    for finding in found.findings:
+        if one := merged.get(finding, finding):
+            shown.append(one)
+    return shown
+
+
+def _as_one(group: list[Finding], about: dict[Finding, Shared]) -> Finding:
+    """Return one warning for several definitions that a patch and others change."""
+    if len(group) == 1:
+        return group[0]
+    places, others = [], []
+    for finding in group:
+        shared = about[finding]
+        places.append(f"{shared.definition} in {shared.path} ({shared.other})")
+        others.append(shared.other)
+    others = list(dict.fromkeys(others))
+    more = ""
+    if len(places) > _SHOWN:
+        more = f" and {len(places) - _SHOWN} more (--verbose lists all)"
+    count = counted(len(group), "definition")
+    by = others[0] if len(others) == 1 else f"{len(others)} other patches"
+    patch = about[group[0]].patch
+    return replace(
+        group[0],
+        message=f"{patch} and {by} change the same {count}: {', '.join(places[:_SHOWN])}{more}",
+        hint=f"compare the changes; if {patch} was written for another patch, add a trailer such as "
+        f"`Requires: {others[0]}` to it",
+    )
 
 
 def _upstream_lines(
@@ -65,54 +131,45 @@ def _upstream_lines(
     return lines
 
 
-def _together(
-    project: Project,
-    refs: tuple[str, ...],
-    names: tuple[str, ...],
-    *,
-    offline: bool,
-    allow_empty: bool,
-    text_only: bool,
-) -> tuple[list[Finding], list[str], int]:
+def _together(project: Project, refs: tuple[str, ...], scope: _Scope) -> tuple[_Found, list[str], int]:
     """Return the findings of the project with branches merged, the patches to prove again, and their number."""
     from patchq.cli.clashes import finding_of
-    from patchq.stacks.check import check
     from patchq.together.concurrent import merged
 
-    found: list[Finding] = []
+    found = _Found()
     plans: dict[tuple[str, str], ApplyPlan] = {}
     count = 0
     with merged(project, refs) as together:
         clashes = list(together.clashes)
         if then := together.project:
-            found = check(then, names, offline=offline, text_only=text_only, plans=plans, allow_empty=allow_empty)
-            if not text_only:
-                found += _shared(then, names, offline, plans)
-                found += _upstream_lines(then, plans, ())
-            count = _count(then)
-        if not text_only:
-            clashes += together.compare(plans, offline=offline)
+            found = _check_stacks(then, scope, plans, ())
+            count = _count(then, "")
+        if not scope.text_only:
+            clashes += together.compare(plans, offline=scope.offline)
         # A patch file with conflict markers breaks other rules, too.
         broken = set()
         for c in clashes:
             if c.path in together.broken and c.name:
                 broken.add((c.upstream, c.ref, c.name))
-        found = [f for f in found if (f.upstream, f.ref, f.patch) not in broken]
-        # Line numbers and blob ids change if two branches edit one file. Export renews them.
-        for number, finding in enumerate(found):
+        kept: list[Finding] = []
+        for finding in found.findings:
+            # Line numbers and blob ids change if two branches edit one file. Export renews them.
             if finding.rule in ("offset", "bytes") and (finding.upstream, finding.ref) in together.shared_stacks:
-                found[number] = replace(finding, level="warning", hint="once merged: `patchq check --fix`")
+                finding = replace(finding, level="warning", hint="once merged: `patchq check --fix`")
+            if (finding.upstream, finding.ref, finding.patch) not in broken:
+                kept.append(finding)
         proofs = sorted(together.proofs)
-    chosen = []
+    chosen: list[Finding] = []
     for c in clashes:
-        if not names or not c.upstream or c.upstream in names:
-            chosen.append(c)
-    return [finding_of(c) for c in chosen] + found, proofs, count
+        if not scope.names or not c.upstream or c.upstream in scope.names:
+            chosen.append(finding_of(c))
+    found.findings = chosen + kept
+    return found, proofs, count
 
 
-def _count(project: Project) -> int:
-    """Return the number of patches in the default set."""
-    return sum(len(stack.names) for stack in project.stacks(project.choose_set("")))
+def _count(project: Project, set_name: str) -> int:
+    """Return the number of patches in a set, by default the default one."""
+    return sum(len(stack.names) for stack in project.stacks(project.choose_set(set_name)))
 
 
 def _installs(
@@ -194,6 +251,7 @@ def _show(found: list[Finding], written: tuple[str, ...], resolved: list[dict[st
     show_default=True,
     help="With --installs: platform to install on.",
 )
+@click.option("--verbose", is_flag=True, help="Print a warning for each definition that two patches change.")
 @set_option
 @offline_option
 @json_option
@@ -206,21 +264,24 @@ def command(
     refs: tuple[str, ...],
     installs: bool,
     platform: str,
+    verbose: bool,
     set_name: str,
     offline: bool,
     as_json: bool,
 ) -> None:
     """Check the stacks against the project's rules.
 
-    Checks trailers, zero fuzz, stable bytes, names, paths, sign-offs, requirements and self-references.
+    Checks trailers, zero fuzz, stable bytes, names, paths, sign-offs, requirements and self-references, of every
+    pinned stack or of those of a set.
     """
     project = open_project(as_json)
-    if set_name and not installs:
-        raise click.UsageError("--set goes with --installs; without it, check looks at every pinned stack")
-    if installs and (names or text_only or mend):
-        raise click.UsageError("--installs takes neither names nor other checks")
-    if refs and (mend or installs or dropped):
-        raise click.UsageError("--with checks committed versions only; it changes nothing and takes no other checks")
+    _refuse_options(
+        installs=installs and bool(names or text_only or mend),
+        refs=bool(refs) and (mend or installs or bool(dropped or set_name)),
+        fix=mend and bool(set_name),
+    )
+    set_name = set_name and project.choose_set(set_name)
+    scope = _Scope(names=names, set_name=set_name, offline=offline, text_only=text_only, allow_empty=allow_empty)
     written: tuple[str, ...] = ()
     proofs: list[str] = []
     count = 0
@@ -230,64 +291,83 @@ def command(
         written = fix(project, names).written
     resolved: list[dict[str, Any]] = []
     if installs:
-        found, resolved = _installs(project, set_name, platform, offline)
+        findings, resolved = _installs(project, set_name, platform, offline)
+        found = _Found(findings)
     elif refs:
-        found, proofs, count = _together(
-            project, refs, names, offline=offline, allow_empty=allow_empty, text_only=text_only
-        )
+        found, proofs, count = _together(project, refs, scope)
     else:
-        found = _check_stacks(
-            project, names, offline=offline, text_only=text_only, allow_empty=allow_empty, dropped=dropped
-        )
-    problems = [f for f in found if f.level == "problem"]
+        found = _check_stacks(project, scope, {}, dropped)
+    problems = [f for f in found.findings if f.level == "problem"]
+    lacking = without_proof(project, project.choose_set(set_name))
     if as_json:
         body = {
-            "findings": [asdict(f) for f in found],
+            "findings": [asdict(f) for f in found.findings],
             "written": list(written),
             "resolved": resolved,
             "proofs": proofs,
-            "without_proof": without_proof(project, project.choose_set("")),
+            "without_proof": lacking,
         }
         emit("check", body)
     else:
-        _show(found, written, resolved)
+        _show(found.findings if verbose else _grouped(found), written, resolved)
         if proofs:
             echo(f"both sides touch what these patches touch; once merged: patchq test --prove {' '.join(proofs)}")
     if not as_json and not installs:
+        of = f"in the set {set_name}" if set_name else "in the default set"
         if not refs:
-            count = _count(project)
-            lacking = len(without_proof(project, project.choose_set("")))
-            echo(f"no proof: {lacking} of {count} patches in the default set")
-        _show_total(len(problems), len(found) - len(problems), count)
+            count = _count(project, set_name)
+            echo(f"no proof: {len(lacking)} of {counted(count, 'patch')} {of}")
+        _show_total(len(problems), len(found.findings) - len(problems), f"{counted(count, 'patch')} {of}")
     if problems:
         raise click.exceptions.Exit(1)
 
 
+def _refuse_options(*, installs: bool, refs: bool, fix: bool) -> None:
+    """Refuse options that exclude each other: those with ``--installs``, ``--with`` and ``--fix``."""
+    if installs:
+        raise click.UsageError("--installs takes neither names nor other checks")
+    if refs:
+        raise click.UsageError(
+            "--with checks the committed stacks of all sets; it excludes --fix, --installs, --set, --drop-upstream-line"
+        )
+    if fix:
+        raise click.UsageError("--fix changes every stack that needs it: leave out --set")
+
+
 def _check_stacks(
-    project: Project,
-    names: tuple[str, ...],
-    *,
-    offline: bool,
-    text_only: bool,
-    allow_empty: bool,
-    dropped: tuple[str, ...],
-) -> list[Finding]:
-    """Check the worktree's stacks and, unless ``text_only``, how they fit together and upstream."""
+    project: Project, scope: _Scope, plans: dict[tuple[str, str], ApplyPlan], dropped: tuple[str, ...]
+) -> _Found:
+    """Check stacks and, unless ``text_only``, how they fit together and upstream.
+
+    :param dropped: see :func:`_upstream_lines`.
+    """
     from patchq.stacks.check import check
 
-    plans: dict[tuple[str, str], ApplyPlan] = {}
-    found = check(project, names, offline=offline, text_only=text_only, plans=plans, allow_empty=allow_empty)
-    if not text_only:
-        found += _shared(project, names, offline, plans)
-        found += _upstream_lines(project, plans, dropped)
+    found = _Found(
+        check(
+            project,
+            scope.names,
+            offline=scope.offline,
+            text_only=scope.text_only,
+            plans=plans,
+            allow_empty=scope.allow_empty,
+            set_name=scope.set_name,
+        )
+    )
+    if not scope.text_only:
+        found.add_shared(project, scope, plans)
+        found.findings += _upstream_lines(project, plans, dropped)
+    if scope.set_name:
+        pins = {(pin.upstream, pin.ref) for pin in project.lock.pins_of(scope.set_name)}
+        found.findings = [f for f in found.findings if not f.upstream or (f.upstream, f.ref) in pins]
     return found
 
 
-def _show_total(problems: int, warnings: int, patches: int) -> None:
+def _show_total(problems: int, warnings: int, patches: str) -> None:
     if problems:
-        message = f"{problems} finding{'s' * (problems > 1)}"
+        message = counted(problems, "finding")
     else:
-        message = f"all good: {patches} patches in the default set"
+        message = f"all good: {patches}"
     if warnings:
-        message += f"; {warnings} warning{'s' * (warnings > 1)}"
+        message += f"; {counted(warnings, 'warning')}"
     echo(message)
