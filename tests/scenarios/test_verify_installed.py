@@ -1115,3 +1115,16 @@ def test_random_damage_is_told_and_never_a_traceback(env: Environment) -> None:
 def test_every_code_is_documented() -> None:
     text = (ROOT / "docs" / "reference" / "json.md").read_text()
     assert [code for code in SENTENCES if f"| `{code.value}` |" not in text] == []
+
+
+def test_wheels_of_another_folder_are_named_with_the_command(env: Environment) -> None:
+    dist = env.patchq.root / "dist"
+    (dist / "default").rename(dist / "other")
+    try:
+        said = env.words("--stack", "0000")
+        place = os.path.relpath(dist / "other")
+        assert f"the installed versions are those of {place}" in said
+        assert f"`patchq verify-installed --python {env.python} --dist {place}`" in said
+        assert "problem" not in env.words("--dist", place)
+    finally:
+        (dist / "other").rename(dist / "default")

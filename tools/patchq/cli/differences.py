@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from patchq.environment.differences import Code, Difference, Level
+from patchq.names import counted
 
 if TYPE_CHECKING:
     from patchq.environment.installed import InstalledPackage
@@ -74,9 +75,9 @@ SENTENCES = {
     Code.SITE_LINK: "is a link to {0}: patchq can't determine where Python would look",
 }
 _KERNELS = {
-    "own": "{place}: {count} kernels of this stack",
-    "other": "{place}: {count} kernels of another stack, not used by this one",
-    "maybe": "{place}: {count} kernels, maybe of another stack: this FlashInfer would load them",
+    "own": "{place}: {kernels} of this stack",
+    "other": "{place}: {kernels} of another stack, which this one does not use",
+    "maybe": "{place}: {kernels}, maybe of another stack: this FlashInfer would load them",
     "cubins": "{place} {version} is installed: prebuilt cubins;"
     " FlashInfer refuses it with a patched version by its own check",
     "foreign": "{place} {version} is installed: kernels compiled from unpatched sources;"
@@ -140,7 +141,7 @@ def against(package: InstalledPackage) -> str:
     only = "itself only"
     if package.is_right:
         only = "consistent with itself only"
-    return f"{only}: there is no wheel and no stack id to hold it against"
+    return f"{only}: patchq found neither its wheel (`--set`, `--dist`) nor an expected stack id (`--stack`)"
 
 
 def package_json(package: InstalledPackage) -> dict[str, Any]:
@@ -154,7 +155,7 @@ def package_json(package: InstalledPackage) -> dict[str, Any]:
 
 
 def kernel_sentence(kernels: Kernels) -> str:
-    return _KERNELS[kernels.use].format(**asdict(kernels))
+    return _KERNELS[kernels.use].format(**asdict(kernels), kernels=counted(kernels.count, "kernel"))
 
 
 def can_allow(found: tuple[Difference, ...]) -> bool:

@@ -32,6 +32,8 @@ def packages_to_verify(distributions: Sequence[str], set_name: str) -> tuple[dic
         project = Project.find(Path(ctx.obj["project"]))
     except UserError:
         return dict.fromkeys(distributions, ""), "", set()
+    if set_name:
+        project.choose_set(set_name)
     builds = {}
     for u in project.lock.upstreams.values():
         if u.build:
@@ -77,6 +79,25 @@ def wheels_folder(set_name: str, folder: Path | None = None) -> str:
     return f"dist/{set_name or 'SET'}"
 
 
+def other_folders(verdict: InstallVerdict, set_name: str) -> list[tuple[str, str]]:
+    """Return the folders below ``dist`` that have wheels of the installed versions, and their sets.
+
+    :param set_name: set that was compared with; its folder is left out.
+    :returns: set (empty if the lock has no such set) and folder of each.
+    """
+    versions = {package.version for package in verdict.packages if package.stack_id}
+    found: list[tuple[str, str]] = []
+    with contextlib.suppress(UserError):
+        project = Project.find(Path(click.get_current_context().obj["project"]))
+        for folder in sorted(project.layout.dist.glob("*/")):
+            wheels = " ".join(path.name for path in folder.glob("*.whl"))
+            has_all = bool(versions) and all(f"-{version}-" in wheels for version in versions)
+            if has_all and folder.name != project.choose_set(set_name):
+                known = folder.name if folder.name in project.lock.sets else ""
+                found.append((known, os.path.relpath(folder)))
+    return found
+
+
 def look(
     python: str, distributions: Sequence[str] = (), set_name: str = "", expected: str = "", folder: Path | None = None
 ) -> InstallVerdict:
@@ -99,7 +120,7 @@ def look(
         wheels, wrong = wheels_in(folder)
         if not wheels:
             message = "; ".join(wrong) or f"{folder} holds no wheels"
-            raise UserError(message, hint="--dist DIR names the folder of the wheels that were built")
+            raise UserError(message, hint="`--dist` takes the folder that `patchq build` wrote, such as dist/default")
     else:
         with contextlib.suppress(UserError):
             wheels, wrong = wheels_of(Project.find(Path(click.get_current_context().obj["project"])), set_name)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,13 +42,14 @@ def command(
     wheels. Elsewhere (such as in an image), every package with a manifest is checked; --stack gives the expected
     stack id, --dist the expected wheels.
     """
-    from patchq.cli.targets import look, wheels_folder
+    from patchq.cli.targets import look, other_folders, wheels_folder
 
     verdict = look(python, distributions, set_name, expected, folder)
     if as_json:
         emit("verify-installed", {"ok": verdict.ok, **verdict_json(verdict)})
     else:
-        show(verdict, wheels_folder(set_name, folder))
+        others = other_folders(verdict, set_name) if folder is None and not verdict.ok else []
+        show(verdict, wheels_folder(set_name, folder), others)
     if not verdict.ok:
         raise click.exceptions.Exit(1)
 
@@ -87,10 +89,11 @@ def _show_package(package: InstalledPackage) -> None:
         echo(f"    problem: {problem}", fg="red")
 
 
-def show(verdict: InstallVerdict, folder: str) -> None:
+def show(verdict: InstallVerdict, folder: str, others: Sequence[tuple[str, str]] = ()) -> None:
     """Print a verdict as text.
 
     :param folder: folder of the wheels that should be installed.
+    :param others: sets and folders whose wheels are installed instead.
     """
     from patchq.cli.differences import can_allow, kernel_sentence, sentences
     from patchq.environment.differences import Level
@@ -103,8 +106,16 @@ def show(verdict: InstallVerdict, folder: str) -> None:
         echo(f"note: {note}")
     if not verdict.packages:
         echo(f"problem: no package that patchq built in {verdict.python}", fg="red")
+    elif others:
+        for name, place in others:
+            choice = f"--set {sh(name)}"
+            if not name:
+                choice = f"--dist {sh(place)}"
+            command = f"patchq verify-installed --python {sh(verdict.python)} {choice}"
+            echo(f"next: the installed versions are those of {place}, not of {folder}: `{command}` compares with them")
     elif not all(p.is_right for p in verdict.packages):
         install = f"{sh(verdict.python)} -m pip install --force-reinstall --no-deps -r {sh(folder)}/requirements.txt"
-        echo(f"next: {install}; take other copies off the path")
+        echo(f"next: {install}")
+        echo("if the environment was installed from the wheels of another set or folder, name it: `--set` or `--dist`")
     if can_allow(verdict.differences):
-        echo('next: remove it, or name what you trust in upstream.lock: [verify] allow = ["NAME"]')
+        echo("next: remove it; or, if you trust it, add its name to the list `allow` below [verify] in upstream.lock")
