@@ -229,7 +229,7 @@ def test_a_branch_on_which_somebody_works_is_not_moved(stack: Patchq, tmp_path: 
     git(tmp_path, "clone", "-q", "-b", "patchq/default/up", str(fork), str(clone))
     commit_files(clone, {"mine.txt": b"mine"}, "mine")
     git(clone, "push", "-q")
-    assert "somebody works on it" in stack.fails(1, "publish", "--to", str(fork))
+    assert "someone else pushed to the branch" in stack.fails(1, "publish", "--to", str(fork))
     assert git(fork, "rev-parse", "patchq/default/up") == git(clone, "rev-parse", "HEAD")
 
 
@@ -267,5 +267,5 @@ def test_what_is_not_applied_is_not_published(stack: Patchq, tmp_path: Path) -> 
     assert "would be written" in stack.ok("publish", "--to", str(fork), "--dry-run")
     assert "can't be read" in stack.fails(1, "publish", "--to", str(tmp_path / "nowhere"))
     stack.ok("apply", "--to", "first")
-    assert "not wholly applied" in stack.fails(1, "publish", "--to", str(fork))
+    assert "only partly applied" in stack.fails(1, "publish", "--to", str(fork))
     assert git(fork, "for-each-ref") == ""

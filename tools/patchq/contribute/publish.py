@@ -59,7 +59,9 @@ def publish(
         applied = read_applied(project, set_name)
         for one in applied:
             if len(one.state.patches) < len(one.stack.names):
-                raise UserError(f"{one.stack.pin.upstream} is not wholly applied", hint="`patchq apply` first")
+                raise UserError(
+                    f"{one.stack.pin.upstream} is only partly applied", hint=f"`patchq apply --set {set_name}` first"
+                )
         stack_id = compute_stack_id(applied)
         root = project.layout.root
         own = next((str(p) for p in (root, *root.parents) if (p / ".git").exists()), str(root))
@@ -80,16 +82,20 @@ def publish(
             # A branch at the commit to publish is patchq's own, even if its tag was deleted.
             if found.was not in ours | {"", found.commit}:
                 raise UserError(
-                    f"{remote.name or remote.url}: {found.branch} is at {found.was[:12]}, which no tag of patchq's "
-                    "names: somebody works on it",
-                    hint="rename that branch there, and publish again",
+                    f"{remote.name or remote.url}: {found.branch} is at {found.was[:12]}, and no tag of patchq names "
+                    "that commit: someone else pushed to the branch",
+                    hint=f"rename the branch, in a clone of it: `git push origin origin/{found.branch}:refs/heads/kept "
+                    f":{found.branch}`; then publish again",
                 )
             branch, tag = f"refs/heads/{found.branch}", f"refs/tags/{found.tag}"
             refs |= {branch: found.commit}
             if found.was:
                 expected[branch] = found.was
             if there.get(f"{tag}^{{}}", found.commit) != found.commit:
-                raise SourceError(f"{found.tag} is another commit there", hint="a tag isn't moved; delete a wrong one")
+                raise SourceError(
+                    f"{remote.name or remote.url}: the tag {found.tag} names another commit",
+                    hint="patchq never moves a tag: if this one is wrong, delete it there and publish again",
+                )
             if tag not in there:
                 refs[tag] = _tag(project, found, stack_id, set_name, one)
             done.append(found)

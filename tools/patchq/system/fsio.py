@@ -8,6 +8,7 @@ import glob
 import hashlib
 import json
 import os
+import re
 import stat
 import time
 from collections.abc import Iterator, Mapping
@@ -346,6 +347,10 @@ def lock_now(fd: int) -> None:
     fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
+#: Text of the file that names the holder of a lock.
+_OWNER = re.compile(r"pid (\d+) on (.+?): patchq (\S+), since (\S+)")
+
+
 @contextmanager
 def lock(path: Path, *, verb: str, wait: float) -> Iterator[bool]:
     """Hold the project's lock. Yield True if the previous holder was killed.
@@ -376,10 +381,7 @@ def lock(path: Path, *, verb: str, wait: float) -> Iterator[bool]:
                 if error.errno not in (errno.EAGAIN, errno.EACCES):
                     raise
                 if time.monotonic() >= end:
-                    raise BusyError(
-                        f"another patchq is at work: {_describe_owner(owner)}",
-                        hint="wait for it to end, or raise --wait SECONDS",
-                    ) from None
+                    raise _busy(owner, wait) from None
                 time.sleep(0.05)
         killed = owner.exists()
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -416,8 +418,25 @@ def _open_own(path: Path, flags: int) -> int:
     return fd
 
 
-def _describe_owner(owner: Path) -> str:
+def _busy(owner: Path, wait: float) -> BusyError:
+    """Build the error for a lock that another process holds."""
     try:
-        return (read_or_none(owner) or b"").decode(errors="replace").strip() or "unknown"
+        found = (read_or_none(owner) or b"").decode(errors="replace").strip()
     except (OSError, FormatError):
-        return "unknown"
+        found = ""
+    longer = f"`--wait {max(60, round(6 * wait))}` before the verb waits longer"
+    match = _OWNER.fullmatch(found)
+    if not match:
+        return BusyError("another patchq uses this project", hint=f"wait for it to end; {longer}")
+    pid, host, verb, since = match.groups()
+    message = f"another patchq uses this project: `patchq {verb}`, process {pid} on {host}, since {since}"
+    if host == os.uname().nodename and not Path(f"/proc/{pid}").exists() and Path("/proc/self").exists():
+        return BusyError(
+            f"{message}; it was killed, and a program that it started still runs",
+            hint=f"wait for that program to end, or find it with `fuser {owner.with_suffix('')}` and stop it; {longer}",
+        )
+    return BusyError(
+        message,
+        hint=f"wait for it to end; {longer}. If you stop it (`kill {pid}`), the next command finishes or undoes its "
+        "change",
+    )
