@@ -90,7 +90,7 @@ def test_what_a_dockerfile_may_change_otherwise_is_named(patchq: Patchq, tmp_pat
     assert "Dockerfile:4: not understood: `pip install other`: pip may install another version" in said
     assert "Dockerfile:5: refused: `pip install -U up`: up installs the package again" in said
     assert "Dockerfile:7: not understood: `COPY $SECRET /opt/`: the variable SECRET has no value" in said
-    assert "`--build-arg SECRET=VALUE`" in said
+    assert "`--build-arg SECRET=`" in said
     assert "1 of 2 would be adopted; 3 more may change the package" in said
     assert "all would" not in said
     refused = patchq.fails(1, "import", "up", str(path))

@@ -132,7 +132,7 @@ def test_a_patch_that_needs_one_that_conflicts(stack: Patchq, other: Patchq) -> 
 def test_what_is_no_fork(stack: Patchq, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     assert "holds no patchq project" in stack.fails(1, "compare", str(tmp_path / "empty"))
-    assert "no revision of this project" in stack.fails(1, "compare", "nothing")
+    assert "neither a revision of this project" in stack.fails(1, "compare", "nothing")
     alien = new_project(tmp_path / "alien")
     upstream = tmp_path / "other-upstream"
     upstream.mkdir()

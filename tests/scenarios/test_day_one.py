@@ -29,7 +29,7 @@ def findings(patchq: Patchq) -> list[dict[str, str]]:
 def test_an_adopted_patch_is_green(patchq: Patchq, tmp_path: Path) -> None:
     said = adopted(patchq, tmp_path)
     assert "`patchq check` leaves out topic, proof, why, dco: see [upstreams.up.check] in upstream.lock" in said
-    assert patchq.ok("check") == "no proof: 1 of 1 patches in the default set\nall good: 1 patches in the default set\n"
+    assert patchq.ok("check") == "no proof: 1 of 1 patch in the default set\nall good: 1 patch in the default set\n"
     assert json.loads(patchq.ok("check", "--json"))["without_proof"] == ["up/change"]
     patchq.ok("undo")
     assert "[upstreams.up.check]" not in patchq.layout.lock.read_text()

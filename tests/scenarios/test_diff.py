@@ -105,7 +105,7 @@ def test_nothing_is_touched(kept: Patchq) -> None:
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (("nowhere",), "no revision of this project"),
+        (("nowhere",), "neither a revision of this project"),
         (("up@v9", "up@v1"), "up has no pin v9"),
         (("--output=x",), "No such option"),
     ],

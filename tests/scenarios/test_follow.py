@@ -206,7 +206,7 @@ def test_what_a_person_closed_stays_closed(project: Patchq, upstream: Path, host
     tip = followed(project)["pushed"]
     host.pulls[0]["state"] = "closed"
     host.calls.clear()
-    assert "was closed; it stays so" in project.ok("follow", "up")
+    assert "was closed, and is not opened again" in project.ok("follow", "up")
     assert host.calls == [("GET", "/repos/team/fork/pulls")]
     assert git(host.origin, "rev-parse", BRANCH) == tip
     # The next release is another one.
@@ -260,7 +260,7 @@ def test_a_host_that_says_no_is_told_and_leaves_the_project(
     assert "401 Bad credentials" in said
     assert "wrong" not in said
     assert owned(project) == before
-    assert "is no OWNER/NAME" in project.fails(1, "follow", "--repository", "../x")
+    assert "is not the name of a GitHub repository" in project.fails(1, "follow", "--repository", "../x")
 
 
 REPLIES = {

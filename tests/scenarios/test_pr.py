@@ -380,7 +380,7 @@ def test_a_topic_takes_what_is_pending(newer: Patchq) -> None:
     assert [m["patch"] for m in found["members"]] == ["first", "third"]
     assert found["slug"] == "test"
     assert "no patch of the topic other" in newer.fails(1, "pr", "--topic", "other")
-    assert "PATCH…, or --topic" in newer.fails(2, "pr")
+    assert "name patches, or a topic with --topic" in newer.fails(2, "pr")
 
 
 # What leaves this machine

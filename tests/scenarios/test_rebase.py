@@ -479,7 +479,7 @@ def test_the_ledger_counts_and_keeps_what_it_can_not_read(stack: Patchq, upstrea
         ("first", 2, 2, 2), ("second", 2, 2, 0), ("third", 2, 2, 0),
     ]  # fmt: skip
     assert found["hot"] == [{"path": "a.txt", "stopped": 2, "patches": 1}]
-    assert "a.txt: stopped 1 patches, 2 times" in stack.ok("ledger", "--cost")
+    assert "a.txt: stopped 1 patch, 2 times" in stack.ok("ledger", "--cost")
     path = stack.root / "patches" / "up" / "ledger.jsonl"
     lines = path.read_text().splitlines()
     path.write_text("\n".join([*lines[:2], "{half a line", *lines[2:], lines[0]]))
@@ -495,7 +495,7 @@ def test_the_ledger_counts_and_keeps_what_it_can_not_read(stack: Patchq, upstrea
 def test_usage(stack: Patchq) -> None:
     assert "one of --onto" in stack.fails(2, "rebase", "up")
     assert "one of --onto" in stack.fails(2, "rebase", "up", "--onto", "v1", "--skip")
-    assert "which upstream?" in stack.fails(1, "rebase", "--continue")
+    assert "no rebase is under way" in stack.fails(1, "rebase", "--continue")
     assert "no rebase of up is under way" in stack.fails(1, "rebase", "up", "--continue")
 
 

@@ -75,7 +75,7 @@ def _copy_sources(job: Job, item: Applied, target: Path) -> None:
             name = show_path(path_bytes)
             raise BuildError(
                 f"{item.stack.pin.upstream}: {name} is a submodule that no pin fills",
-                hint=f"`patchq pin NAME --url URL --ref REF --into {item.stack.pin.upstream}:{name}`, "
+                hint=f"pin it with `patchq pin` and `--into {item.stack.pin.upstream}:{name}`, "
                 f"or `patchq fetch {item.stack.pin.upstream} --source archive`",
             )
 

@@ -94,8 +94,8 @@ def release_wheel(job: Job, pin: Pin, config: BuildConfig) -> tuple[Path, str]:
     if not pin.wheels:
         raise BuildError(
             f"{pin.upstream} {pin.ref} has no release wheels in the lock",
-            hint=f"`patchq pin {pin.upstream} --ref {sh(pin.ref)} --archive PROJECT==VERSION` records them; "
-            "or --profile source",
+            hint=f"`patchq pin {pin.upstream} --ref {sh(pin.ref)} --archive` with its release, "
+            "such as httpx==0.28.1, records them; or --profile source",
         )
     name = choose_wheel(list(pin.wheels), job.wheel_tag, job.platform)
     sha256 = pin.wheels[name]

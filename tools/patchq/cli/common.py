@@ -51,7 +51,9 @@ def stopped_upstream(project: Project, name: str | None) -> str:
         return name
     names = [found.upstream for found in under_way(project)]
     if len(names) != 1:
-        raise UserError("which upstream?", hint="say its NAME; rebases under way: " + (", ".join(names) or "none"))
+        if not names:
+            raise UserError("no rebase is under way", hint="`patchq status` shows the stacks")
+        raise UserError("rebases of several upstreams are under way", hint=f"name one: {', '.join(names)}")
     return names[0]
 
 

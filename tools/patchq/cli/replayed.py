@@ -30,25 +30,25 @@ _SENTENCES = {
     Reason.SHADOWS: "it puts another copy of the package first: {paths}",
     Reason.UNKNOWN: "{words} is not an instruction that patchq knows",
 }
-_NEW = "make the edit in the worktree and run `patchq new {upstream} NAME`"
-_COMPARE = "`patchq import {upstream} --image IMAGE` compares the built image"
+_NEW = "make the edit in the worktree and run `patchq new {upstream} my-edit`"
+_COMPARE = "`patchq import {upstream} --image` with the built image compares its files"
 _HINTS = {
     Reason.FAILED: f"{_NEW}, or {_COMPARE}",
     Reason.TOO_LONG: f"{_NEW}, or {_COMPARE}",
     Reason.CHANGES_NOTHING: "remove it, or correct the text that it looks for",
     Reason.NETWORK: f"download the file into the build context, or {_COMPARE}",
     Reason.NO_PROGRAM: f"{_NEW}, or {_COMPARE}",
-    Reason.OTHER_VERSION: "`patchq pin {upstream} --archive PROJECT==VERSION --ref REF`",
+    Reason.OTHER_VERSION: "pin the installed version: `patchq pin {upstream} --archive {words} --ref {version}`",
     Reason.REINSTALLS: f"move it before the edits, or {_COMPARE}",
     Reason.UNINSTALLS: f"move it before the edits, or {_COMPARE}",
     Reason.DEPENDENCIES: "add `--no-deps`, or check the image with `patchq verify-image`",
     Reason.UNKNOWN_INSTALL: _COMPARE,
-    Reason.MISSING_SOURCE: "`--context DIR` names the build context",
+    Reason.MISSING_SOURCE: "name the folder of the build context with --context",
     Reason.OTHER_IMAGE: _COMPARE,
-    Reason.UNSET_VARIABLE: "`--build-arg {words}=VALUE`",
+    Reason.UNSET_VARIABLE: "give the variable a value with `--build-arg {words}=`",
     Reason.AT_START: _COMPARE,
     Reason.NOT_OF_SOURCE: "change the code that generates them",
-    Reason.NO_WHEEL: f"`--most-download SIZE` allows a larger download, or {_COMPARE}",
+    Reason.NO_WHEEL: f"`--most-download 2G` allows a larger download, or {_COMPARE}",
     Reason.UNKNOWN: _COMPARE,
 }
 
@@ -73,7 +73,8 @@ def hint(account: Account, upstream: str) -> str:
     text = ""
     if account.reason and account.status is not StepStatus.UNRELATED:
         text = _HINTS.get(account.reason, "")
-    return text.format(upstream=upstream, words=", ".join(map(sh, account.words)))
+    version = sh(account.words[-1].rpartition("==")[2]) if account.words else ""
+    return text.format(upstream=upstream, words=", ".join(map(sh, account.words)), version=version)
 
 
 def lines(accounts: Sequence[Account], upstream: str, *statuses: StepStatus) -> Iterator[str]:

@@ -57,7 +57,9 @@ def place(project: Project, patches: Sequence[str], topic: str, upstream: str, o
             raise UserError(f"no patch of the topic {topic} is Pending", hint="`patchq list` has topics and status")
         if len(having) > 1:
             several = ", ".join(s.pin.upstream for s in having)
-            raise UserError(f"{several} have patches of the topic {topic}", hint="--upstream NAME says which")
+            raise UserError(
+                f"{several} have patches of the topic {topic}", hint=f"choose one: --upstream {having[0].pin.upstream}"
+            )
         pin = having[0].pin
         chosen = tuple(n for n, h in having[0].headers() if _proposable(h, topic))
     else:

@@ -13,7 +13,7 @@ from patchq.contribute.proposal import BranchPatch, TestRun
 from patchq.errors import BuildError
 from patchq.git.diffs import PathChange
 from patchq.merge.patches import write_commits as write
-from patchq.names import CommitId
+from patchq.names import CommitId, counted
 from patchq.project.project import Project
 from patchq.proofs.judge import NOT_RUN, Verdict, state_of
 from patchq.proofs.plan import Proof, planning
@@ -50,7 +50,7 @@ def prove(project: Project, plan: BranchPlan, branch: Branch, set_name: str) -> 
             header = plan.headers[member.patch]
             proofs.append(Proof(plan.upstream, plan.onto.ref, member.patch, header.values("Proof"), header.needs))
     proofs = [p for p in proofs if p.files]
-    project.say(f"running {len(proofs)} proofs on {plan.onto.ref}, with and without")
+    project.say(f"running {counted(len(proofs), 'proof')} on {plan.onto.ref}, with and without")
     chosen = set_with(project, plan, set_name)
     found = prove_trees(project, proofs, chosen, plan.upstream, (branch.base.commit, branch.tip))
     bad = []
@@ -112,7 +112,7 @@ def run_upstreams(
         brought.update(plan.headers[m.patch].values("Upstream-Test"))
     paths = [p for p in select(project, branch.tip, changed) if p not in brought]
     if len(paths) > MOST_TEST_FILES and not every_test:
-        return (), f"{len(paths)} files; --upstream-tests runs them"
+        return (), f"{counted(len(paths), 'file')}; --upstream-tests runs them"
     if not paths:
         return (), ""
     project.say(f"running {len(paths)} of upstream's own test files, on both sides")

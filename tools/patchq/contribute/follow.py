@@ -239,7 +239,7 @@ def _read(path: Path) -> Prepared:
     """
     data = fsio.read_limited(path, _MOST_PREPARED)
     if data is None:
-        raise UserError(f"{path} is not there", hint="`patchq follow --dry-run DIR` writes it")
+        raise UserError(f"{path} is not there", hint=f"`patchq follow --dry-run {sh(path.parent.parent)}` writes it")
     raw = fsio.load_state(data, path, _VERSION)
     try:
         texts = {key: raw[key] for key in ("upstream", "from_ref", "onto", "title", "body")}

@@ -29,7 +29,7 @@ from patchq.git.transport import fetch_history
 from patchq.merge.patches import ABSORBED, STOPS, Landing, Patch, read_patches
 from patchq.merge.patches import write_commits as write
 from patchq.merge.threeway import carry, look_at
-from patchq.names import BlobId, CommitId, sh
+from patchq.names import BlobId, CommitId, counted, sh
 from patchq.project.project import Project
 from patchq.project.refs import older_first
 from patchq.project.stack import find_patch, load_stack
@@ -399,7 +399,7 @@ def _checks(
     found = []
     if config.title:
         found.append(_title_check(title, config.title))
-    found.append(Check("title length", len(title) <= 100, f"{len(title)} characters"))
+    found.append(Check("title length", len(title) <= 100, counted(len(title), "character")))
     if config.sign_off:
         infos = project.store.log(f"{branch.base.commit}..{branch.tip}")
         bare = []
@@ -418,7 +418,8 @@ def _checks(
         Check(
             "size",
             not most or lines <= most,
-            f"{lines} lines in {len(files)} files" + (f"; upstream asks for a discussion above {most}" if most else ""),
+            f"{counted(lines, 'line')} in {counted(len(files), 'file')}"
+            + (f"; upstream asks for a discussion above {most}" if most else ""),
         )
     )
     diff = project.store.run("diff", "--no-color", branch.base.commit, branch.tip).decode("utf-8", "replace")

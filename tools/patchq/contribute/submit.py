@@ -133,7 +133,7 @@ def open_pull_request(project: Project, proposal: Proposal, command: list[str]) 
 
     :raises SourceError: if ``gh`` is not installed or fails.
     """
-    by_hand = f"`patchq pr {sh(f'{proposal.upstream}/{proposal.members[0].patch}')} --status --url URL`"
+    by_hand = f"`patchq pr {sh(f'{proposal.upstream}/{proposal.members[0].patch}')} --status --url` with its URL"
     url = _URL.search(_gh(command, by_hand))
     if not url:
         raise SourceError("gh names no URL", hint=f"{by_hand} records it by hand")

@@ -16,7 +16,7 @@ from patchq.formats.header import parse as parse_mail
 from patchq.git.diffs import PathChange
 from patchq.git.objects import TreeEntry
 from patchq.git.repository import Git
-from patchq.names import BlobId, CommitId, TreeId, sh, show_path
+from patchq.names import BlobId, CommitId, TreeId, counted, sh, show_path
 from patchq.project.journal import Change
 from patchq.project.project import Project
 from patchq.project.stack import find_patch
@@ -221,7 +221,7 @@ def _choose(found: Sequence[_Split], patch: str, files: Sequence[str], hunks: Se
         if not 1 <= number <= len(file.hunks):
             count = len(file.hunks)
             raise UserError(
-                f"{patch} has {count} hunk{'s' * (count > 1)} in {match[1]}, not {number}",
+                f"{patch} has {counted(count, 'hunk')} in {match[1]}, not {number}",
                 hint=f"`patchq split {patch}` lists them",
             )
         file.chosen.add(number - 1)

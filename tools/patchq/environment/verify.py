@@ -199,7 +199,7 @@ def interpreter(python: str) -> str:
     return path
 
 
-_PYTHON_HINT = "--python PATH names an interpreter"
+_PYTHON_HINT = "--python takes the path of an interpreter, such as .venv/bin/python"
 
 
 def _ask(python: str, options: Sequence[str], question: Mapping[str, Any]) -> Any:

@@ -67,7 +67,8 @@ def blame(
         (carried,) = carried_stacks(project, [load_stack(project.layout, pin)], set_name)
     if not pin.url:
         raise SourceError(
-            f"{upstream} has no git source", hint=f"`patchq pin {upstream} --url URL --ref {sh(pin.ref)}`"
+            f"{upstream} has no git source",
+            hint=f"`patchq pin {upstream} --ref {sh(pin.ref)} --url` with its git URL adds one",
         )
     # Not in the store, whose commits have no parents.
     history = bare_repository(project.layout.private / "history" / f"{upstream}.git")

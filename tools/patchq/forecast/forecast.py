@@ -146,7 +146,9 @@ def forecast(
         wanted = [*refs, *(releases_of(pin, releases) if releases else ()), *([last.ref] if last else ())]
         wanted = list(dict.fromkeys(wanted))
         if not wanted:
-            raise UserError("no ref to forecast", hint="`--onto REF`, `--newest`, or `--releases '>=1.2'`")
+            raise UserError(
+                "no ref to forecast", hint="`--newest`, `--releases '>=1.2'`, or `--onto` with a tag or branch"
+            )
         known, hosts = {last.ref: last} if last else {}, Hosts()
         with ThreadPoolExecutor(8) as pool:  # lookups wait for the network
             pins = list(pool.map(lambda ref: known.get(ref) or pin_at(project, pin, ref, hosts), wanted))

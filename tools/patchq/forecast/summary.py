@@ -8,6 +8,7 @@ from itertools import chain
 
 from patchq.formats.ledger import FileOffset
 from patchq.merge.patches import ABSORBED, CONFLICT, OBSOLETE, REPLAYED, FileConflict
+from patchq.names import counted
 from patchq.upstream.status import UpstreamCommit
 
 
@@ -79,7 +80,7 @@ class RefTally:
             (len(self.replays), "replay" if len(self.replays) != 1 else "replays"),
             (len(self.dropped), "dropped"),
         ]
-        return say_counts(parts, len(self.needs), [many(self.hunks, "hunk"), many(self.files, "file")])
+        return say_counts(parts, len(self.needs), [counted(self.hunks, "hunk"), counted(self.files, "file")])
 
 
 def say_counts(parts: Sequence[tuple[int, str]], needs: int, where: Sequence[str]) -> str:
@@ -92,11 +93,6 @@ def say_counts(parts: Sequence[tuple[int, str]], needs: int, where: Sequence[str
     if needs:
         need = f"{needs} need{'s' * (needs == 1)} review{places}"
     return ", ".join([*words, need])
-
-
-def many(count: int, word: str) -> str:
-    """Return a count with its noun."""
-    return f"{count} {word}" + ("" if count == 1 else "s")
 
 
 def summary(ref: str, cells: Sequence[ForecastCell], dropped: Sequence[str] = ()) -> RefTally:

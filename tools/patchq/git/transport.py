@@ -203,7 +203,7 @@ def default_branch(url: str, *, timeout: float) -> str:
     for line in _ls_remote(url, "HEAD", options=("--symref",), timeout=timeout):
         if match := re.fullmatch(r"ref: refs/heads/(\S+)\tHEAD", line):
             return match[1]
-    raise SourceError(f"{url} has no default branch", hint="--onto REF")
+    raise SourceError(f"{url} has no default branch", hint="name a branch or tag after --onto")
 
 
 def fetch_commit(store: Git, url: str, commit: CommitId, ref: str, *, again: bool = False) -> None:

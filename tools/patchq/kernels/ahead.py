@@ -108,7 +108,10 @@ def build_kernels(
             plans.append(plan)
     if not plans:
         names = " or ".join(only)
-        raise UserError(f"no module of {upstream} has {names} in its name", hint="--only TEXT")
+        raise UserError(
+            f"no module of {upstream} has {names} in its name",
+            hint=f"the modules are {', '.join(plan.name for plan in every[:5])}, …",
+        )
     folder = cache_folder() / "kernels"
     folder.mkdir(parents=True, exist_ok=True)
     cache = UnitCache(folder, root, tools.places)

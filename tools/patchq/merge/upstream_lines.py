@@ -393,7 +393,8 @@ def accept_dropped(project: Project, found: Sequence[DroppedInStack], names: Seq
             _note_accepted(project, change, item, accepted)
     if unused:
         raise UserError(
-            f"no dropped line is named {sorted(unused)[0]}", hint="`patchq check` names them: UPSTREAM/PATCH:PATH:LINE"
+            f"no dropped line is named {sorted(unused)[0]}",
+            hint="`patchq check` prints each line's name, such as vllm/my-patch:vllm/envs.py:12",
         )
     if not change.empty:
         with project.locked("check"):

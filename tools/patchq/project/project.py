@@ -109,7 +109,11 @@ class Project:
         """
         chosen = name or self.lock.default_set
         if not chosen:
-            raise UserError("upstream.lock has no pins yet", hint="`patchq pin NAME --url URL --ref REF`")
+            raise UserError(
+                "upstream.lock has no pins yet",
+                hint="pin an upstream first, such as `patchq pin httpx --archive httpx==0.28.1 --ref 0.28.1`; "
+                "`--url` takes a git URL",
+            )
         self.lock.pins_of(chosen)
         return chosen
 

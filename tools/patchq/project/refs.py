@@ -111,7 +111,7 @@ def newest_release(project: Project, pin: Pin) -> str:
             return versions[max(final)]
     else:
         return ""
-    raise SourceError(f"no release of {pin.upstream} is known", hint="--onto REF names one")
+    raise SourceError(f"no release of {pin.upstream} is known", hint="name a tag or branch of it after --onto")
 
 
 def tag_versions(names: Iterable[str], like: str) -> dict[Version, str]:

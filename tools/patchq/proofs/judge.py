@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from patchq.names import counted
 from patchq.proofs.plan import MUTANT, WITH, WITHOUT, Proof
 
 #: States of a cell.
@@ -106,7 +107,7 @@ def state_of(tests: Sequence[Mapping[str, str]] | None, message: str) -> tuple[s
         return NOT_RUN, skipped["message"].removeprefix("not run: ") or "skipped"
     if not tests:
         return ERROR, "no test ran: " + (message.strip().splitlines() or ["pytest said nothing"])[-1]
-    return PASSED, f"{len(tests)} tests"
+    return PASSED, counted(len(tests), "test")
 
 
 def verdict_of(proof: Proof, cells: Sequence[CellResult], prove: bool) -> Verdict:
@@ -129,7 +130,7 @@ def verdict_of(proof: Proof, cells: Sequence[CellResult], prove: bool) -> Verdic
             proof=proof, state="failed", message=f"with the patch: {here.message}", cells=tuple(cells), command=again
         )
     if not prove:
-        return Verdict(proof=proof, state="passed", message=f"{len(here.tests)} tests", cells=tuple(cells))
+        return Verdict(proof=proof, state="passed", message=counted(len(here.tests), "test"), cells=tuple(cells))
     gone = by_kind[WITHOUT]
     if gone.state == FAILED:
         failures = [t for t in gone.tests if t["outcome"] == "assertion"]

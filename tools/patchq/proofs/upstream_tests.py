@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from patchq.names import counted
 from patchq.project.project import Project
 from patchq.proofs.plan import Variant, planning
 from patchq.proofs.run import checkout, in_slots, run_pytest
@@ -74,7 +75,7 @@ def compare(
         trees = checkout(project, variant, slot)
         outcomes, words = run_pytest(project, trees, [path], cwd=trees / upstream, timeout=timeout)
         tests = outcomes or []
-        project.say(f"{upstream}: {path}: {len(tests)} tests {'before' if variant is bare else 'after'}")
+        project.say(f"{upstream}: {path}: {counted(len(tests), 'test')} {'before' if variant is bare else 'after'}")
         return {t["test"]: t["outcome"] for t in tests}, (words.strip().splitlines() or ["pytest said nothing"])[-1]
 
     # One variant after the other, so that each slot's trees change only once.

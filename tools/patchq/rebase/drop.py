@@ -97,7 +97,7 @@ def retire(
     if seen.outcome != ABSORBED and not how:
         raise UserError(
             f"upstream's {ref} doesn't have all of {seen.patch}" + (f": {seen.evidence}" if seen.evidence else ""),
-            hint="`--how TEXT` says what does the same there",
+            hint="if upstream replaced the patch, name the replacement after --how",
         )
     state = seen.proof.partition(":")[0]
     if state != "passed" and not (state == "not run" and how and seen.outcome == ABSORBED):

@@ -265,14 +265,18 @@ def load(project: Project, upstream: str) -> RebaseProgress:
     path = state_path(project, upstream)
     data = fsio.read_or_none(path)
     if data is None:
-        raise UserError(f"no rebase of {upstream} is under way", hint=f"`patchq rebase {upstream} --onto REF`")
+        raise UserError(
+            f"no rebase of {upstream} is under way",
+            hint=f"`patchq forecast {upstream} --newest` shows the cost of the newest release; "
+            f"`patchq rebase {upstream} --onto` with a tag starts a rebase",
+        )
     raw = fsio.load_state(data, path, VERSION)
     try:
         return _progress(raw, upstream)
     except (KeyError, TypeError, ValueError, AttributeError, FormatError) as error:
         raise StateError(
             f"{path} is no state of a rebase: {error}",
-            hint=f"move it away, then `patchq rebase {upstream} --onto REF` begins again",
+            hint=f"move the file away, and start the rebase of {upstream} again",
         ) from None
 
 

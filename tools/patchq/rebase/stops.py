@@ -168,7 +168,7 @@ def retire_on_word(project: Project, progress: RebaseProgress, stop: Stop, prove
     if not stop.grade and not how:
         raise UserError(
             f"nothing of {name} was seen in {progress.onto.ref}",
-            hint="`--how TEXT` says what does the same there; `--skip` leaves it out",
+            hint="if upstream replaced the patch, name the replacement after --how; `--skip` leaves the patch out",
         )
     state, message = run_proof(project, progress, stop.patch, progress.base, prove, bare=True)
     if state == "passed":

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from patchq.forecast.summary import many, say_counts
+from patchq.forecast.summary import say_counts
 from patchq.formats.ledger import CARRIED, WRITTEN, Drop
 from patchq.merge.patches import ABSORBED, CONFLICT, OBSOLETE
+from patchq.names import counted
 
 #: Outcome of a patch that the ledger drops.
 DROPPED = "dropped"
@@ -73,7 +74,7 @@ class Ahead:
         ]
         files = []
         if self.files:
-            files = [many(len(self.files), "file")]
+            files = [counted(len(self.files), "file")]
         return say_counts(parts, len(self.needs), files)
 
 

@@ -77,7 +77,7 @@ def import_files(
     if bool(python) == bool(reported):
         raise UserError(
             "a measurement needs either a build or a source",
-            hint="--python PATH of the measured environment, or --reported WHO",
+            hint="name the measured environment's Python with --python, or the source of the figures with --reported",
         )
     if python:
         stack_id, patches = _build(python, expected)

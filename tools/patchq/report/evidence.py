@@ -17,7 +17,7 @@ from patchq.formats.ledger import WRITTEN, Attempt, Cost, Drop, Ledger, costs, f
 from patchq.formats.measurements import Bound, Measurement, Target, differ_in_one
 from patchq.merge.patches import ABSORBED, CONFLICT, OBSOLETE
 from patchq.mutation.known import KnownStrength, known_strength
-from patchq.names import sh
+from patchq.names import counted, sh
 from patchq.project.project import Project
 from patchq.project.refs import age, older_first
 from patchq.project.stack import Stack, ledger_path, load_stack
@@ -431,7 +431,7 @@ def _cell(project: Project, stack: Stack, name: str, line: LedgerLine | None, dr
     attempt = line.attempt
     details = [f"from {attempt.from_ref}"]
     for file in attempt.files:
-        details.append(f"{file.path} ({file.hunks} hunks)" if file.hunks else file.path)
+        details.append(f"{file.path} ({counted(file.hunks, 'hunk')})" if file.hunks else file.path)
     moved = say_moved(attempt.offsets, attempt.checked)
     details += [text for text in (moved, attempt.grade, attempt.evidence, attempt.how) if text]
     if attempt.proof:

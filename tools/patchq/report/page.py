@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from patchq.forecast.summary import many
 from patchq.formats.ledger import WRITTEN, say_moved
 from patchq.formats.measurements import Measurement
 from patchq.formats.render import FOLDER, raw, render
+from patchq.names import counted
 from patchq.report.ahead import DROPPED
 from patchq.report.evidence import Evidence, Matrix, StackView
 from patchq.report.todo import NextStep, StackTodo
@@ -127,10 +127,7 @@ _STEP_LABELS = {
 
 def _say_step(evidence: Evidence, todo: StackTodo, stack: StackView) -> str:
     """Return the reason for a stack's next step."""
-    if len(todo.patches) == 1:
-        patches = many(len(todo.patches), "patch")
-    else:
-        patches = f"{len(todo.patches)} patches"
+    patches = counted(len(todo.patches), "patch")
     newer = [release for release in evidence.ahead if release.upstream == todo.upstream]
     onto = _short(todo.onto)
     if todo.step is NextStep.NO_PATCHES:

@@ -57,7 +57,7 @@ def compare(project: Project, old: str, new: str, set_name: str = "") -> list[Pa
         if not shared:
             raise UserError(
                 f"{old} and {new} have no stack in common",
-                hint="NAME@REF and NAME@OTHER, or two revisions of the project",
+                hint=f"compare two pins of one upstream ({_pins_of(project)}), or two revisions of the project",
             )
         found: list[Pair] = []
         for upstream in shared:
@@ -103,10 +103,18 @@ def at_revision(project: Project, revision: str) -> Iterator[Project]:
         yield Project(layout=then, say=project.say, wait=project.wait, progress=project.progress)
 
 
+def _pins_of(project: Project) -> str:
+    pins: list[str] = []
+    for upstream in project.lock.upstreams.values():
+        for ref in upstream.pins:
+            pins.append(f"{upstream.name}@{ref}")
+    return ", ".join(pins)
+
+
 def _names_nothing(revision: str) -> UserError:
     return UserError(
-        f"{revision!r} is no pinned NAME@REF and no revision of this project",
-        hint="`patchq diff HEAD .`, for one, or `patchq diff NAME@OLD NAME@NEW`",
+        f"{revision!r} is neither a revision of this project nor a pin such as vllm@v0.13.0",
+        hint="`patchq diff HEAD .` compares the last commit with the current files; upstream.lock has the pins",
     )
 
 

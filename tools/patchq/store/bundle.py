@@ -242,7 +242,7 @@ def apply_bundle(root: Path, bundle: Path, **options: Any) -> list[StackResult]:
                 hint="create it again from this project, or apply it in an empty folder",
             )
         if not own.exists() and (other := _not_of(root, bundled)):
-            raise UserError(f"{root} holds {other} and is no project", hint="an empty folder, by --project DIR")
+            raise UserError(f"{root} holds {other} and is no project", hint="name an empty folder with --project")
         _check_members(bundled, bundle.name)
         project = Project(layout=Layout(root), **options)
         with project.locked("apply"):
@@ -389,7 +389,7 @@ def _opened(bundle: Path) -> Iterator[tuple[dict[str, Any], Path]]:
 def _unpack(tar: tarfile.TarFile, folder: Path, where: str) -> dict[str, Any]:
     first = tar.next()
     if first is None or first.name != MANIFEST or not first.isreg() or first.size > MAX_MANIFEST:
-        raise FormatError(f"{where} is no bundle", hint="`patchq bundle FILE` writes one")
+        raise FormatError(f"{where} is no bundle", hint="`patchq bundle fork.tar` writes one")
     stream = tar.extractfile(first)
     assert stream
     manifest = _manifest(stream.read(), where)

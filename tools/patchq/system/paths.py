@@ -178,8 +178,13 @@ def find_project(start: Path) -> Layout:
     try:
         start = start.resolve()
     except FileNotFoundError:
-        raise UserError("the current folder is gone", hint="go to another, or pass --project DIR") from None
+        raise UserError(
+            "the current folder is gone", hint="go to another folder, or name the project's with --project"
+        ) from None
     for folder in (start, *start.parents):
         if os.path.lexists(folder / LOCK_NAME):
             return Layout(folder)
-    raise UserError(f"no {LOCK_NAME} in {start} or above", hint="run `patchq init`, or pass --project DIR")
+    raise UserError(
+        f"no {LOCK_NAME} in {start} or above",
+        hint="`patchq init` makes a project here; --project names the folder of another one",
+    )

@@ -18,7 +18,7 @@ from patchq.git.diffs import PathChange
 from patchq.git.repository import Foreign, Git, partial_repository, scratch
 from patchq.git.transport import check_owner, fetch_blobs, fetch_history
 from patchq.merge.patches import Patch
-from patchq.names import BlobId, CommitId
+from patchq.names import BlobId, CommitId, sh
 from patchq.project.project import Project
 from patchq.sources.folders import is_repository, local_folder
 from patchq.system import runner
@@ -131,7 +131,10 @@ def fetch(project: Project, upstream: str) -> str:
         check_owner(folder)
         return f"{upstream}: its history is in {folder}"
     if not found.url:
-        raise SourceError(f"{upstream} has no git source", hint=f"`patchq pin {upstream} --url URL --ref REF`")
+        raise SourceError(
+            f"{upstream} has no git source",
+            hint=f"`patchq pin {upstream} --ref {sh(next(iter(found.pins)))} --url` with its git URL adds one",
+        )
     with project.locked("fetch"):
         repository = partial_repository(fetched(project, upstream, files=False))
         refs = [pin.ref for pin in found.pins.values()]

@@ -7,7 +7,7 @@ import click
 
 from patchq.cli.common import emit, json_option, offline_option, open_project, set_option
 from patchq.cli.terminal import echo
-from patchq.names import StackResult
+from patchq.names import StackResult, counted
 
 
 @click.command("apply")
@@ -64,13 +64,9 @@ def _apply_bundle(bundle: Path, as_json: bool) -> Sequence[StackResult]:
 
 
 def _show_stack(result: StackResult) -> None:
-    plural = "patches"
-    if result.total == 1:
-        plural = "patch"
+    count = counted(result.total, "patch")
     if len(result.patches) != result.total:
-        count = f"{len(result.patches)} of {result.total} {plural}"
-    else:
-        count = f"{result.total} {plural}"
+        count = f"{len(result.patches)} of {count}"
     verb = "up to date,"
     if result.changed:
         verb = "applied"

@@ -9,6 +9,7 @@ import click
 
 from patchq.cli.common import emit, json_option, open_project
 from patchq.cli.terminal import echo
+from patchq.names import counted
 
 if TYPE_CHECKING:
     from patchq.formats.measurements import Bound, Measurement, Target
@@ -60,7 +61,7 @@ def import_(
         return
     for m in found:
         echo(f"{m.test}{_at(m.depth)}: {m.value:g} t/s, {m.file} {m.place}")
-    echo(f"{len(found)} measurements" + (f" of stack {found[0].stack_id[:8]}" if found and python else ""))
+    echo(counted(len(found), "measurement") + (f" of stack {found[0].stack_id[:8]}" if found and python else ""))
 
 
 @command.command("show")

@@ -8,7 +8,7 @@ import click
 
 from patchq.cli.common import emit, json_option, offline_option, open_project, set_option
 from patchq.cli.terminal import echo
-from patchq.names import sh
+from patchq.names import counted, sh
 
 if TYPE_CHECKING:
     from patchq.build.dist import Built
@@ -237,7 +237,9 @@ def _thin(project: Project, names: Sequence[str], as_json: bool, **options: Any)
 
 def _show_thin(one: ThinWheel) -> None:
     count = f"{len(one.patches)} of {len(one.patches) + len(one.left_out)} patches"
-    echo(f"{one.upstream}: {one.path.name}: {count}, {one.files} files, {one.size} bytes; needs {one.release}")
+    echo(
+        f"{one.upstream}: {one.path.name}: {count}, {counted(one.files, 'file')}, {one.size} bytes; needs {one.release}"
+    )
     for name in one.left_out:
         echo(f"    left out, as it must be compiled: {name}")
 
@@ -278,7 +280,7 @@ def _kernels(project: Project, upstream: str, arch: str, names: Sequence[str], a
     for d in done:
         folder = f"dist/{d.built.path.parent.name}"
         took = f"{d.compiled} units compiled, {d.found} found, {d.seconds:.0f} s, at most {d.largest:.1f} GiB a process"
-        echo(f"{upstream}: {d.modules} modules, {took}")
+        echo(f"{upstream}: {counted(d.modules, 'module')}, {took}")
         size = d.built.path.stat().st_size
         echo(f"{'built' if d.built.fresh else 'up to date:'} {folder}/{d.built.path.name}, {size} bytes")
         tail = f"python -m pip install --no-deps -r {sh(folder)}/requirements-{arch.replace('_', '')}.txt"

@@ -7,6 +7,7 @@ import click
 
 from patchq.cli.common import emit, json_option, open_project, set_option
 from patchq.cli.terminal import echo
+from patchq.names import counted
 
 
 @click.command("bundle")
@@ -28,4 +29,4 @@ def command(target: Path, wheels: bool, set_name: str, as_json: bool) -> None:
         return
     for upstream, ref, source in made.pins:
         echo(f"{upstream} {ref}: {'its commit' if source == 'git' else 'its archive'}")
-    echo(f"{made.path}: set {made.set_name}, {made.files} files, {made.size} bytes, sha256 {made.sha256}")
+    echo(f"{made.path}: set {made.set_name}, {counted(made.files, 'file')}, {made.size} bytes, sha256 {made.sha256}")

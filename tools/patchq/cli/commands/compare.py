@@ -7,6 +7,7 @@ import click
 
 from patchq.cli.common import emit, json_option, open_project, set_option
 from patchq.cli.terminal import echo
+from patchq.names import counted
 
 if TYPE_CHECKING:
     from patchq.together.compare import ComparedPatch, ComparedUpstream
@@ -50,7 +51,7 @@ def _show(found: ComparedUpstream, other: str) -> None:
         refs = found.ref
     else:
         refs = f"{found.ref} and {found.other_ref}"
-    counts = ", ".join(f"{len(found.of(ours=ours))} patches {label}" for label, ours in sides)
+    counts = ", ".join(f"{counted(len(found.of(ours=ours)), 'patch')} {label}" for label, ours in sides)
     echo(f"{found.upstream} {refs}: {counts}")
     for relation in (Relation.SAME, Relation.CONFLICT, Relation.NEEDS, Relation.OVERLAP):
         for _, ours in sides:
@@ -69,7 +70,8 @@ def _show(found: ComparedUpstream, other: str) -> None:
             left.append(conflicting.name)
         else:
             left.append(f"{other}: {conflicting.name}")
-    echo(f"union: {len(found.union)} patches{'; left out, as they conflict: ' if left else ''}{', '.join(left)}")
+    apart = f"; left out, as they conflict: {', '.join(left)}" if left else ""
+    echo(f"union: {counted(len(found.union), 'patch')}{apart}")
 
 
 @click.command("compare")

@@ -7,6 +7,7 @@ import click
 
 from patchq.cli.common import emit, json_option, open_project, stopped_upstream
 from patchq.cli.terminal import echo
+from patchq.names import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -72,7 +73,7 @@ def _show_files(found: Brief) -> None:
         for clash in file.collisions:
             echo(f"  line {clash.line} of {found.worktree}/{file.path}")
             for word, lines in ((f"{found.onto} has made", clash.ours), ("the patch makes", clash.theirs)):
-                echo(f"    {word} of {len(clash.base)} lines:" if clash.base else f"    {word}:")
+                echo(f"    {word} of {counted(len(clash.base), 'line')}:" if clash.base else f"    {word}:")
                 for line in _changes(clash.base, lines):
                     echo(f"      {line}")
 

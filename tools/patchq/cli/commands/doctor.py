@@ -56,7 +56,7 @@ def command(
         project = None
     if mounted:
         if project is None:
-            raise UserError("no project lists the mounted trees", hint="--project DIR")
+            raise UserError("no project lists the mounted trees", hint="name the project's folder with --project")
         found = mounted_findings(project, mounted, python or sys.executable)
     else:
         found = examine(project)
@@ -101,7 +101,7 @@ def _probe(archs: tuple[str, ...], nvccs: tuple[str, ...], as_json: bool) -> Non
     found, unusable = toolkits(nvccs)
     cells = probe(archs, found)
     if not found and not unusable:
-        raise UserError("there is no nvcc here", hint="install the CUDA toolkit, or name one: --nvcc PATH")
+        raise UserError("there is no nvcc here", hint="install the CUDA toolkit, or name the path of one with --nvcc")
     lacks = {}
     if found:
         lacks = {arch: lacking(cells, arch) for arch in archs}

@@ -76,7 +76,7 @@ def command(
     project = open_project(as_json)
     chosen = names or tuple(s.pin.upstream for s in project.stacks(project.choose_set(set_name)) if s.names)
     if onto and len(chosen) != 1:
-        raise click.UsageError("--onto is for one upstream: NAME")
+        raise click.UsageError(f"--onto is for one upstream: name one of {', '.join(chosen)}")
     found, trouble = [], []
     token = os.environ.get("GITHUB_TOKEN", "")
     for name in chosen:
@@ -118,9 +118,11 @@ def command(
 
 def _check_options(repository: str, dry_run: Path | None, send: Path | None) -> None:
     if dry_run and send:
-        raise click.UsageError("--dry-run or --send")
+        raise click.UsageError("--dry-run and --send exclude each other")
     if not repository and not dry_run:
-        raise click.UsageError("--repository OWNER/NAME, or GITHUB_REPOSITORY")
+        raise click.UsageError(
+            "name this project's GitHub repository with --repository or GITHUB_REPOSITORY, as owner/name"
+        )
 
 
 def _raise_first(trouble: Sequence[PatchqError]) -> None:
@@ -151,10 +153,10 @@ def _show(found: Followed) -> None:
     for note in found.notes:
         echo(note)
     words = {
-        "unknown": f"{head}: --onto REF names one",
+        "unknown": f"{head}: no newer release is known; name a tag with --onto",
         "nothing": f"{head}: {found.onto} is no newer release",
-        "there": f"{head}: {found.onto} is there already",
-        "closed": f"{head} onto {found.onto}: {found.url} was closed; it stays so",
+        "there": f"{head}: {found.onto} is already carried",
+        "closed": f"{head} onto {found.onto}: {found.url} was closed, and is not opened again",
         "same": f"{head} onto {found.onto}: {found.url} is up to date",
         "dry run": f"{found.title}\nnothing was pushed or sent",
     }

@@ -56,7 +56,7 @@ def command(
 
     project = open_project(as_json)
     if name is None and as_json:
-        raise click.UsageError("--json answers for one upstream: NAME")
+        raise click.UsageError("--json is for one upstream: name it")
     stacks = project.stacks(project.choose_set(set_name), [name] if name else [])
     for upstream in [name] if name else [s.pin.upstream for s in stacks if s.names]:
         found = forecast(
@@ -228,7 +228,7 @@ def _next(found: Forecast) -> str:
     if len(summary.known) == len(found.of(found.cheapest)):
         return f"nothing: {found.upstream} {found.cheapest} already has every patch"
     start = f"patchq rebase {found.upstream} --onto {sh(found.cheapest)}"
-    return f"`{start}`" + ("; `--why` says where it stops" if summary.needs else "")
+    return f"`{start}`" + ("; `--why` shows where it stops" if summary.needs else "")
 
 
 def _show_blame(found: Forecast, culprits: Sequence[Culprit], trouble: str) -> None:

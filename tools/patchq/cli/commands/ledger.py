@@ -10,6 +10,7 @@ from patchq.cli.common import emit, json_option, open_project
 from patchq.cli.terminal import echo, safe, show_table
 from patchq.formats.jsonlines import Problem
 from patchq.formats.ledger import Attempt, Tally, say_moved
+from patchq.names import counted
 from patchq.project.project import Project
 
 #: Maximum number of lines to buffer.
@@ -91,7 +92,7 @@ def _show_costs(upstream: str, summary: Tally) -> None:
     rows = [(c.patch, str(c.tried), str(c.survived), str(c.stopped), str(c.lines), c.retired) for c in summary.costs()]
     show_table(heads, rows, upstream)
     for path, times, patches in summary.hot_files()[:10]:
-        echo(f"{path}: stopped {patches} patches, {times} times")
+        echo(f"{path}: stopped {counted(patches, 'patch')}, {counted(times, 'time')}")
 
 
 class _PatchHistory:

@@ -8,6 +8,7 @@ import click
 from patchq.cli.common import emit, json_option, open_project, set_option
 from patchq.cli.terminal import confirm, echo
 from patchq.contribute.proposal import Proposal
+from patchq.names import counted
 from patchq.project.project import Project
 
 
@@ -70,7 +71,7 @@ def command(
         _status(project, patches, url, set_name, as_json)
         return
     if bool(patches) == bool(topic):
-        raise click.UsageError("PATCH…, or --topic TOPIC")
+        raise click.UsageError("name patches, or a topic with --topic")
     name = name or topic or slug(patches[0].rpartition("/")[2])
     made = propose(
         project,
@@ -120,7 +121,7 @@ def command(
 
 def _show(made: Proposal, folder: Path) -> None:
     echo(made.title, bold=True)
-    commits = f"{made.branch_size} commit{'s' if made.branch_size > 1 else ''}"
+    commits = counted(made.branch_size, "commit")
     echo(f"{commits} from {made.from_ref} onto {made.upstream} {made.onto} ({made.why_onto})")
     for m in made.members:
         why = ", needed"
@@ -135,7 +136,7 @@ def _show(made: Proposal, folder: Path) -> None:
         echo(f"  {t.path}: {t.before} on the bare ref, {t.after} on the branch")
     if made.upstreams:
         worse = sum(len(f.regressions) for f in made.upstreams)
-        echo(f"  upstream's own tests: {len(made.upstreams)} files, {worse} regressions")
+        echo(f"  upstream's own tests: {counted(len(made.upstreams), 'file')}, {counted(worse, 'regression')}")
     passed = [g for g in made.gates if g.state == "passed"]
     echo(f"  upstream's hooks: {len(passed)} of {len(made.gates)} passed" + (made.no_gates and f": {made.no_gates}"))
     for line in made.not_run:
@@ -169,7 +170,10 @@ def _status(project: Project, patches: tuple[str, ...], url: str, set_name: str,
             if not chosen or any((place[0], name) in chosen for name in submitted_names):
                 wanted[place] = submitted_names
         if not wanted:
-            raise UserError("no patch is marked as submitted", hint="`patchq pr PATCH --status --url URL`")
+            raise UserError(
+                "no patch is marked as submitted",
+                hint="if you opened a pull request by hand, name its patches, --status, and its URL after --url",
+            )
         states = [refresh(project, upstream, names, at) for (upstream, at), names in wanted.items()]
     if as_json:
         emit("pr-status", {"pull_requests": [asdict(s) for s in states]})

@@ -8,6 +8,7 @@ import click
 from patchq.cli.common import emit, json_option, open_project, set_option, without_proof
 from patchq.cli.terminal import echo
 from patchq.cli.verdicts import read_results, results_file, show_verdicts, write_reports
+from patchq.names import counted
 
 
 @click.command("report")
@@ -44,7 +45,10 @@ def command(
     last = read_results(project)
     files = (page, markdown, junit, sarif)
     if last is None and not (any(files) or as_json):
-        raise UserError("there are no results yet", hint="`patchq test --prove`, or --html FILE for everything else")
+        raise UserError(
+            "there are no results yet",
+            hint="`patchq test --prove` runs the proofs; `patchq report --html report.html` shows everything else",
+        )
     if any(files) or as_json:
         from patchq.report.evidence import gather
 
@@ -71,7 +75,7 @@ def command(
     show_verdicts(verdicts, as_json, "report")
     set_name = project.choose_set(set_name)
     count = sum(len(stack.names) for stack in project.stacks(set_name))
-    echo(f"no proof: {len(without_proof(project, set_name))} of {count} patches in the set {set_name}")
+    echo(f"no proof: {len(without_proof(project, set_name))} of {counted(count, 'patch')} in the set {set_name}")
     for written in files:
         if written:
             echo(written)

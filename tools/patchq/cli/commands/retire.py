@@ -33,7 +33,7 @@ def command(
 
     project = open_project(as_json)
     if not patches and not evidence:
-        raise click.UsageError("PATCH, or --evidence for all that upstream has")
+        raise click.UsageError("name a patch; --evidence without one lists all that upstream has")
     stacks = project.stacks(project.choose_set(set_name))
     found = [find_patch(stacks, name) for name in patches]
     names: dict[str, list[str]] = {}
@@ -42,7 +42,10 @@ def command(
     if not patches:
         having = [s.pin.upstream for s in stacks if s.names]
         if len(having) != 1:
-            raise UserError("which upstream's patches?", hint=f"name some: the set has stacks of {', '.join(having)}")
+            raise UserError(
+                "the set has stacks of several upstreams, and no patch is named",
+                hint=f"name the patches of one of them: {', '.join(having)}",
+            )
         names = {having[0]: []}
     prove = partial(prove_at, project)
     rows = []

@@ -6,6 +6,7 @@ import click
 
 from patchq.cli.common import emit, json_option, open_project
 from patchq.cli.terminal import echo
+from patchq.names import counted
 
 
 @click.command("use")
@@ -34,7 +35,7 @@ def command(set_name: str, name: str, replaces: tuple[str, ...], keep: bool, as_
         for one in names:
             echo(f"cleared the {word} {one}")
     if found.files:
-        echo(f"removed {len(found.files)} files of their stacks; git's history has them, and `patchq undo`")
+        echo(f"removed {counted(len(found.files), 'file')} of their stacks; git's history has them, and `patchq undo`")
     for note in found.notes:
         echo(note)
     echo("next: patchq apply")

@@ -61,7 +61,9 @@ def command(image: Path, platform: str, set_name: str, as_json: bool) -> None:
         if verdict.ok:
             echo(f"{verdict.image} matches upstream.lock")
         elif can_allow(verdict.differences):
-            echo('next: remove it, or name what you trust in upstream.lock: [verify] allow = ["NAME"]')
+            echo(
+                "next: remove it; or, if you trust it, add its name to the list `allow` below [verify] in upstream.lock"
+            )
         else:
             echo("next: patchq build && patchq compose, and rebuild the image")
     if not verdict.ok:
