@@ -95,8 +95,9 @@ def test_without_a_ledger_only_the_ends_are_known() -> None:
     assert (found.output, found.set_out, found.last, found.steps[0].written) == (False, ("a", "b"), ("a",), ())
 
 
-def test_words_of_a_ledger_are_no_markup(stack: Patchq) -> None:
+def test_dropped_patches_are_named_without_the_words_of_the_ledger(stack: Patchq) -> None:
     ledger = line("one", "v1", "v2", "resolved", 1) + line("two", "v1", "v2", "absorbed", 2, how="<b>|[x](y)")
+    ledger += line("three", "v1", "v2", "obsolete", 3, how="gone") + line("four", "v1", "v2", "absorbed", 4)
     (stack.root / "patches" / "up" / "ledger.jsonl").write_bytes(ledger)
     lock = stack.layout.lock.read_text()
     more = f"""\n[upstreams.up.pins.v2]\ncommit = "{"0" * 40}"\n[sets.next]\nup = "v2"\n"""
@@ -104,7 +105,9 @@ def test_words_of_a_ledger_are_no_markup(stack: Patchq) -> None:
     (stack.root / "patches" / "up" / "v2").mkdir()
     (stack.root / "patches" / "up" / "v2" / "series").write_text("")
     text = stack.ok("ledger", "--story", f"{stack.project.lock.default_set}..next")
-    assert r"\<b\>\|\[x\]\(y\)" in text
+    assert "Upstream has it: `two`, `four`." in text
+    assert "No longer needed: `three`." in text
+    assert "<b>" not in text
     assert "not in the series: `one`" in text
 
 
