@@ -13,24 +13,25 @@ EVIDENCE = Path(__file__).parents[2] / "docs/evidence"
 BUILDS = ("patched", "unpatched")
 HEAD = Path(__file__).with_name("page_head.md")
 ROWS = """
-Each cell has two figures: the mean absolute error of the prompts' log-probabilities to transformers in float32, and the
-share of generated tokens that are the reference's likeliest. If there is one figure, it is the second. Brackets name
-changes to the reference. *BF16* is the error of transformers in BF16. *Same rows* counts prompts with the same tokens from both builds.
+The reference is transformers in float32. A cell has two figures: the mean absolute error of the prompts'
+log-probabilities, and the share of generated tokens that are also the reference's first choice. A single figure is the
+share. *BF16* is the error of transformers in BF16. Brackets name changes to the reference. The last column has *same* if
+both builds have the same figures, and the number of prompts for which they generated the same tokens.
 
-| cell | reason |
+| error | reason |
 |---|---|
 | ValueError | the backend has no attention sinks on SM121 |
 | TypeError | upstream has no such option |
-| RuntimeError | vLLM 0.13.0 wants a third layer for the draft |
+| RuntimeError | vLLM 0.13.0 requires a third layer for the draft |
 | KeyError | asynchronous scheduling returns log-probabilities of other rows |
 | ended after 340 s | FlashInfer compiled its modules |
 """
 SERVERS = """
 ## The server's speed
 
-Ratios of medians, patched to unpatched; in parentheses, the second server of a build to the first, patched and
-unpatched. With two layers, this only shows if the patches cost time: the builds differ no more than two servers of one
-build. The other runs had a prefix cache and a short `bench serve`.
+Each figure divides the median speed of the patched servers by that of the unpatched ones. The parentheses compare two
+servers of the same build: first patched, then unpatched. The patches cost no measurable time: the builds differ no more
+than two servers of one build. Runs with one server of each build had a prefix cache.
 
 | servers of 0.33.0 | users | prefill | decode | `vllm bench serve` |
 |---|---|---|---|---|
@@ -68,7 +69,10 @@ def case_rows(found: dict[str, Any]) -> Iterator[str]:
             .get("same_rows", "")
             .replace(" of ", "/")
         )
-        cells = [case, *(engine(builds.get(build)) for build in BUILDS), same]
+        patched, unpatched = (engine(builds.get(build)) for build in BUILDS)
+        if patched == unpatched:
+            unpatched = "same"
+        cells = [case, patched, ", ".join(filter(None, (unpatched, same)))]
         yield f"| {' | '.join(cells)} |"
 
 
@@ -82,12 +86,12 @@ def table(name: str, found: dict[str, Any]) -> str:
     lines = [
         f"\n### `{found['set']}`, stack `{found['stack'][:8]}`{model}\n",
         f"{', '.join(versions)}: [{name}]({name}.json). BF16: {bf16:.3f}.\n",
-        "| engine | patched | unpatched | same rows |",
-        "|---|---|---|---|",
+        "| engine | patched | unpatched |",
+        "|---|---|---|",
         *case_rows(found),
     ]
     if found["not run, the time was over"]:
-        lines += ["", f"Not run, for lack of time: {len(found['not run, the time was over'])} engines."]
+        lines += ["", f"Not run, for lack of time: {len(found['not run, the time was over'])}."]
     return "\n".join(lines) + "\n"
 
 
@@ -150,7 +154,7 @@ def page() -> str:
     superseded = keep_newest(found)
     runs = "".join(table(name, body) for name, body in found.items())
     servers = "".join(f"{row}\n" for body in found.values() for run in body.get("served", []) for row in served(run))
-    runs += f"\nOlder repeats with the same outcome, only in the JSON files: {superseded} results.\n"
+    runs += f"\nThe JSON files also have {superseded} older results with the same outcomes.\n"
     return HEAD.read_text() + ROWS + runs + SERVERS + servers
 
 

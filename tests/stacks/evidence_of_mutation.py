@@ -26,21 +26,21 @@ WHAT = (
 PAGE = """\
 # How strong the proofs are
 
-Each patch's lines are mutated, and its proof runs on each mutant ([how](../how-to/prove-patches.md#how-strong-is-a-proof)).
-[The second list](blind.md) has mutants by other authors. The JSON files name each survivor and the command.
+A mutant is the patch with one small change. [Mutation testing](../how-to/prove-patches.md#how-strong-is-a-proof) runs
+the patch's proof on each mutant, and the proof should fail. [The second list](blind.md) has mutants by other authors. The
+JSON files name each survivor and the command.
 
-| column | is |
+| column | meaning |
 |---|---|
-| killed | mutants that the proof noticed / those with a result |
-| tried | mutants that ran / all; a random sample if fewer |
+| killed | mutants for which the proof failed / mutants with a result, "of" all mutants. If not all ran, the sample is random |
 | lines | Python statements of the patch that the proof runs / all (`tests/stacks/lines_of_proofs.py`) |
-| changed | what changed since that run |
+| changed | the part that changed after the run |
 
-Rows without any result are counted below each table. `python tests/stacks/evidence.py` writes this page.
+`python tests/stacks/evidence.py` writes this page.
 """
 HEAD = """\
-| patch | killed | tried | lines | changed |
-|---|---|---|---|---|
+| patch | killed | lines | changed |
+|---|---|---|---|
 """
 
 
@@ -72,14 +72,15 @@ def lines_run(found: dict[str, Any] | None) -> str:
 
 def line(patch: str, found: dict[str, Any] | None, lines: dict[str, Any] | None, set_name: str) -> str:
     """Return a patch's row."""
-    cells = ["", "", lines_run(lines), ""]
+    cells = ["", lines_run(lines), ""]
     if found:
         judged = found["killed"] + found["survived"]
-        cells[0] = f"{found['killed']}/{judged}" if judged else found["message"] or "no mutants"
+        cells[0] = found["message"] or "no mutants"
+        if judged:
+            cells[0] = f"{found['killed']}/{judged} of {found['in_all']}"
         if found.get("since"):
             cells[0] += "; proof repaired since"
-        cells[1] = f"{found['of'] - found['not_tried']}/{found['in_all']}"
-        cells[3] = outdated(found, set_name)
+        cells[2] = outdated(found, set_name)
     return f"| {' | '.join([f'`{patch}`', *cells])} |"
 
 
