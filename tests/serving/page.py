@@ -56,9 +56,11 @@ def engine(row: dict[str, Any] | None) -> str:
 
 
 def case_rows(found: dict[str, Any]) -> Iterator[str]:
-    """Yield a row for each case of a run, with both builds."""
+    """Yield a row for each case of a run, with both builds. Repeats of a case in the same run are left out."""
     cases: dict[str, dict[str, dict[str, Any]]] = {}
     for row in found["rows"]:
+        if row["case"].endswith(", again"):
+            continue
         otherwise = f" [{', '.join(row['reference otherwise'])}]" if row["reference otherwise"] else ""
         cases.setdefault(row["case"] + otherwise, {})[row["build"]] = row
     for case, builds in cases.items():

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -26,21 +27,14 @@ WHAT = (
 PAGE = """\
 # How strong the proofs are
 
-A mutant is the patch with one small change. [Mutation testing](../how-to/prove-patches.md#how-strong-is-a-proof) runs
-the patch's proof on each mutant, and the proof should fail. [The second list](blind.md) has mutants by other authors. The
-JSON files name each survivor and the command.
-
-| column | meaning |
-|---|---|
-| killed | mutants for which the proof failed / mutants with a result, "of" all mutants. If not all ran, the sample is random |
-| lines | Python statements of the patch that the proof runs / all (`tests/stacks/lines_of_proofs.py`) |
-| changed | the part that changed after the run |
-
-`python tests/stacks/evidence.py` writes this page.
+A mutant is a patch with one small change. [Mutation testing](../how-to/prove-patches.md#how-strong-is-a-proof) runs the
+patch's proof on each mutant; a proof that fails has killed it. A mutant that survives shows a gap in the proof. [The second
+list](blind.md) has mutants by other authors. The JSON files have the results of each patch, with the command to repeat
+them. `python tests/stacks/evidence.py` writes this page.
 """
 HEAD = """\
-| patch | killed | lines | changed |
-|---|---|---|---|
+| survivor | change |
+|---|---|
 """
 
 
@@ -61,29 +55,6 @@ def row(found: dict[str, Any], seed: int, at_most: int, set_name: str) -> dict[s
     }  # fmt: skip
 
 
-def lines_run(found: dict[str, Any] | None) -> str:
-    """Return the cell of the lines that a proof runs."""
-    if not found:
-        return ""
-    if found.get("message"):
-        return str(found["message"])
-    return f"{found['run']}/{found['executable']}" if found["executable"] else ""
-
-
-def line(patch: str, found: dict[str, Any] | None, lines: dict[str, Any] | None, set_name: str) -> str:
-    """Return a patch's row."""
-    cells = ["", lines_run(lines), ""]
-    if found:
-        judged = found["killed"] + found["survived"]
-        cells[0] = found["message"] or "no mutants"
-        if judged:
-            cells[0] = f"{found['killed']}/{judged} of {found['in_all']}"
-        if found.get("since"):
-            cells[0] += "; proof repaired since"
-        cells[2] = outdated(found, set_name)
-    return f"| {' | '.join([f'`{patch}`', *cells])} |"
-
-
 def rows_of(pattern: str) -> dict[str, dict[str, Any]]:
     """By set, the rows of all files of a name, by patch."""
     found: dict[str, dict[str, Any]] = {}
@@ -93,20 +64,40 @@ def rows_of(pattern: str) -> dict[str, dict[str, Any]]:
     return found
 
 
+def survivor(patch: str, mutant: dict[str, Any]) -> str:
+    """Return the row of a mutant that no proof killed."""
+    path = mutant["path"].rpartition("/")[2]
+    return f"| `{patch}`, `{path}` | {mutant['operator']}: `{mutant['before'].strip()}` |"
+
+
+def summary(set_name: str, patches: set[str], killed: dict[str, Any], run: dict[str, Any]) -> str:
+    """Return the section of a set: totals, and the survivors."""
+    rows = [killed[patch] for patch in sorted(killed) if killed[patch]["killed"] + killed[patch]["survived"]]
+    dead, alive = sum(row["killed"] for row in rows), sum(row["survived"] for row in rows)
+    statements = [found for found in run.values() if found.get("executable")]
+    executed, executable = sum(f["run"] for f in statements), sum(f["executable"] for f in statements)
+    changed = Counter(outdated(row, set_name) for row in rows)
+    text = (
+        f"\n## `{set_name}`\n\n"
+        f"Proofs killed {dead} of the {dead + alive} mutants that ran, a random sample of all {sum(r['in_all'] for r in rows)}. "
+        f"{len(rows)} of {len(patches)} patches have results. "
+        f"Since then, {changed['proof']} proofs and {changed['patch'] + changed['patch and proof']} patches changed. "
+        f"Proofs run {executed} of the {executable} Python statements of {len(statements)} patches "
+        "(`tests/stacks/lines_of_proofs.py`).\n"
+    )
+    alive_rows = [survivor(row["patch"], mutant) for row in rows for mutant in row["survivors"]]
+    return text + "\n" + HEAD + "\n".join(alive_rows) + "\n"
+
+
 def page() -> str:
-    """The page of all that was measured, and of the patches of the two sets that weren't."""
+    """The page of all that was measured."""
     mutants, lines = rows_of("mutation-*.json"), rows_of("lines-*.json")
     project = Project.find(ROOT)
-    tables = []
+    sections = []
     for set_name in ("gb10", "gb10-newest"):
         patches = {f"{stack.pin.upstream}/{name}" for stack in project.stacks(set_name) for name in stack.names}
-        killed, run = mutants.get(set_name, {}), lines.get(set_name, {})
-        every = sorted({*patches, *killed})
-        with_result = [patch for patch in every if patch in killed or patch in run]
-        found = [line(patch, killed.get(patch), run.get(patch), set_name) for patch in with_result]
-        rest = f"\nNot measured: {len(every) - len(with_result)} patches.\n"
-        tables.append(f"\n## `{set_name}`\n\n{HEAD}" + "\n".join(found) + "\n" + rest)
-    return PAGE + "".join(tables)
+        sections.append(summary(set_name, patches, mutants.get(set_name, {}), lines.get(set_name, {})))
+    return PAGE + "".join(sections)
 
 
 def main(target: Path, at_most: int = 12, set_name: str = "gb10") -> None:
