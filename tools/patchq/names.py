@@ -53,19 +53,6 @@ def name_for(path: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-") or "edits"
 
 
-def counted(number: int, word: str) -> str:
-    """Return a number with a word, in the plural if it isn't one.
-
-    >>> counted(1, "wheel"), counted(2, "wheel"), counted(0, "patch")
-    ('1 wheel', '2 wheels', '0 patches')
-    """
-    if number == 1:
-        return f"1 {word}"
-    if word.endswith(("ch", "s", "x")):
-        return f"{number} {word}es"
-    return f"{number} {word}s"
-
-
 def sh(word: object) -> str:
     """Quote a word of a command that users may copy, if a shell would interpret the word.
 

@@ -11,7 +11,7 @@ from patchq.adopt._releases import MOST_DOWNLOADED, search_releases
 from patchq.adopt.fit import CARRIED, TAKEN, Fitter, Item
 from patchq.adopt.found import FoundPatch, ReadOptions
 from patchq.adopt.gather import AdoptRequest, gather
-from patchq.errors import ConflictError, PatchqError, SourceError, UserError
+from patchq.errors import Conflict, ConflictError, PatchqError, SourceError, UserError
 from patchq.formats.header import Header, Ident, clean_message, parse_trailers, with_trailer
 from patchq.formats.lockedit import rules_for_adopted, with_check
 from patchq.git.objects import CommitInfo
@@ -312,7 +312,7 @@ def _refuse_left(upstream: str, items: Sequence[Item], errors: Sequence[PatchqEr
     more = ""
     if taken:
         more = f"; {counted(taken, 'other patch')} would apply"
-    conflicts = []
+    conflicts: list[Conflict] = []
     for item in left:
         conflicts += item.conflicts
     hint = "--partial adopts those that apply, " if taken else ""
