@@ -162,7 +162,7 @@ def _show(error: PatchqError, as_json: bool) -> int:
             "exit": error.exit_code,
             "message": error.message,
             "hint": error.hint,
-            "conflicts": [asdict(c) for c in conflicts],
+            "conflicts": list(map(asdict, conflicts)),
         }
         if _answer(body):
             return error.exit_code

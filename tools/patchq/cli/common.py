@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -65,6 +66,11 @@ def emit(schema: str, body: dict[str, Any]) -> None:
     echo_json({"schema": f"patchq/{schema}/1", **body})
 
 
+def as_dicts(items: Iterable[Any]) -> list[dict[str, Any]]:
+    """Return dataclass instances as JSON objects."""
+    return list(map(asdict, items))
+
+
 def json_option(function: F) -> F:
     """Add the option ``--json``."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
@@ -95,8 +101,6 @@ def without_proof(project: Project, set_name: str) -> list[str]:
 def show_exported(result: Any, as_json: bool, schema: str) -> None:
     """Print the changes of a stack by a command, as text or JSON."""
     if as_json:
-        from dataclasses import asdict
-
         emit(schema, asdict(result))
         return
     for word, names in (("added", result.added), ("rewrote", result.written), ("removed", result.removed)):

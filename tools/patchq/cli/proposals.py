@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from patchq.cli.common import emit
+from patchq.cli.common import as_dicts, emit
 from patchq.cli.terminal import ask_number, echo
 from patchq.rebase.resolve import PASSES_WITH
 from patchq.resolutions.propose import StrategyOutcome
@@ -88,7 +88,7 @@ def _on_terminal() -> bool:
 def _body(upstream: str, found: Proposals | None, kept: Resolution | None, number: int) -> dict[str, object]:
     proposals = []
     if found:
-        proposals = [asdict(proposal) for proposal in found.proposals]
+        proposals = as_dicts(found.proposals)
     tried = []
     if found:
         tried = [{**asdict(attempt), "outcome": attempt.outcome.value} for attempt in found.tried]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from patchq.cli.common import emit, json_option, open_project
+from patchq.cli.common import as_dicts, emit, json_option, open_project
 from patchq.cli.terminal import echo
 from patchq.names import counted
 
@@ -57,7 +57,7 @@ def import_(
         config=config,
     )
     if as_json:
-        emit("bench-import", {"measurements": [asdict(m) for m in found]})
+        emit("bench-import", {"measurements": as_dicts(found)})
         return
     for m in found:
         echo(f"{m.test}{_at(m.depth)}: {m.value:g} t/s, {m.file} {m.place}")
@@ -89,11 +89,11 @@ def show(machine: str, test: str, as_json: bool) -> None:
     if as_json:
         pairs = [{"patch": patch, "without": asdict(a), "with": asdict(b)} for patch, a, b in gains]
         body = {
-            "measurements": [asdict(m) for m in chosen],
-            "bounds": [asdict(bound) for bound in bounds],
+            "measurements": as_dicts(chosen),
+            "bounds": as_dicts(bounds),
             "gains": pairs,
-            "targets": [asdict(target) for target in targets],
-            "problems": [asdict(problem) for problem in problems],
+            "targets": as_dicts(targets),
+            "problems": as_dicts(problems),
         }
         emit("bench", body)
         return

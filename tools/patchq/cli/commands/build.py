@@ -1,12 +1,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from patchq.cli.common import emit, json_option, offline_option, open_project, set_option
+from patchq.cli.common import as_dicts, emit, json_option, offline_option, open_project, set_option
 from patchq.cli.terminal import echo
 from patchq.names import counted, sh
 
@@ -157,7 +156,7 @@ def command(
                     }
                     for b in built
                 ],
-                "unpatched": [asdict(u) for u in done.unpatched],
+                "unpatched": as_dicts(done.unpatched),
             },
         )
         return
@@ -222,7 +221,7 @@ def _thin(project: Project, names: Sequence[str], as_json: bool, **options: Any)
                     }
                     for one in made
                 ],
-                "unpatched": [asdict(u) for u in unpatched],
+                "unpatched": as_dicts(unpatched),
             },
         )
         return

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from patchq.cli.common import emit, json_option, offline_option, open_project, set_option, without_proof
+from patchq.cli.common import as_dicts, emit, json_option, offline_option, open_project, set_option, without_proof
 from patchq.cli.terminal import echo
 from patchq.names import counted
 from patchq.project.project import Project
@@ -301,7 +301,7 @@ def command(
     lacking = without_proof(project, project.choose_set(set_name))
     if as_json:
         body = {
-            "findings": [asdict(f) for f in found.findings],
+            "findings": as_dicts(found.findings),
             "written": list(written),
             "resolved": resolved,
             "proofs": proofs,

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
 
-from patchq.cli.common import emit, json_option, open_project, set_option
+from patchq.cli.common import as_dicts, emit, json_option, open_project, set_option
 from patchq.cli.terminal import echo
 from patchq.names import counted
 
@@ -89,7 +88,7 @@ def command(other: str, union: bool, other_set: str, set_name: str, as_json: boo
 
     found = compare_forks(open_project(as_json), other, set_name=set_name, other_set=other_set)
     if as_json:
-        emit("compare", {"upstreams": [asdict(one) for one in found]})
+        emit("compare", {"upstreams": as_dicts(found)})
         return
     for one in found:
         if not union:

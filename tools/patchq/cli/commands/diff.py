@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import click
 
-from patchq.cli.common import emit, json_option, open_project, set_option
+from patchq.cli.common import as_dicts, emit, json_option, open_project, set_option
 from patchq.cli.terminal import echo
 
 
@@ -24,7 +22,7 @@ def command(old: str, new: str, stat: bool, set_name: str, as_json: bool) -> Non
 
     found = compare(open_project(as_json), old, new, set_name)
     if as_json:
-        emit("diff", {"pairs": [asdict(p) for p in found]})
+        emit("diff", {"pairs": as_dicts(found)})
         return
     for p in found:
         if p.kind == SAME and p.old == p.new and not p.moved:

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from patchq.cli.common import emit, json_option, set_option
+from patchq.cli.common import as_dicts, emit, json_option, set_option
 from patchq.cli.terminal import echo, show_table
 
 if TYPE_CHECKING:
@@ -75,7 +74,7 @@ def command(
             "doctor",
             {
                 "ok": not bad,
-                "findings": [asdict(f) for f in found],
+                "findings": as_dicts(found),
                 "installed": verdict_json(verdict) if verdict else None,
             },
         )
@@ -111,9 +110,9 @@ def _probe(archs: tuple[str, ...], nvccs: tuple[str, ...], as_json: bool) -> Non
             "doctor",
             {
                 "ok": ok,
-                "toolkits": [asdict(t) for t in found],
-                "unusable": [asdict(u) for u in unusable],
-                "cells": [asdict(c) for c in cells],
+                "toolkits": as_dicts(found),
+                "unusable": as_dicts(unusable),
+                "cells": as_dicts(cells),
                 "lacking": lacks,
             },
         )

@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import click
 
-from patchq.cli.common import emit, json_option, open_project, set_option
+from patchq.cli.common import as_dicts, emit, json_option, open_project, set_option
 from patchq.cli.terminal import echo
 
 
@@ -33,7 +31,7 @@ def command(upstream: str, old: str, new: str, set_name: str, as_json: bool) -> 
             "from": old,
             "to": new,
             "alarms": [alarm_body(a) for a in found.alarms],
-            "unseen": [asdict(u) for u in found.unseen],
+            "unseen": as_dicts(found.unseen),
             "siblings": found.siblings,
             "history": found.history,
         }

@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 import click
 
-from patchq.cli.common import emit, json_option, open_project, show_exported
+from patchq.cli.common import as_dicts, emit, json_option, open_project, show_exported
 from patchq.cli.terminal import echo
 
 
@@ -22,8 +22,8 @@ def command(upstream: str, partial: bool, as_json: bool) -> None:
 
     result = fold(open_project(as_json), upstream, partial=partial)
     if as_json:
-        body = {**asdict(result.exported), "edits": [asdict(edit) for edit in result.edits]}
-        emit("fold", body | {"left": [asdict(edit) for edit in result.left], "empty": list(result.empty)})
+        body = {**asdict(result.exported), "edits": as_dicts(result.edits)}
+        emit("fold", body | {"left": as_dicts(result.left), "empty": list(result.empty)})
         return
     for edit in result.edits:
         echo(f"{upstream}: {edit.place} (-{edit.removed} +{edit.added}) into {edit.owners[0]}")

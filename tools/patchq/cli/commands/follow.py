@@ -1,14 +1,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from patchq.cli.common import emit, json_option, open_project, set_option
+from patchq.cli.common import as_dicts, emit, json_option, open_project, set_option
 from patchq.cli.terminal import echo
 from patchq.project.project import Project
 
@@ -109,7 +108,7 @@ def command(
         if not as_json:
             _show(one)
     if as_json:
-        emit("follow", {"followed": [asdict(f) for f in found], "problems": [t.message for t in trouble]})
+        emit("follow", {"followed": as_dicts(found), "problems": [t.message for t in trouble]})
         if trouble:
             raise click.exceptions.Exit(trouble[0].exit_code)
     elif trouble:
@@ -144,7 +143,7 @@ def _write(folder: Path, found: Followed, calls: Sequence[Call]) -> None:
     from patchq.system import fsio
 
     folder.mkdir(parents=True, exist_ok=True)
-    fsio.write_atomic(folder / "requests.json", fsio.dump_json({"calls": [asdict(c) for c in calls]}))
+    fsio.write_atomic(folder / "requests.json", fsio.dump_json({"calls": as_dicts(calls)}))
     fsio.write_atomic(folder / "body.md", found.body.encode())
 
 

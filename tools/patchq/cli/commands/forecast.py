@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from patchq.cli.common import emit, json_option, open_project, set_option
+from patchq.cli.common import as_dicts, emit, json_option, open_project, set_option
 from patchq.cli.terminal import echo, echo_command, show_table
 from patchq.names import sh
 from patchq.project.project import Project
@@ -102,53 +102,70 @@ def _culprits(project: Project, found: Forecast, set_name: str) -> tuple[list[Cu
 
 def _body(found: Forecast, culprits: Sequence[Culprit], trouble: str) -> dict[str, object]:
     """Return the JSON result."""
-    from patchq.cli.drifted import alarm_body
-
+    cells, stops, summaries = [], {}, []
+    for cell in found.cells:
+        paths = [file.path for file in cell.files]
+        cells.append({**asdict(cell), "paths": paths, "needs_review": cell.needs_review})
+    for ref in found.refs:
+        stops[ref] = found.stops(ref)
+        summary = found.summary(ref)
+        summaries.append({**asdict(summary), "message": summary.message})
     return {
         "upstream": found.upstream,
         "from": found.from_ref,
         "refs": list(found.refs),
-        "stops": {ref: found.stops(ref) for ref in found.refs},
-        "cells": [
-            {**asdict(c), "paths": [f.path for f in c.files], "needs_review": c.needs_review} for c in found.cells
-        ],
+        "stops": stops,
+        "cells": cells,
         "breaks": found.breaks(),
         "cheapest": found.cheapest,
-        "culprits": [asdict(c) for c in culprits],
-        "siblings": [{**asdict(d), "message": d.message} for d in found.siblings],
+        "culprits": as_dicts(culprits),
+        "siblings": _siblings_body(found),
         "notes": [trouble] if trouble else [],
-        "sources": [asdict(s) for s in found.sources],
-        "summaries": [{**asdict(t), "message": t.message} for t in map(found.summary, found.refs)],
+        "sources": as_dicts(found.sources),
+        "summaries": summaries,
         "next": _next(found),
-        "shared": [asdict(s) for s in found.shared],
-        "drift": [
-            {"ref": d.ref, "alarms": [alarm_body(a) for a in d.alarms], "unseen": [asdict(u) for u in d.unseen]}
-            for d in found.drift
-        ],
+        "shared": as_dicts(found.shared),
+        "drift": _drift_body(found),
         "history": found.history,
     }
 
 
+def _siblings_body(found: Forecast) -> list[dict[str, object]]:
+    body = []
+    for difference in found.siblings:
+        body.append({**asdict(difference), "message": difference.message})
+    return body
+
+
+def _drift_body(found: Forecast) -> list[dict[str, object]]:
+    from patchq.cli.drifted import alarm_body
+
+    body: list[dict[str, object]] = []
+    for there in found.drift:
+        alarms = list(map(alarm_body, there.alarms))
+        body.append({"ref": there.ref, "alarms": alarms, "unseen": as_dicts(there.unseen)})
+    return body
+
+
 def _show(found: Forecast, why: bool) -> None:
     """Print the matrix, one patch per line, and a summary of each ref."""
-    by_place = {(c.patch, c.ref): c for c in found.cells}
-    absent = {}
-    for s in found.sources:
-        for n, message in s.absent.items():
-            absent[(f"{found.upstream}/{n}", s.ref)] = message
-    names = dict.fromkeys([*(name for name, _ in absent), *(c.patch for c in found.cells)])
-    order = [n for n in found.rows if n in names]
+    texts: dict[tuple[str, str], str] = {}
+    names: dict[str, None] = {}
+    for source in found.sources:
+        for name, message in source.absent.items():
+            patch = f"{found.upstream}/{name}"
+            names[patch] = None
+            texts[patch, source.ref] = message
+    for cell in found.cells:
+        names[cell.patch] = None
+        texts[cell.patch, cell.ref] = _say(cell)
     table = []
-    for patch in order:
-        table.append(
-            (
-                patch.partition("/")[2],
-                *(
-                    _say(cell) if (cell := by_place.get((patch, ref))) else absent.get((patch, ref), "")
-                    for ref in found.refs
-                ),
-            )
-        )
+    for patch in found.rows:
+        if patch in names:
+            row = [patch.partition("/")[2]]
+            for ref in found.refs:
+                row.append(texts.get((patch, ref), ""))
+            table.append(row)
     show_table(("patch", *found.refs), table, found.upstream)
     if why:
         _show_why(found)
@@ -253,9 +270,10 @@ def _show_annotations(project: Project, found: Forecast) -> None:
     pins = project.lock.upstreams[found.upstream].pins
     for cell in found.cells:
         if cell.needs_review and not cell.known:
-            message = "; ".join(
-                [*(f.path for f in cell.files), *([f"upstream has it: {cell.grade}"] if cell.grade else [])]
-            )
+            details = [file.path for file in cell.files]
+            if cell.grade:
+                details.append(f"upstream has it: {cell.grade}")
+            message = "; ".join(details)
             stack = load_stack(project.layout, pins[found.source(cell.ref).from_ref])
             path = stack.relative(project.layout, cell.patch.partition("/")[2])
             echo_command(annotation(path, f"{cell.patch} on {cell.ref}: {cell.outcome}", message or cell.outcome))

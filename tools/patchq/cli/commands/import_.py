@@ -278,16 +278,20 @@ def _summary(done: Imported) -> str:
     open_ones = statuses.count(StepStatus.NOT_UNDERSTOOD)
     if done.again:
         return f"nothing was changed; the import gives {_counts(done)}"
-    considered = [i for i in done.items if i.outcome != "left out"]
-    skipped = sum(i.outcome == "left out" and not i.account for i in done.items)
+    considered = skipped = 0
+    for item in done.items:
+        if item.outcome != "left out":
+            considered += 1
+        elif not item.account:
+            skipped += 1
     if done.left:
-        message = f"nothing was changed; {len(considered) - len(done.left)} of {len(considered)} would be adopted"
+        message = f"nothing was changed; {considered - len(done.left)} of {considered} would be adopted"
     elif not considered:
         message = "no step of it edits the package"
     elif open_ones:
-        message = f"{len(considered)} would be adopted"
+        message = f"{considered} would be adopted"
     elif skipped:
-        message = f"{len(considered)} would be adopted, {skipped} left out"
+        message = f"{considered} would be adopted, {skipped} left out"
     else:
         return "all would be adopted"
     if open_ones:

@@ -2,11 +2,10 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from dataclasses import asdict
 
 import click
 
-from patchq.cli.common import emit, json_option, open_project
+from patchq.cli.common import as_dicts, emit, json_option, open_project
 from patchq.cli.terminal import echo, safe, show_table
 from patchq.formats.jsonlines import Problem
 from patchq.formats.ledger import Attempt, Tally, say_moved
@@ -76,9 +75,9 @@ def _as_json(project: Project, names: Sequence[str], patch: str) -> None:
         body.append(
             {
                 "upstream": upstream,
-                "attempts": [asdict(a) for a in ledger.attempts],
-                "problems": [asdict(p) for p in ledger.problems],
-                "costs": [asdict(c) for c in costs(ledger)],
+                "attempts": as_dicts(ledger.attempts),
+                "problems": as_dicts(ledger.problems),
+                "costs": as_dicts(costs(ledger)),
                 "hot": [{"path": p, "stopped": n, "patches": m} for p, n, m in hot_files(ledger)],
             }
         )

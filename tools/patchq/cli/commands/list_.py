@@ -29,9 +29,13 @@ def command(names: tuple[str, ...], topic: str, set_name: str, as_json: bool) ->
         echo("no patches")
         return
     heads = ["patch", "topic", "upstream", "subject"]
-    rows = [[f"{p.upstream}/{p.name}", p.topic, p.status.split(" ")[0], p.problem or p.subject] for p in found]
-    if any(score is not None for score in scores):
+    with_scores = any(score is not None for score in scores)
+    if with_scores:
         heads.insert(3, "proof")
-        for row, score in zip(rows, scores, strict=True):
+    rows = []
+    for p, score in zip(found, scores, strict=True):
+        row = [f"{p.upstream}/{p.name}", p.topic, p.status.split(" ")[0], p.problem or p.subject]
+        if with_scores:
             row.insert(3, "" if score is None else f"{100 * score:.0f} %")
+        rows.append(row)
     show_table(heads, rows)

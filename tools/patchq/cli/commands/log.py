@@ -1,12 +1,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
 
-from patchq.cli.common import emit, json_option, open_project
+from patchq.cli.common import as_dicts, emit, json_option, open_project
 from patchq.cli.terminal import echo
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ def command(limit: int | None, as_json: bool) -> None:
     with project.locked("log"):
         found = operations(project, limit or 0)
     if as_json:
-        emit("log", {"operations": [asdict(operation) for operation in found]})
+        emit("log", {"operations": as_dicts(found)})
         return
     for operation in found:
         undone = ""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from patchq.cli.common import emit, json_option, open_project, set_option
+from patchq.cli.common import as_dicts, emit, json_option, open_project, set_option
 from patchq.cli.terminal import confirm, echo
 from patchq.contribute.proposal import Proposal
 from patchq.names import counted
@@ -176,7 +176,7 @@ def _status(project: Project, patches: tuple[str, ...], url: str, set_name: str,
             )
         states = [refresh(project, upstream, names, at) for (upstream, at), names in wanted.items()]
     if as_json:
-        emit("pr-status", {"pull_requests": [asdict(s) for s in states]})
+        emit("pr-status", {"pull_requests": as_dicts(states)})
         return
     for s in states:
         written = "; as before"

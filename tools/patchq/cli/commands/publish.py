@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import click
 
-from patchq.cli.common import emit, json_option, open_project, set_option
+from patchq.cli.common import as_dicts, emit, json_option, open_project, set_option
 from patchq.cli.terminal import echo
 
 
@@ -30,7 +28,7 @@ def command(names: tuple[str, ...], to: str, on_upstream: bool, dry_run: bool, s
     project = open_project(as_json)
     stack_id, found = publish(project, to, names, set_name=set_name, on_upstream=on_upstream, dry_run=dry_run)
     if as_json:
-        stacks = [asdict(f) for f in found]
+        stacks = as_dicts(found)
         emit("publish", {"stack_id": stack_id, "to": to or ".", "written": not dry_run, "stacks": stacks})
         return
     for one in found:

@@ -105,9 +105,10 @@ def command(
         return
     if name is None:
         if ref:
-            names = sorted(pin.upstream for pin in project.lock.pins_of(project.choose_set(set_name)))
-            commands = " or ".join(f"`patchq rebase {upstream} --onto {sh(ref)}`" for upstream in names)
-            raise UserError("no upstream is named", hint=commands)
+            commands = []
+            for pin in project.lock.pins_of(project.choose_set(set_name)):
+                commands.append(f"`patchq rebase {pin.upstream} --onto {sh(ref)}`")
+            raise UserError("no upstream is named", hint=" or ".join(sorted(commands)))
         name = stopped_upstream(project, None)
     prove = partial(prove_at, project)
     output = sum(len(before.steps) for before in under_way(project) if before.upstream == name)
@@ -154,9 +155,12 @@ def show(project: Project, found: Result, output: int) -> None:
     for step in found.steps[output:]:
         if step.outcome != "clean" and not step.known:
             _show_step(step)
-    counts = Counter(step.outcome if step.commit or step.outcome == "absorbed" else "left out" for step in found.steps)
+    kept = 0
+    counts: Counter[str] = Counter()
+    for step in found.steps:
+        kept += bool(step.commit)
+        counts[step.outcome if step.commit or step.outcome == "absorbed" else "left out"] += 1
     words = ", ".join(f"{n} {word}" for word, n in counts.items())
-    kept = sum(bool(s.commit) for s in found.steps)
     summary = tally_result(found)
     if found.stop:
         echo(f"{head}: {kept} carried ({words or 'none yet'}), {found.left} to go")

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-from dataclasses import asdict
 from functools import partial
 
 import click
 
-from patchq.cli.common import emit, json_option, open_project, set_option
+from patchq.cli.common import as_dicts, emit, json_option, open_project, set_option
 from patchq.cli.terminal import echo
 
 
@@ -56,7 +55,7 @@ def command(
             for name in wanted:
                 rows.append(retire(project, upstream, ref, name, prove, how=how, set_name=set_name, from_ref=from_ref))
     if as_json:
-        emit("retire", {"retired": not evidence, "patches": [asdict(row) for row in rows]})
+        emit("retire", {"retired": not evidence, "patches": as_dicts(rows)})
     elif evidence:
         echo(table(rows) if rows else f"upstream's {ref} has none of the patches that would be carried there")
     else:

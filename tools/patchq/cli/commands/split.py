@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from patchq.cli.common import emit, json_option, open_project, set_option, show_exported
+from patchq.cli.common import as_dicts, emit, json_option, open_project, set_option, show_exported
 from patchq.cli.terminal import echo
 from patchq.names import sh
 from patchq.project.project import Project
@@ -81,7 +81,7 @@ def _list_parts(project: Project, patch: str, set_name: str, as_json: bool) -> N
 
     found = parts(project, patch, set_name=set_name)
     if as_json:
-        emit("split-parts", {"parts": [asdict(part) for part in found]})
+        emit("split-parts", {"parts": as_dicts(found)})
         return
     for part in found:
         if part.hunk:

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
 
-from patchq.cli.common import emit, json_option, open_project, set_option
+from patchq.cli.common import as_dicts, emit, json_option, open_project, set_option
 from patchq.cli.terminal import echo
 from patchq.names import name_for
 from patchq.project.project import Project
@@ -29,8 +28,8 @@ def command(set_name: str, as_json: bool) -> None:
             "status",
             {
                 "set": project.choose_set(set_name),
-                "stacks": [asdict(s) for s in found],
-                "rebases": [asdict(r) for r in rebases],
+                "stacks": as_dicts(found),
+                "rebases": as_dicts(rebases),
             },
         )
         return

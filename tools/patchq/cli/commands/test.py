@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from patchq.cli.common import emit, json_option, open_project, set_option
+from patchq.cli.common import as_dicts, emit, json_option, open_project, set_option
 from patchq.cli.terminal import echo
 from patchq.cli.verdicts import read_results, results_file, show_verdicts, write_reports
 from patchq.names import counted
@@ -180,7 +180,6 @@ def summary(strength: dict[str, Any]) -> str:
 
 
 def _upstream(project: Project, names: tuple[str, ...], set_name: str, as_json: bool) -> None:
-    from dataclasses import asdict
 
     from patchq.proofs.upstream_tests import run_upstream_tests
 
@@ -189,7 +188,7 @@ def _upstream(project: Project, names: tuple[str, ...], set_name: str, as_json: 
     for f in found:
         worse += f.regressions
     if as_json:
-        emit("test-upstream", {"ok": not worse, "files": [asdict(f) for f in found]})
+        emit("test-upstream", {"ok": not worse, "files": as_dicts(found)})
     else:
         for f in found:
             sides = []
