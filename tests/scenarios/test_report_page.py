@@ -191,7 +191,7 @@ def test_figures_say_whose_they_are_and_where_from(page_of: Path, browser: Brows
     assert "50.0 t/s, target: for the test" in text
     (link,) = page.eval_on_selector_all("#speed a", "all => all.map(a => a.getAttribute('href'))")
     assert (page_of.parent / link).read_text().startswith("| engine")
-    assert "no result of its proof here" in page.inner_text("#notrun")
+    assert "its proof has no result" in page.inner_text("#notrun")
 
 
 def hostile(evidence: Evidence) -> Evidence:

@@ -58,7 +58,10 @@ class Ahead:
     @property
     def files(self) -> tuple[str, ...]:
         """Return the files that need review."""
-        return tuple(dict.fromkeys(path for _, paths in self.needs for path in paths))
+        found: dict[str, None] = {}
+        for _, paths in self.needs:
+            found.update(dict.fromkeys(paths))
+        return tuple(found)
 
     @property
     def message(self) -> str:
@@ -70,7 +73,7 @@ class Ahead:
             (len(self.retire), "upstream has"),
             (len(self.lands), applied),
             (len(self.dropped), "dropped"),
-            (len(self.unknown), "not looked at"),
+            (len(self.unknown), "without a forecast"),
         ]
         files = []
         if self.files:

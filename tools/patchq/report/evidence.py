@@ -42,7 +42,7 @@ class PatchView:
     :ivar since: day of its author date, ``2026-11-21``; ``days`` since then.
     :ivar proof: its last result (``proven`` …), or empty; ``message`` is the reason.
     :ivar needs: patches without which it can't be carried, as ``upstream/name``.
-    :ivar strength: how many of its mutants its proof killed in the last run.
+    :ivar strength: number of mutants that the proof killed in the last run of ``test --mutate``.
     """
 
     info: PatchInfo
@@ -61,12 +61,18 @@ class PatchView:
     @property
     def added(self) -> int:
         """Return the number of added lines; git counts those of a binary file as -1."""
-        return sum(max(added, 0) for _, added, _ in self.info.files)
+        count = 0
+        for _, added, _ in self.info.files:
+            count += max(added, 0)
+        return count
 
     @property
     def removed(self) -> int:
         """Return the number of removed lines."""
-        return sum(max(removed, 0) for _, _, removed in self.info.files)
+        count = 0
+        for _, _, removed in self.info.files:
+            count += max(removed, 0)
+        return count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,8 +91,8 @@ class StackView:
 class Matrix:
     """The patches of an upstream on each of its pinned refs.
 
-    :ivar rows: by patch, a cell for each ref of ``refs``.
-    :ivar files: by patch, its file in the set's own stack, else in the newest ref's.
+    :ivar rows: cells by patch, one for each ref of ``refs``.
+    :ivar files: file of each patch: in the set's own stack, else in the newest ref's.
     """
 
     upstream: str
@@ -114,7 +120,7 @@ class Evidence:
     :ivar ahead: cost of each pinned ref that is newer than the set's own.
     :ivar todo: next step for each stack.
     :ivar prove: command that gets the missing results of proofs.
-    :ivar bounds: limits that the project's file of targets names.
+    :ivar bounds: upper bounds from ``measurements/targets.toml``.
     """
 
     project: str
@@ -142,8 +148,7 @@ class Evidence:
         """Return all patches of the set, in order."""
         patches: list[PatchView] = []
         for stack in self.stacks:
-            for patch in stack.patches:
-                patches.append(patch)
+            patches += stack.patches
         return patches
 
     @property
@@ -182,13 +187,14 @@ def gather(
     stacks = _stacks(project, lines, by_patch(verdicts), set_name, notes)
     measurements, damaged = read_measurements(project)
     measured = ledger_file(project).relative_to(project.layout.root).as_posix()
-    notes += [f"{measured}:{problem.number}: {problem.message}" for problem in damaged]
+    for problem in damaged:
+        notes.append(f"{measured}:{problem.number}: {problem.message}")
     upstreams = project.lock.sets[set_name]
-    matrices = tuple(
-        _matrix(project, name, lines, set_name=set_name, look_ahead=look_ahead, notes=notes) for name in upstreams
-    )
+    matrices: list[Matrix] = []
     ahead: list[Ahead] = []
-    for matrix in matrices:
+    for name in upstreams:
+        matrix = _matrix(project, name, lines, set_name=set_name, look_ahead=look_ahead, notes=notes)
+        matrices.append(matrix)
         ahead += _ahead(project, matrix, set_name)
     set_option = ""
     if set_name != project.lock.default_set:
@@ -208,7 +214,7 @@ def gather(
         made=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
         sets={name: dict(refs) for name, refs in project.lock.sets.items()},
         stacks=tuple(stacks),
-        matrices=matrices,
+        matrices=tuple(matrices),
         ledger=tuple(lines),
         measurements=tuple(measurements),
         measurements_file=measured,
@@ -236,7 +242,8 @@ def _stacks(
     needs = _needs(project, set_name, len(infos), notes)
     cost_of = {}
     for upstream in project.lock.upstreams:
-        cost_of.update({f"{upstream}/{cost.patch}": cost for cost in _costs(lines, upstream)})
+        for cost in _costs(lines, upstream):
+            cost_of[f"{upstream}/{cost.patch}"] = cost
     stacks = []
     for found, stack in zip(status(project, set_name), project.stacks(set_name), strict=True):
         views = []
@@ -280,7 +287,7 @@ def _not_run(verdicts: Sequence[Verdict], stacks: Sequence[StackView]) -> list[t
     for stack in stacks:
         for patch in stack.patches:
             if patch.name not in known:
-                found.append((patch.name, "no result of its proof here: `patchq test --prove`"))
+                found.append((patch.name, "its proof has no result: `patchq test --prove`"))
     return found
 
 
@@ -310,7 +317,10 @@ def _ahead(project: Project, matrix: Matrix, set_name: str) -> list[Ahead]:
 
 def _costs(lines: Sequence[LedgerLine], upstream: str) -> list[Cost]:
     """Return the costs from an upstream's ledger; a repeated line counts once."""
-    attempts = dict.fromkeys(line.attempt for line in lines if line.upstream == upstream)
+    attempts: dict[Attempt, None] = {}
+    for line in lines:
+        if line.upstream == upstream:
+            attempts[line.attempt] = None
     return costs(Ledger(tuple(attempts)))
 
 
@@ -335,7 +345,8 @@ def _ledgers(project: Project, notes: list[str]) -> list[LedgerLine]:
             ledger = parse(raw)
             for attempt in ledger.attempts:
                 found.append(LedgerLine(upstream=upstream, attempt=attempt, file=file, line=number))
-            notes += [f"{file}:{number}: {problem.message}" for problem in ledger.problems]
+            for problem in ledger.problems:
+                notes.append(f"{file}:{number}: {problem.message}")
     return found
 
 
@@ -410,7 +421,7 @@ def _ahead_cell(project: Project, stack: Stack, cell: ForecastCell) -> ReportCel
     """Return a forecast's cell; ``stack`` is the one that the patch was carried from."""
     paths = tuple(file.path for file in cell.files)
     moved = say_moved(cell.offsets, cell.checked)
-    details = [text for text in (*paths, moved, cell.message, cell.evidence) if text]
+    details = list(filter(None, (*paths, moved, cell.message, cell.evidence)))
     evidence = f"forecast from {stack.pin.ref}"
     if details:
         evidence += f": {'; '.join(details)}"
@@ -430,10 +441,12 @@ def _cell(project: Project, stack: Stack, name: str, line: LedgerLine | None, dr
         return ReportCell(outcome=WRITTEN, evidence="written for this ref", file=stack.relative(project.layout, name))
     attempt = line.attempt
     details = [f"from {attempt.from_ref}"]
+    paths = []
     for file in attempt.files:
+        paths.append(file.path)
         details.append(f"{file.path} ({counted(file.hunks, 'hunk')})" if file.hunks else file.path)
     moved = say_moved(attempt.offsets, attempt.checked)
-    details += [text for text in (moved, attempt.grade, attempt.evidence, attempt.how) if text]
+    details += filter(None, (moved, attempt.grade, attempt.evidence, attempt.how))
     if attempt.proof:
         details.append(f"proof: {attempt.proof}")
     outcome, since = attempt.outcome, ""
@@ -446,7 +459,7 @@ def _cell(project: Project, stack: Stack, name: str, line: LedgerLine | None, dr
         evidence="; ".join(details),
         file=line.file,
         line=line.line,
-        paths=tuple(file.path for file in attempt.files),
+        paths=tuple(paths),
         since=since,
         dropped=drop,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import operator
 import os
 import re
 from collections import Counter
@@ -25,7 +26,7 @@ from patchq.report.todo import NextStep, StackTodo
 MOST_LINES = 400
 #: A matrix with more refs is wider than a screen, and scrolls.
 MOST_REFS = 9
-#: By CSS class, the outcomes that it colours.
+#: Outcomes by the CSS class that colours them.
 _TONES = {
     "k": ("clean", "offset", WRITTEN, "proven", "passed"),
     "g": ("merged", "by rule", "replayed", "resolved", "not run"),
@@ -33,15 +34,17 @@ _TONES = {
     "x": ("conflict", "obsolete", "failed", "not proven"),
     "o": (DROPPED,),
 }
-_TONE = {outcome: tone for tone, outcomes in _TONES.items() for outcome in outcomes}
+_TONE: dict[str, str] = {}
+for _tone, _outcomes in _TONES.items():
+    _TONE.update(dict.fromkeys(_outcomes, _tone))
 
-#: By CSS class, the parts of a release's bar.
+#: Parts of a release's bar: CSS class and label.
 _BAR_LEGEND = (
     ("k", "applies"),
     ("x", "needs review"),
     ("h", "may be dropped: upstream has it"),
     ("o", "dropped"),
-    ("u", "not looked at"),
+    ("u", "no forecast"),
 )
 
 #: Sizes of the charts in pixels.
@@ -60,8 +63,15 @@ def html(evidence: Evidence, root: Path, folder: Path) -> str:
 
     script = (FOLDER / "report" / "report.js").read_text()
     style = (FOLDER / "report" / "report.css").read_text()
-    cells = [_cells(matrix, link) for matrix in evidence.matrices]
-    statuses = Counter(patch.info.status.split(" ")[0] for patch in evidence.patches)
+    cells, totals = [], []
+    for matrix in evidence.matrices:
+        cells.append(_cells(matrix, link))
+        totals.append(_totals(matrix))
+    statuses: Counter[str] = Counter()
+    anchors: dict[str, str] = {}
+    for patch in evidence.patches:
+        statuses[patch.info.status.split(" ")[0]] += 1
+        anchors[patch.name] = anchor(patch.name)
     next_refs = {(todo.upstream, todo.onto) for todo in evidence.todo if todo.onto}
     ledger = sorted(evidence.ledger, key=lambda line: line.attempt.time, reverse=True)
     return render(
@@ -78,8 +88,8 @@ def html(evidence: Evidence, root: Path, folder: Path) -> str:
         steps=_steps(evidence),
         next_refs=next_refs,
         bar_legend=_BAR_LEGEND,
-        totals=[_totals(matrix) for matrix in evidence.matrices],
-        anchors={patch.name: anchor(patch.name) for patch in evidence.patches},
+        totals=totals,
+        anchors=anchors,
         most_refs=MOST_REFS,
         strengths=any(patch.strength for patch in evidence.patches),
         statuses=sorted(statuses.items()),
@@ -96,7 +106,7 @@ def markdown(evidence: Evidence) -> str:
     newest = {}
     for matrix in evidence.matrices:
         for name, row in matrix.rows.items():
-            outcome = row[-1].outcome or "not looked"
+            outcome = row[-1].outcome or "no forecast"
             newest[f"{matrix.upstream}/{name}"] = f"{matrix.refs[-1]}: {outcome}"
     return render("report/summary.md.j2", e=evidence, newest=newest, steps=_steps(evidence))
 
@@ -117,7 +127,7 @@ _STEP_LABELS = {
     NextStep.EXPORT: ("not exported", "g"),
     NextStep.EDITED: ("edited", "g"),
     NextStep.PROOF_FAILS: ("not proven", "x"),
-    NextStep.NOT_LOOKED_AT: ("not looked at", "o"),
+    NextStep.NOT_LOOKED_AT: ("no forecast", "o"),
     NextStep.REVIEW: ("needs review", "x"),
     NextStep.CARRY: ("ready", "k"),
     NextStep.CARRIED: ("carried", "k"),
@@ -141,13 +151,13 @@ def _say_step(evidence: Evidence, todo: StackTodo, stack: StackView) -> str:
     if todo.step is NextStep.PROOF_FAILS:
         return f"the proofs of {patches} fail"
     if todo.step is NextStep.NOT_LOOKED_AT:
-        return f"{patches} on {onto}"
+        return f"{onto} has no forecast for {patches}"
     if todo.step in (NextStep.REVIEW, NextStep.CARRY):
         (message,) = [release.message for release in newer if release.ref == todo.onto]
         return f"{onto}: {message}"
     if newer:
-        return f"to {_short(newer[-1].ref)}; look for a newer release"
-    return "no newer release is pinned; look for one"
+        return f"to {_short(newer[-1].ref)}; check for a newer release"
+    return "no newer release is pinned; check for one"
 
 
 def _short(ref: str) -> str:
@@ -203,21 +213,24 @@ def anchor(name: str) -> str:
 
 
 def _totals(matrix: Matrix) -> list[tuple[str, str, list[int]]]:
-    """Return the rows that sum up a matrix: label, tone, and a count for each ref. Rows of zeros are left out."""
-    counts = []
-    for column in range(len(matrix.refs)):
-        counts.append(Counter(_TONE.get(cells[column].outcome, "") for cells in matrix.rows.values()))
-    rows = [
-        ("apply", "k", [count["k"] + count["g"] for count in counts]),
-        ("need review", "x", [count["x"] for count in counts]),
-        ("upstream has", "h", [count["h"] for count in counts]),
-        (DROPPED, "o", [count["o"] for count in counts]),
-        ("not looked at", "", [count[""] for count in counts]),
-    ]
+    """Return the totals below a matrix: label, CSS class, and a count for each ref. Rows of zeros are left out."""
+    rows: dict[str, list[int]] = {}
+    for tone in ("k", "g", "x", "h", "o", ""):
+        rows[tone] = [0] * len(matrix.refs)
+    for cells in matrix.rows.values():
+        for column, cell in enumerate(cells):
+            rows[_TONE.get(cell.outcome, "")][column] += 1
+    applied = list(map(operator.add, rows["k"], rows["g"]))
     totals: list[tuple[str, str, list[int]]] = []
-    for row in rows:
-        if any(row[2]) or row[1] == "x":
-            totals.append(row)
+    for label, tone, counts in (
+        ("apply", "k", applied),
+        ("need review", "x", rows["x"]),
+        ("upstream has", "h", rows["h"]),
+        (DROPPED, "o", rows["o"]),
+        ("no forecast", "", rows[""]),
+    ):
+        if any(counts) or tone == "x":
+            totals.append((label, tone, counts))
     return totals
 
 
@@ -265,7 +278,10 @@ def _charts(evidence: Evidence) -> list[Chart]:
     for measurement in evidence.measurements:
         key = (measurement.machine, measurement.depth, measurement.test)
         tests.setdefault(key, []).append(measurement)
-    return [_chart(measurements, _limits(evidence, measurements[0])) for _, measurements in sorted(tests.items())]
+    charts = []
+    for _, measurements in sorted(tests.items()):
+        charts.append(_chart(measurements, _limits(evidence, measurements[0])))
+    return charts
 
 
 def _limits(evidence: Evidence, test: Measurement) -> dict[str, str]:
@@ -284,9 +300,12 @@ def _limits(evidence: Evidence, test: Measurement) -> dict[str, str]:
 
 def _chart(measurements: Sequence[Measurement], labels: Mapping[str, str]) -> Chart:
     first = measurements[0]
-    longest = max(m.value + m.spread for m in measurements)
-    scale = _BAR_AREA / max(longest, *(float(value) for value in labels), 0.0)
-    left = max(len(_bar_label(m)) for m in measurements) * _CHARACTER + 10
+    longest, widest = 0.0, 0
+    for m in measurements:
+        longest = max(longest, m.value + m.spread)
+        widest = max(widest, len(_bar_label(m)))
+    scale = _BAR_AREA / max(longest, *map(float, labels), 0.0)
+    left = widest * _CHARACTER + 10
     bars = []
     for row, m in enumerate(sorted(measurements, key=lambda m: -m.value)):
         bar = Bar(
@@ -317,4 +336,4 @@ def _chart(measurements: Sequence[Measurement], labels: Mapping[str, str]) -> Ch
 
 
 def _bar_label(measurement: Measurement) -> str:
-    return " ".join(word for word in (measurement.engine, measurement.config) if word)
+    return " ".join(filter(None, (measurement.engine, measurement.config)))

@@ -82,7 +82,10 @@ class StoryStep:
     @property
     def by_git(self) -> int:
         """Return the number of patches that applied without a stop."""
-        return sum(len(names) for _, names in self.alone)
+        count = 0
+        for _, names in self.alone:
+            count += len(names)
+        return count
 
     @property
     def hunks(self) -> int:
@@ -103,7 +106,7 @@ class StoryWay:
     :ivar set_out: patches of the first release, including those that left its stack later.
     :ivar lives: outcome of each patch on each later release; empty if the release lacks the patch.
     :ivar hot: files that conflicted most.
-    :ivar output: the ledger has lines about these releases.
+    :ivar output: True if the ledger has lines about these releases.
     """
 
     upstream: str
@@ -148,21 +151,32 @@ def way(upstream: str, ledger: Ledger, series: dict[str, tuple[str, ...]], start
     :param series: names of each ref's patches, in order.
     """
     refs = route(ledger.attempts, start, end)
-    steps = tuple(_step(ledger, series, refs, n) for n in range(1, len(refs)))
-    steps = tuple(replace(s, straight=_beside(ledger, steps[: n + 1])) for n, s in enumerate(steps))
-    words = [dict(_words(step)) for step in steps]
-    lived = dict.fromkeys((*series[start], *(patch for message in words for patch in message)))
-    lives = tuple((patch, tuple(message.get(patch, "") for message in words)) for patch in lived)
-    on_it = tuple(a for a in ledger.attempts if a.onto in refs and a.from_ref in refs)
-    hot = tuple(hot_files(Ledger(on_it))[:5])
-    set_out = dict.fromkeys((*series[start], *(a.patch for a in on_it if a.from_ref == start != a.onto)))
+    steps: list[StoryStep] = []
+    words: list[dict[str, str]] = []
+    lived = dict.fromkeys(series[start])
+    for number in range(1, len(refs)):
+        steps.append(_step(ledger, series, refs, number))
+        steps[-1] = replace(steps[-1], straight=_beside(ledger, steps))
+        words.append(dict(_words(steps[-1])))
+        lived.update(dict.fromkeys(words[-1]))
+    lives = []
+    for patch in lived:
+        lives.append((patch, tuple(outcomes.get(patch, "") for outcomes in words)))
+    on_it: list[Attempt] = []
+    set_out = dict.fromkeys(series[start])
+    for attempt in ledger.attempts:
+        if attempt.onto in refs and attempt.from_ref in refs:
+            on_it.append(attempt)
+            if attempt.from_ref == start != attempt.onto:
+                set_out[attempt.patch] = None
+    hot = tuple(hot_files(Ledger(tuple(on_it)))[:5])
     return StoryWay(
         upstream=upstream,
         refs=refs,
         set_out=tuple(set_out),
         last=series[end],
-        steps=steps,
-        lives=lives,
+        steps=tuple(steps),
+        lives=tuple(lives),
         hot=hot,
         output=bool(on_it),
     )
@@ -202,21 +216,39 @@ def _step(ledger: Ledger, series: dict[str, tuple[str, ...]], refs: Sequence[str
             mine.append(a)
     last = {patch: a for (patch, _), a in Ledger(tuple(mine)).latest().items()}
     stack = series[onto]
-    carried = {p for p, a in last.items() if a.outcome in CARRIED}
-    alone = Counter(a.outcome for a in last.values())
-    by_git = tuple((o, tuple(p for p, a in last.items() if a.outcome == o)) for o in ALONE if alone[o])
-    stops = [_stop(mine, a) for a in last.values()]
-    unknown = not mine and set(series[before]) & set(stack)
+    by_git: dict[str, list[str]] = {}
+    carried: set[str] = set()
+    stops, left, taken, gone = [], [], [], []
+    for patch, a in last.items():
+        if a.outcome in CARRIED:
+            carried.add(patch)
+        if a.outcome in ALONE:
+            by_git.setdefault(a.outcome, []).append(patch)
+        elif a.outcome in CARRIED:
+            stops.append(_stop(mine, a))
+        elif a.outcome == "conflict":
+            left.append(_stop(mine, a))
+        elif a.outcome == _TAKEN:
+            taken.append(a)
+        elif a.outcome in _GONE:
+            gone.append(a)
+    alone = []
+    for outcome in ALONE:
+        if outcome in by_git:
+            alone.append((outcome, tuple(by_git[outcome])))
+    explained = set(carried)
+    if not mine:  # the ledger has no line about this step
+        explained.update(series[before])
     return StoryStep(
         before=before,
         onto=onto,
         came=len(series[before]),
-        alone=by_git,
-        stops=tuple(s for s in stops if s.last.outcome in CARRIED and s.last.outcome not in ALONE),
-        left=tuple(s for s in stops if s.last.outcome == "conflict"),
-        taken=tuple(a for a in last.values() if a.outcome == _TAKEN),
-        gone=tuple(a for a in last.values() if a.outcome in _GONE),
-        written=tuple(p for p in stack if p not in carried and p not in (unknown or ())),
+        alone=tuple(alone),
+        stops=tuple(stops),
+        left=tuple(left),
+        taken=tuple(taken),
+        gone=tuple(gone),
+        written=tuple(patch for patch in stack if patch not in explained),
         missing=tuple(sorted(carried - set(stack))),
         stands=len(stack),
     )
@@ -239,10 +271,15 @@ def _beside(ledger: Ledger, steps: Sequence[StoryStep]) -> tuple[Straight, ...]:
         for a in ledger.attempts:
             if (a.from_ref, a.onto) == (step.before, steps[-1].onto):
                 mine[a.patch] = a
-        if any(a.outcome in CARRIED for a in mine.values()):
-            stopped = [a for a in mine.values() if a.outcome not in (*ALONE, _TAKEN)]
-            hunks, along = sum(map(_hunks, stopped)), sum(s.hunks for s in steps[number:])
-            found.append(Straight(before=step.before, tried=len(mine), stopped=len(stopped), hunks=hunks, along=along))
+        stopped = hunks = carried = 0
+        for a in mine.values():
+            carried += a.outcome in CARRIED
+            if a.outcome not in (*ALONE, _TAKEN):
+                stopped += 1
+                hunks += _hunks(a)
+        if carried:
+            along = sum(later.hunks for later in steps[number:])
+            found.append(Straight(before=step.before, tried=len(mine), stopped=stopped, hunks=hunks, along=along))
     return tuple(found)
 
 
@@ -268,16 +305,19 @@ def _words(step: StoryStep) -> Iterable[tuple[str, str]]:
 
 
 def _sums(found: Sequence[StoryWay]) -> dict[str, int]:
-    steps = [step for way in found for step in way.steps]
-    ends = [next((w for w in reversed(words) if w), "") for way in found for _, words in way.lives]
-    return {
-        "came": sum(len(way.set_out) for way in found),
-        "stands": sum(len(way.last) for way in found),
-        "written": sum(len(step.written) for step in steps),
-        "alone": sum(step.by_git for step in steps),
-        "stops": sum(len(step.stops) + len(step.left) for step in steps),
-        "hunks": sum(step.hunks for step in steps),
-        "lines": sum(step.lines for step in steps),
-        "taken": ends.count(TAKEN),
-        "gone": sum(end in _GONE for end in ends),
-    }
+    """Return the totals of all upstreams, by the names that the template uses."""
+    sums: Counter[str] = Counter()
+    for each in found:
+        sums["came"] += len(each.set_out)
+        sums["stands"] += len(each.last)
+        for step in each.steps:
+            sums["written"] += len(step.written)
+            sums["alone"] += step.by_git
+            sums["stops"] += len(step.stops) + len(step.left)
+            sums["hunks"] += step.hunks
+            sums["lines"] += step.lines
+        for _, outcomes in each.lives:
+            end = next(filter(None, reversed(outcomes)), "")
+            sums["taken"] += end == TAKEN
+            sums["gone"] += end in _GONE
+    return sums
