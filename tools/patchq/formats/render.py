@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from patchq.names import TEXT
+from patchq.names import TEXT, counted
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -41,6 +41,7 @@ def _environment() -> Environment:
         finalize=show,
         autoescape=lambda name: bool(name and ".html" in name),
     )
+    found.globals["counted"] = counted
     found.filters.update(md=markdown_text, sh=shlex.quote, docker=_docker_text, yaml=_yaml_text)
     return found
 
