@@ -114,8 +114,11 @@ class Version:
             lines = self.lines[start:end]
             # A patch that removed lines at the end of the file may have lines there in other versions.
             gaps = self.gaps[start + 1 : end + (end == len(self.lines))]
-        found = {line.owner for line in lines if line.owner is not None}
-        return found.union(*gaps)
+        found = set[int]().union(*gaps)
+        for line in lines:
+            if line.owner is not None:
+                found.add(line.owner)
+        return found
 
 
 @dataclass(slots=True, kw_only=True)
@@ -135,7 +138,7 @@ class LineEdits:
         written = [Line(text, owner) for text in new[region.new_start : region.new_end]]
         old = last.lines[region.start : region.end]
         if old:
-            self.removed.update(id(line) for line in old)
+            self.removed.update(map(id, old))
             self.before[id(old[0])] = written
             return
         above = None
@@ -153,11 +156,11 @@ class LineEdits:
 
     def made(self, version: Version) -> bytes:
         """Return the content of a version with the edits."""
-        found = [line.text for line in self.at_start]
+        found = list(self.at_start)
         for line in version.lines:
             key = id(line)
-            found += [new.text for new in self.before.get(key, ())]
+            found += self.before.get(key, ())
             if key not in self.removed:
-                found.append(line.text)
-            found += [new.text for new in self.after.get(key, ())]
-        return b"".join(found)
+                found.append(line)
+            found += self.after.get(key, ())
+        return b"".join(line.text for line in found)

@@ -80,7 +80,8 @@ class UnownedEditsError(UserError):
         self.edits, self.others = tuple(edits), others
         upstream = stack.pin.upstream
         lines = [f"{upstream}: no single patch owns these edits; nothing was changed"]
-        lines += [f"    {edit.place}: {_owned_by(edit)}" for edit in edits[:20]]
+        for edit in edits[:20]:
+            lines.append(f"    {edit.place}: {_owned_by(edit)}")
         hint = _next(stack, edits)
         if others:
             hint = f"`patchq fold {upstream} --partial` folds the other {others}; then {hint}"
@@ -98,9 +99,12 @@ def _next(stack: Stack, edits: Sequence[OwnedEdit]) -> str:
     upstream = stack.pin.upstream
     name = PatchNames(stack.names).take(slug(PurePosixPath(edits[0].path).stem))
     found = [f"`patchq new {upstream} {sh(name)}` makes a patch of them"]
-    owners = list(dict.fromkeys(owner for edit in edits for owner in edit.owners))
+    owners: dict[str, None] = {}
+    for edit in edits:
+        owners.update(dict.fromkeys(edit.owners))
     if owners:
-        found.append(f"`patchq export {upstream} --amend {sh(owners[-1])}` puts them into {owners[-1]}")
+        last = [*owners][-1]
+        found.append(f"`patchq export {upstream} --amend {sh(last)}` puts them into {last}")
     return ", ".join(found)
 
 
@@ -180,11 +184,12 @@ def fold(project: Project, upstream: str, *, partial: bool = False) -> Folded:
         project.journal.perform(change)
         if left:  # `undo` leaves them in the files, too
             project.journal.note_restored([upstream])
-        trees = [project.store.tree_of([state.base])[0], *(entry.commit.tree for entry in made)]
         empty = []
-        for e, before in zip(made, trees, strict=False):
-            if e.commit.tree == before:
-                empty.append(e.name)
+        (before,) = project.store.tree_of([state.base])
+        for entry in made:
+            if entry.commit.tree == before:
+                empty.append(entry.name)
+            before = entry.commit.tree
         return Folded(exported=exported, edits=tuple(edits), left=tuple(left), empty=tuple(empty))
 
 
@@ -205,7 +210,12 @@ def _check_head(stack: Stack, state: State, worktree: Worktree) -> CommitId:
 
 def _edited_files(store: Git, state: State, entries: Sequence[ReconciledEntry], edited: TreeId) -> list[_Edited]:
     """Return each edited file with its history in the stack. Renames are followed."""
-    changes = [{c.path: c for c in found} for found in store.changes_of([e.commit.commit for e in entries])]
+    changes: list[dict[bytes, PathChange]] = []
+    for made in store.changes_of([entry.commit.commit for entry in entries]):
+        by_path = {}
+        for change in made:
+            by_path[change.path] = change
+        changes.append(by_path)
     found = []
     for change in store.changes(state.tree, edited):
         paths: list[bytes | None] = [change.path]
@@ -230,10 +240,12 @@ def _edited_files(store: Git, state: State, entries: Sequence[ReconciledEntry], 
 
 def _renamed_from(store: Git, commit: CommitId, changes: dict[bytes, PathChange], path: bytes) -> bytes | None:
     """Return the old path of a file that a patch renames; None if it adds the file."""
-    if all(change.new is not None for change in changes.values()):
+    if None not in [change.new for change in changes.values()]:
         return None
-    renames = store.renames_of(commit)
-    return next((old for old, new in renames.items() if new == path), None)
+    for old, new in store.renames_of(commit).items():
+        if new == path:
+            return old
+    return None
 
 
 def _entries(
@@ -337,8 +349,14 @@ def _with_edits(
 ) -> list[ReconciledEntry]:
     """Return the entries with each edit made in its patch and in those above."""
     lowest = min(place.owner for place in placed)
-    files = list({id(place.file): place.file for place in placed}.values())
-    edited = store.read_blobs([f.change.new.blob for f in files if f.change.new and f.versions])
+    by_id: dict[int, _Edited] = {}
+    blobs = []
+    for place in placed:
+        by_id[id(place.file)] = place.file
+        if place.file.change.new and place.file.versions:
+            blobs.append(place.file.change.new.blob)
+    files = list(by_id.values())
+    edited = store.read_blobs(blobs)
     trees = []
     for number in range(lowest, len(entries) + 1):
         replaced: dict[bytes, NewFile | TreeEntry | None] = {}

@@ -89,7 +89,10 @@ class _Split:
     @property
     def path(self) -> str:
         """The path after the patch."""
-        return next((show_path(c.path) for c in self.changes if c.new), show_path(self.changes[0].path))
+        for change in self.changes:
+            if change.new:
+                return show_path(change.path)
+        return show_path(self.changes[0].path)
 
 
 def parts(project: Project, patch: str, *, set_name: str = "") -> list[Part]:
@@ -98,7 +101,7 @@ def parts(project: Project, patch: str, *, set_name: str = "") -> list[Part]:
     with project.locked("split"):
         stack, name = find_patch(project.stacks(set_name), patch)
         loaded = load(project, stack, set_name)
-        [entry] = [e for e in loaded.entries if e.name == name]
+        entry = loaded.entries[_index(loaded.entries, name)]
         found = []
         for file in _files_of(project.store, entry):
             for number, hunk in enumerate(file.hunks, 1):
@@ -143,7 +146,7 @@ def split(
                 f"{upstream} has a patch {new} already", hint=f"choose a name other than {', '.join(stack.names[:8])}"
             )
         loaded = load(project, stack, set_name)
-        at = next(n for n, e in enumerate(loaded.entries) if e.name == name)
+        at = _index(loaded.entries, name)
         entry = loaded.entries[at]
         found = _files_of(project.store, entry)
         _choose(found, f"{upstream}/{name}", files, hunks)
@@ -180,10 +183,17 @@ def split(
         )
 
 
+def _index(entries: Sequence[ReconciledEntry], name: str) -> int:
+    """Return the index of a patch in its stack."""
+    return [entry.name for entry in entries].index(name)
+
+
 def _files_of(store: Git, entry: ReconciledEntry) -> list[_Split]:
     """Return the files that a patch changes. A renamed file is one of them."""
     commit, parent = entry.commit, entry.commit.parents[0]
-    changes = {change.path: change for change in store.changes(parent, commit.commit)}
+    changes = {}
+    for change in store.changes(parent, commit.commit):
+        changes[change.path] = change
     _, text = parse_mail(format_patches(store, parent, commit.commit, 1)[0], entry.name)
     parsed: Sequence[FilePatch]
     try:
@@ -199,7 +209,8 @@ def _files_of(store: Git, entry: ReconciledEntry) -> list[_Split]:
         if own:
             edits = file.old_path is not None and file.new_path is not None and not file.binary
             found.append(_Split(own, tuple(file.hunks) if edits else ()))
-    found += [_Split([change]) for change in changes.values()]
+    for change in changes.values():
+        found.append(_Split([change]))
     return found
 
 
@@ -213,7 +224,7 @@ def _choose(found: Sequence[_Split], patch: str, files: Sequence[str], hunks: Se
     for name in hunks:
         match = _HUNK.fullmatch(name)
         if not match:
-            raise UserError(f"{name!r} is not FILE:NUMBER", hint=f"`patchq split {patch}` lists its hunks")
+            raise UserError(f"{name!r} names no hunk", hint=f"`patchq split {patch}` lists the hunks, such as a.py:1")
         file = _find(found, patch, match[1])
         number = int(match[2])
         if not file.hunks:
@@ -226,7 +237,7 @@ def _choose(found: Sequence[_Split], patch: str, files: Sequence[str], hunks: Se
             )
         file.chosen.add(number - 1)
     for file in found:
-        # All hunks of a file that is otherwise unchanged are the file.
+        # If all hunks of a file are named and only its text changes, the file moves as a whole.
         only_text = len(file.changes) == 1 and _same_mode(file.changes[0])
         if file.hunks and only_text and len(file.chosen) == len(file.hunks):
             file.whole = True
@@ -243,7 +254,7 @@ def _find(found: Sequence[_Split], patch: str, name: str) -> _Split:
     for file in found:
         if name in file.names:
             return file
-    known = sorted(name for file in found for name in file.names)
+    known = sorted(set().union(*(file.names for file in found)))
     raise UserError(f"{patch} doesn't change {name}", hint=nearest(name, known, f"it changes {', '.join(known[:8])}"))
 
 
@@ -271,7 +282,8 @@ def _halves(
                 kept = set(range(len(file.hunks))) - file.chosen
             _keep_hunks(file, kept, contents, replaced, moved=not before)
         elif file.whole == before:
-            replaced.update((change.path, change.new) for change in file.changes)
+            for change in file.changes:
+                replaced[change.path] = change.new
     [middle] = write_trees(store, [(parent, replaced)])
     if before:
         names = (new, entry.name)
@@ -294,7 +306,8 @@ def _keep_hunks(
     """
     old = next(change for change in file.changes if change.old)
     assert old.old
-    content = _patched(contents[old.old.blob], [hunk for n, hunk in enumerate(file.hunks) if n in kept])
+    hunks = list(map(file.hunks.__getitem__, sorted(kept)))
+    content = _patched(contents[old.old.blob], hunks)
     if not moved:
         replaced[old.path] = NewFile(old.old.mode, content)
         return
@@ -336,17 +349,21 @@ def _proofs(message: str) -> tuple[str, ...]:
 
 def _without_proof(message: str) -> str:
     text, block = split_trailers(clean_message(message))
-    return clean_message("\n".join([text, *(line for line in block if _key(line) not in _PROOF)]))
+    return clean_message("\n".join([text, *_without(block, _PROOF)]))
+
+
+def _without(block: Sequence[str], keys: Collection[str]) -> list[str]:
+    """Return the trailers whose lower-case keys are not listed."""
+    return [line for line in block if _key(line) not in keys]
 
 
 def _new_message(old: str, name: str, message: str, keeper: ProofKeeper) -> str:
     """Return the message of the new patch, with the trailers of the patch."""
     text, block = split_trailers(clean_message(old))
     if keeper is ProofKeeper.OLD:
-        block = [line for line in block if _key(line) not in _PROOF]
+        block = _without(block, _PROOF)
     own, given = split_trailers(clean_message(message))
     if not own.strip():
         own = f"{name.replace('-', ' ').capitalize()}\n\nSplit from {text.splitlines()[0]!r}."
-    named = {_key(line) for line in given}
-    block = [*given, *(line for line in block if _key(line) not in named)]
+    block = [*given, *_without(block, set(map(_key, given)))]
     return clean_message("\n".join([own.rstrip(), "", *block]))

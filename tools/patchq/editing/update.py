@@ -86,9 +86,13 @@ def pair(
     by its diff. Among the patches imported from this repository, author and date or the subject
     are enough.
     """
-    origins = {entry.name: origin_id(entry.commit.message, repository) for entry in entries}
-    ids = dict(zip([e.name for e in entries], store.patch_ids_of([e.commit.commit for e in entries]), strict=True))
-    new_ids = dict(zip([r.info.commit for r in revisions], _patch_ids(store, revisions), strict=True))
+    patch_ids = store.patch_ids_of([entry.commit.commit for entry in entries])
+    origins, ids, new_ids = {}, {}, {}
+    for entry, patch_id in zip(entries, patch_ids, strict=True):
+        origins[entry.name] = origin_id(entry.commit.message, repository)
+        ids[entry.name] = patch_id
+    for revision, patch_id in zip(revisions, _patch_ids(store, revisions), strict=True):
+        new_ids[revision.info.commit] = patch_id
 
     def same_commit(entry: ReconciledEntry, revision: Revision) -> bool:
         return origins[entry.name] == revision.info.commit
@@ -121,10 +125,11 @@ def pair(
         for index, revision in enumerate(revisions):
             if index in found:
                 continue
-            match = next((entry for entry in left if same(entry, revision)), None)
-            if match:
-                found[index] = match.name
-                left.remove(match)
+            for entry in left:
+                if same(entry, revision):
+                    found[index] = entry.name
+                    left.remove(entry)
+                    break
     return found
 
 
@@ -183,7 +188,7 @@ def update(
                 continue
         new_stack.append(_entry(name, carried, source, after, moved=parent != onto))
         onto = after
-    return new_stack, [results[index] for index in range(len(revisions))]
+    return new_stack, list(map(results.__getitem__, range(len(revisions))))
 
 
 def _ordered(
@@ -201,7 +206,8 @@ def _ordered(
             continue
         index = next(slots)
         if index == matched[0]:
-            order += [(None, new) for new in range(index)]
+            for new in range(index):
+                order.append((None, new))
         order.append((by_name[pairs[index]], index))
         later = index + 1
         while later < count and later not in pairs:
@@ -249,7 +255,7 @@ def _message(kept: str, new: str) -> str:
     if not new:
         return clean_message(kept)
     text, added = split_trailers(clean_message(new))
-    known = {key.lower() for key, _ in parse_trailers(kept)} & {key.lower() for key in OURS}
+    known = {key.lower() for key, _ in parse_trailers(kept)}.intersection(map(str.lower, OURS))
     for line in added:
         if line not in trailers and line.partition(":")[0].lower() not in known:
             trailers.append(line)
@@ -258,11 +264,13 @@ def _message(kept: str, new: str) -> str:
 
 def _with_origin(message: str, new: str) -> str:
     """Return ``message`` with the ``Origin:`` of ``new``."""
-    values = [value for key, value in parse_trailers(new) if key.lower() == "origin"]
+    origin = _trailer(new, "origin")
     text, trailers = split_trailers(message)
-    if not values:
+    if not origin:
         return message
-    lines = [f"Origin: {values[0]}" if line.lower().startswith("origin:") else line for line in trailers]
+    lines = []
+    for line in trailers:
+        lines.append(f"Origin: {origin}" if line.lower().startswith("origin:") else line)
     return "\n".join([text.rstrip("\n"), "", *lines]) + "\n"
 
 
@@ -301,4 +309,12 @@ def _subject(commit: CommitInfo) -> str:
 
 
 def _change_id(message: str) -> str:
-    return next((value for key, value in parse_trailers(message) if key.lower() == "change-id"), "")
+    return _trailer(message, "change-id")
+
+
+def _trailer(message: str, wanted: str) -> str:
+    """Return the value of the first trailer with a key in lower case; empty if there is none."""
+    for key, value in parse_trailers(message):
+        if key.lower() == wanted:
+            return value
+    return ""
