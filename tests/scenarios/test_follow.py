@@ -246,7 +246,7 @@ def test_what_is_not_committed_is_not_sent(project: Patchq, upstream: Path, host
     release(upstream, "v2", V2)
     path = project.root / "upstream.lock"
     path.write_text("# a remark\n" + path.read_text())
-    assert "upstream.lock isn't as in the last commit" in project.fails(1, "follow")
+    assert "upstream.lock has uncommitted changes" in project.fails(1, "follow")
     assert host.calls == []
 
 
@@ -429,7 +429,7 @@ def test_a_changed_patch_is_shown(project: Patchq, upstream: Path, tmp_path: Pat
     release(upstream, "v2", {"a.txt": lines})
     project.ok("follow", "--no-proof", "--dry-run", str(tmp_path / "out"))
     body = (tmp_path / "out" / "up" / "body.md").read_text()
-    assert "1 of 3 are written anew" in body
+    assert "1 of 3 were rewritten" in body
     assert "````diff\n" in body
     assert "| first | merged | not run |" in body
 

@@ -174,7 +174,7 @@ def test_a_requirement_of_another_upstream_is_told_not_carried(newer: Patchq, tm
     assert [m["patch"] for m in found["members"]] == ["first"]
     assert found["elsewhere"] == [["other/theirs", "Theirs (Pending)"]]
     assert "other/theirs: Theirs (Pending)" in (Path(found["folder"]) / "body.md").read_text()
-    assert "one pull request goes to one upstream" in newer.fails(1, "pr", "first", "theirs")
+    assert "the patches belong to several upstreams" in newer.fails(1, "pr", "first", "theirs")
 
 
 def test_upstreams_own_template_is_filled(newer: Patchq) -> None:
@@ -318,10 +318,10 @@ def test_upstreams_own_tests_of_what_it_touches_are_compared(newer: Patchq, upst
     lock.write_text(lock.read_text() + '\n[upstreams.up.build]\ndistribution = "up"\npackage = "pkg"\n')
     proof(newer, "breaks", "def test_it(trees):\n    assert '2' in (trees / 'up' / 'pkg' / 'mod.py').read_text()\n")
     found = made(newer, "breaks", "--no-gates")
-    assert "upstream's tests of what it touches: 5 files; --upstream-tests runs them" in found["not_run"]
+    assert "upstream's tests of the changed files: 5 files; --upstream-tests runs them" in found["not_run"]
     found = made(newer, "breaks", "--no-gates", "--upstream-tests", code=5)
     assert {f["path"] for f in found["upstreams"]} == {f"tests/test_{n}.py" for n in range(5)}
-    assert "upstream's tests/test_0.py::test_f passes without it, and not with it" in found["problems"]
+    assert "upstream's tests/test_0.py::test_f passes without the branch, but not with it" in found["problems"]
     # One that takes too long shows nothing of the change, on whichever side.
     with pytest.MonkeyPatch.context() as short:
         short.setattr("patchq.contribute._trials.TEST_SECONDS", 0.01)
@@ -557,7 +557,7 @@ def test_an_open_item_of_the_list_has_to_be_named_in_the_message(method: Patchq)
         (PULL, ["warm_caches"], [], False),
         (ISSUE, [], ["pkg/engine.py"], False),
     ]
-    assert found["problems"] == ["duplicates: name them in the message, and what differs: #43 (Warm)"]
+    assert found["problems"] == ["duplicates: mention them in a commit message, with the differences: #43 (Warm)"]
     method.ok("reword", "method", "-m", "Warm caches\n\nThey are cold. #430 isn't it.\n")
     assert duplicates(method, code=5)["problems"], "another number is no name of it"
     method.ok("reword", "method", "-m", "Warm caches\n\nUnlike #43 this keeps the rest.\n")
@@ -575,7 +575,7 @@ def test_a_damaged_list_is_named(method: Patchq, text: str) -> None:
     listed(method, text)
     told = method.fails(1, "pr", "method", "--no-proof", "--onto", "v9")
     assert "open-items.toml" in told
-    assert "[[item]] with url" in told
+    assert "[[item]] tables with url" in told
 
 
 def test_gh_is_asked_for_functions_and_words(method: Patchq, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

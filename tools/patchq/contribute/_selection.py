@@ -56,20 +56,28 @@ def place(project: Project, patches: Sequence[str], topic: str, upstream: str, o
         if not having:
             raise UserError(f"no patch of the topic {topic} is Pending", hint="`patchq list` has topics and status")
         if len(having) > 1:
-            several = ", ".join(s.pin.upstream for s in having)
+            several = [stack.pin.upstream for stack in having]
             raise UserError(
-                f"{several} have patches of the topic {topic}", hint=f"choose one: --upstream {having[0].pin.upstream}"
+                f"{', '.join(several)} have patches of the topic {topic}", hint=f"choose one: --upstream {several[0]}"
             )
         pin = having[0].pin
         chosen = tuple(n for n, h in having[0].headers() if _proposable(h, topic))
     else:
-        places = [_find(project, stacks, name) for name in patches]
-        if len({stack.pin.upstream for stack, _ in places}) != 1:
-            raise UserError("one pull request goes to one upstream", hint="one `patchq pr` for each of them")
-        pin = places[0][0].pin
-        chosen = tuple(dict.fromkeys(name for _, name in places))
+        found: dict[str, None] = {}
+        upstreams: dict[str, Pin] = {}
+        for each in patches:
+            stack, name = _find(project, stacks, each)
+            found[name] = None
+            upstreams.setdefault(stack.pin.upstream, stack.pin)
+        if len(upstreams) != 1:
+            raise UserError(
+                f"the patches belong to several upstreams: {', '.join(upstreams)}",
+                hint="run `patchq pr` for each of them",
+            )
+        (pin,) = upstreams.values()
+        chosen = tuple(found)
     if onto:
-        target, why = (pin_at(project, pin, onto), "as asked for")
+        target, why = (pin_at(project, pin, onto), "as requested")
     else:
         target, why = newest(project, pin)
     carried = _source(project, target, pin, chosen, set_name)
@@ -114,7 +122,7 @@ def _source(project: Project, target: Pin, pin: Pin, chosen: Sequence[str], set_
         stack = load_stack(project.layout, candidate)
         if set(chosen) <= set(stack.names):
             return carried_stacks(project, [stack], set_name)[0]
-    raise UserError(f"no one stack of {pin.upstream} has {', '.join(chosen)}", hint="a `patchq pr` for each of them")
+    raise UserError(f"no single stack of {pin.upstream} has {', '.join(chosen)}", hint="run `patchq pr` for each patch")
 
 
 def set_with(project: Project, plan: BranchPlan, set_name: str) -> str:

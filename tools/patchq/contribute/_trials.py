@@ -46,22 +46,21 @@ def prove(project: Project, plan: BranchPlan, branch: Branch, set_name: str) -> 
     """
     proofs = []
     for member in branch.members:
-        if not member.absent:
-            header = plan.headers[member.patch]
-            proofs.append(Proof(plan.upstream, plan.onto.ref, member.patch, header.values("Proof"), header.needs))
-    proofs = [p for p in proofs if p.files]
+        header = plan.headers[member.patch]
+        files = header.values("Proof")
+        if files and not member.absent:
+            proofs.append(Proof(plan.upstream, plan.onto.ref, member.patch, files, header.needs))
     project.say(f"running {counted(len(proofs), 'proof')} on {plan.onto.ref}, with and without")
     chosen = set_with(project, plan, set_name)
     found = prove_trees(project, proofs, chosen, plan.upstream, (branch.base.commit, branch.tip))
     bad = []
     for v in found:
         if not v.ok and v.state != NOT_RUN:
-            bad.append(v)
+            bad.append(f"\n  {v.proof.name}: {v.state}: {v.message}")
     if bad:
-        lines = "\n  ".join(f"{v.proof.name}: {v.state}: {v.message}" for v in bad)
         raise BuildError(
-            f"not to be proposed to {plan.upstream} at {plan.onto.ref}, over the set {chosen}:\n  {lines}",
-            hint="an environment that this ref can be imported in, or --no-proof, which the dossier reports",
+            f"can't be proposed to {plan.upstream} at {plan.onto.ref}, with the set {chosen}:{''.join(bad)}",
+            hint="run it in an environment that can import this ref, or with --no-proof, which the PR report mentions",
         )
     return tuple(found)
 
@@ -85,7 +84,10 @@ def run_brought(project: Project, plan: BranchPlan, branch: Branch, set_name: st
     with trees_lock(project):
         for side in sides:
             trees = checkout(project, side, 0)
-            states.append([state_of(*run_pytest(project, trees, [p], cwd=trees / plan.upstream)) for p in paths])
+            outcomes = []
+            for path in paths:
+                outcomes.append(state_of(*run_pytest(project, trees, [path], cwd=trees / plan.upstream)))
+            states.append(outcomes)
     found = []
     for path, (before, why), (after, wrong) in zip(paths, *states, strict=True):
         message = ""

@@ -90,22 +90,23 @@ def bug_report(project: Project, patch: str, *, onto: str = "", set_name: str = 
         (base,) = fetcher.fetch([plan.onto])
     name, upstream = plan.chosen[0], plan.upstream
     header = plan.headers[name]
-    output = _told(project, upstream, name)
+    texts = _texts(project, upstream, name)
     files = header.values("Proof")
-    if output.get("evidence"):
-        files = (output["evidence"],)
+    if texts.get("evidence"):
+        files = (texts["evidence"],)
     tests: Sequence[Mapping[str, str]] | None = ()
     if run:
-        project.say(f"running {', '.join(files)} on {plan.onto.ref} as it is")
+        project.say(f"running {', '.join(files)} on {plan.onto.ref} without patches")
         with planning(project, set_with(project, plan, set_name)) as whole:
             bare = whole.at("bare", upstream, base.commit)
         with trees_lock(project):
             tests, message = run_pytest(project, checkout(project, bare, 0), files)
         if not tests:
             raise UserError(
-                f"the evidence showed nothing: {state_of(tests, message)[1]}", hint="--no-run writes it without"
+                f"the evidence gave no test result: {state_of(tests, message)[1]}",
+                hint="`--no-run` writes the report without it",
             )
-    columns, facts, outcomes = _seen(tests or ())
+    columns, facts, outcomes = _results(tests or ())
     machine = this_machine()
     system = f"{platform.system()} {platform.machine()}, {' '.join(platform.libc_ver())}"
     versions = [
@@ -116,13 +117,13 @@ def bug_report(project: Project, patch: str, *, onto: str = "", set_name: str = 
         ("GPU", machine.gpu or "none"),
         ("CUDA of the driver", machine.driver_cuda),
     ]
-    reproducer = output.get("reproducer", "")
+    reproducer = texts.get("reproducer", "")
     text = ""
     if reproducer:
         check_inside(reproducer, "reproducer")
         data = project_files.read(project.layout.root, project.layout.root / reproducer)
         if data is None:
-            raise UserError(f"{reproducer} is not there", hint=f"mend {report_path(project, upstream, name)}")
+            raise UserError(f"{reproducer} does not exist", hint=f"correct {report_path(project, upstream, name)}")
         text = data.decode("utf-8", "replace").rstrip()
     paragraphs = without_trailers(header.message).split("\n\n")[1:]
     config = project.lock.upstreams[upstream]
@@ -131,12 +132,12 @@ def bug_report(project: Project, patch: str, *, onto: str = "", set_name: str = 
         patch=name,
         ref=plan.onto.ref,
         commit=plan.onto.commit or "",
-        title=output.get("title") or header.subject,
-        component=output.get("component", ""),
-        describe=output.get("describe") or "\n\n".join(paragraphs[:-1] or paragraphs),
-        steps=output.get("steps", ""),
-        expected=output.get("expected") or (paragraphs[-1] if len(paragraphs) > 1 else ""),
-        related=output.get("related", ""),
+        title=texts.get("title") or header.subject,
+        component=texts.get("component", ""),
+        describe=texts.get("describe") or "\n\n".join(paragraphs[:-1] or paragraphs),
+        steps=texts.get("steps", ""),
+        expected=texts.get("expected") or (paragraphs[-1] if len(paragraphs) > 1 else ""),
+        related=texts.get("related", ""),
         reproducer_name=Path(reproducer).name,
         reproducer=text,
         columns=columns,
@@ -155,7 +156,7 @@ def report_path(project: Project, upstream: str, patch: str) -> Path:
     return project.layout.root / "patches" / upstream / "reports" / f"{patch}.toml"
 
 
-def _told(project: Project, upstream: str, patch: str) -> dict[str, str]:
+def _texts(project: Project, upstream: str, patch: str) -> dict[str, str]:
     path = report_path(project, upstream, patch)
     data = project_files.read(project.layout.root, path)
     if data is None:
@@ -164,12 +165,15 @@ def _told(project: Project, upstream: str, patch: str) -> dict[str, str]:
         raw = toml.loads(data)
         if unknown := sorted(raw.keys() - set(_KEYS)):
             raise ValueError(f"unknown keys {', '.join(unknown)} (known: {', '.join(_KEYS)})")
-        return {key: str(value).strip() for key, value in raw.items()}
+        texts = {}
+        for key, value in raw.items():
+            texts[key] = str(value).strip()
+        return texts
     except ValueError as error:
-        raise FormatError(f"{path}: {error}", hint=f"mend {path}") from None
+        raise FormatError(f"{path}: {error}", hint=f"correct {path}") from None
 
 
-def _seen(
+def _results(
     tests: Sequence[Mapping[str, str]],
 ) -> tuple[tuple[str, ...], tuple[tuple[str, tuple[str, ...]], ...], tuple[str, ...]]:
     """Return the facts as columns and rows, and a line for each test that failed or did not run."""
@@ -177,16 +181,19 @@ def _seen(
     for t in tests:
         if t.get("facts"):
             noted.append((_case(t["test"]), json.loads(t["facts"])))
-    columns = tuple(dict.fromkeys(key for _, facts in noted for key in facts))
-    rows = tuple((case, tuple(facts.get(c, "") for c in columns)) for case, facts in noted)
+    columns: dict[str, None] = {}
+    for _, facts in noted:
+        columns.update(dict.fromkeys(facts))
+    rows = []
+    for case, facts in noted:
+        rows.append((case, tuple(facts.get(column, "") for column in columns)))
     words = {"assertion": "fails", "error": "fails", "skipped": "not run"}
     lines = []
     for t in tests:
         if t["outcome"] in words:
-            lines.append(
-                f"{_case(t['test'])}: {words[t['outcome']]}: {t['message'].splitlines()[0] if t['message'] else ''}"
-            )
-    return columns, rows, tuple(lines)
+            message = next(iter(t["message"].splitlines()), "")
+            lines.append(f"{_case(t['test'])}: {words[t['outcome']]}: {message}")
+    return tuple(columns), tuple(rows), tuple(lines)
 
 
 def _case(test: str) -> str:
@@ -216,7 +223,7 @@ def body(report: Report, *, inline: bool = True) -> str:
             rest.append(answers[k])
     parts = []
     for label, ask in questions:
-        answer = answers.get(ask, "") or "_to be answered by whoever sends it_"
+        answer = answers.get(ask, "") or "_to be filled in by the sender_"
         parts.append(f"### {label}\n\n" + "\n\n".join([answer, *(rest if ask == "describe" else [])]))
     return "\n\n".join(parts) + "\n"
 
@@ -288,7 +295,8 @@ def write_report(project: Project, report: Report, target: Path | None) -> Path:
         fsio.write_atomic(folder / name, text.encode())
     if target:
         note = (
-            f"*Draft of an issue for {report.upstream}. Not sent: whoever sends it answers for it, and runs it first.*"
+            f"*Draft of an issue for {report.upstream}, not sent. The sender is responsible for it, and runs the "
+            "reproducer first.*"
         )
         text = f"# {title(report)}\n\n{note}\n\n{body(report, inline=False)}"
         fsio.write_atomic(target.resolve(), text.encode())

@@ -56,12 +56,14 @@ def read_owner(folder: Path) -> Owner:
         return Owner()
     try:
         raw = toml.loads(data)
-        fields = {key.replace("-", "_"): str(value).strip() for key, value in raw.items()}
-        if any("\n" in fields.get(key, "") for key in ("name", "email", "assisted_by")):
-            raise ValueError("a name or an address is more than a line")
+        fields = {}
+        for key, value in raw.items():
+            fields[key.replace("-", "_")] = str(value).strip()
+        if "\n" in fields.get("name", "") + fields.get("email", "") + fields.get("assisted_by", ""):
+            raise ValueError("a name or an address has more than one line")
         return Owner(**fields)
     except (TypeError, ValueError) as error:
-        raise FormatError(f"{path}: {error}", hint=f"mend it, or remove {path}") from None
+        raise FormatError(f"{path}: {error}", hint=f"correct the file, or remove it: {path}") from None
 
 
 def write_dossier(project: Project, proposal: Proposal) -> Path:
@@ -93,8 +95,10 @@ def as_json(proposal: Proposal) -> dict[str, Any]:
     """Return the JSON content of ``patchq/pr/1``, without its schema field."""
     found = asdict(proposal)
     rules = found.pop("rules")
-    documents = {key: rules[key] for key in ("template", "hooks", "agents")}
-    found["rules"] = {k: d and {"path": d["path"], "replacement": d["replacement"]} for k, d in documents.items()}
+    found["rules"] = {}
+    for key in ("template", "hooks", "agents"):
+        document = rules[key]
+        found["rules"][key] = document and {"path": document["path"], "replacement": document["replacement"]}
     duplicates = found.pop("duplicates")
     found["duplicates"] = {
         "searched": proposal.duplicates.searched.value,
@@ -102,10 +106,10 @@ def as_json(proposal: Proposal) -> dict[str, Any]:
         "items": duplicates["items"],
     }
     found["problems"], found["not_run"], found["branch"] = proposal.problems, proposal.not_run, proposal.branch
-    found["verdicts"] = [
-        {"patch": v.proof.name, "state": v.state, "message": v.message, "files": v.proof.files}
-        for v in proposal.verdicts
-    ]
+    found["verdicts"] = []
+    for v in proposal.verdicts:
+        row = {"patch": v.proof.name, "state": v.state, "message": v.message, "files": v.proof.files}
+        found["verdicts"].append(row)
     return found
 
 
@@ -145,9 +149,9 @@ def fill(template: str, contents: Mapping[str, str]) -> str:
     for number, (start, end, ask) in reversed(list(enumerate(asked))):
         own = _without_comments("\n".join(lines[start:end])).strip()
         parts = [contents[ask], *(rest if number == home else []), own]
-        lines[start:end] = ["", *"\n\n".join(p for p in parts if p).split("\n"), ""]
+        lines[start:end] = ["", *"\n\n".join(filter(None, parts)).split("\n"), ""]
     if not asked:
-        lines = [*[c for c in (contents["details"], contents["validation"], contents["notes"]) if c], "", *lines]
+        lines = [*filter(None, (contents["details"], contents["validation"], contents["notes"])), "", *lines]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + "\n"
 
 
@@ -172,7 +176,11 @@ def _sections(template: str) -> list[tuple[int, int, str]]:
     from markdown_it import MarkdownIt
 
     tokens = MarkdownIt("commonmark").parse(template)
-    ends = [t.map[0] for t in tokens if t.map and t.type in ("heading_open", "hr")] + [len(template.split("\n"))]
+    ends: list[int] = []
+    for token in tokens:
+        if token.map and token.type in ("heading_open", "hr"):
+            ends.append(token.map[0])
+    ends.append(len(template.split("\n")))
     found = []
     for token, inline in pairwise(tokens):
         if token.type == "heading_open" and token.map:

@@ -84,11 +84,6 @@ class Duplicates:
     items: tuple[OpenItem, ...] = ()
     asked: str = ""
 
-    @property
-    def unnamed(self) -> tuple[OpenItem, ...]:
-        """Items with matching functions or words that no message of the branch names."""
-        return tuple(item for item in self.items if item.overlaps and not item.named)
-
 
 def find_duplicates(
     *,
@@ -135,10 +130,10 @@ def changed_functions(store: Git, changes: Iterable[PathChange]) -> tuple[str, .
         if not bodies.language_of(change.path):
             continue
         blobs = store.read_blobs(entry.blob for entry in (change.old, change.new) if entry)
-        before, after = (
-            bodies.SourceVersion(change.path, blobs[entry.blob] if entry else b"") for entry in (change.old, change.new)
-        )
-        unlike = before.unlike(after)
+        versions = []
+        for entry in (change.old, change.new):
+            versions.append(bodies.SourceVersion(change.path, blobs[entry.blob] if entry else b""))
+        unlike = versions[0].unlike(versions[1])
         inner = []
         for name in unlike:
             if not any(other.startswith(f"{name}.") for other in unlike):
@@ -147,14 +142,18 @@ def changed_functions(store: Git, changes: Iterable[PathChange]) -> tuple[str, .
     return tuple(found)
 
 
-def _telling(functions: Iterable[str]) -> list[str]:
+def _specific(functions: Iterable[str]) -> list[str]:
     """Return the last parts of qualified names, without short and common ones."""
-    last = dict.fromkeys(re.split(r"\.|::", name)[-1] for name in functions)
-    found: list[str] = []
-    for name in last:
+    found: dict[str, None] = {}
+    for name in map(_last_part, functions):
         if name not in _COMMON and len(name) > 5:
-            found.append(name)
-    return found
+            found[name] = None
+    return list(found)
+
+
+def _last_part(name: str) -> str:
+    """Return the last part of a qualified name of Python or C++."""
+    return re.split(r"\.|::", name)[-1]
 
 
 def _with_named(item: OpenItem, messages: Sequence[str]) -> OpenItem:
@@ -172,8 +171,8 @@ def _ask_gh(
     repository: str, subjects: Sequence[str], functions: Sequence[str], files: Sequence[str]
 ) -> list[OpenItem] | None:
     """Search the host's open pull requests and issues; return None if ``gh`` fails."""
-    telling = _telling(functions)
-    terms = [*telling[: MOST_SEARCHES - 1], *subjects[:1]]
+    specific = _specific(functions)
+    terms = [*specific[: MOST_SEARCHES - 1], *subjects[:1]]
     rows: dict[str, Any] = {}
     for term in terms:
         search = ["--repo", repository, "--state", "open", "--limit", "20", "--search", term.replace('"', "")]
@@ -181,22 +180,23 @@ def _ask_gh(
             answer = _gh(["gh", kind, "list", *search, "--json", fields])
             if answer is None:
                 return None
-            rows.update({row["url"]: row for row in answer})
+            for row in answer:
+                rows[row["url"]] = row
     found = []
     diffs = 0
     for url, row in rows.items():
         text = f"{row.get('title', '')}\n{row.get('body', '')}"
-        shared = sorted({str(f.get("path", "")) for f in row.get("files") or ()} & set(files))
+        paths = set()
+        for file in row.get("files") or ():
+            paths.add(str(file.get("path", "")))
+        shared = sorted(paths & set(files))
         same = []
-        for name in telling:
+        for name in specific:
             if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text):
                 same.append(name)
         if shared and not same and diffs < MOST_DIFFS:
             diffs += 1
-            same = []
-            for name in telling:
-                if name in _functions_of_request(repository, url):
-                    same.append(name)
+            same = sorted(_functions_of_request(repository, url).intersection(specific), key=specific.index)
         if shared or same:
             title = str(row.get("title", ""))
             found.append(OpenItem(url=url, title=title, functions=tuple(same), files=tuple(shared)))
@@ -251,12 +251,13 @@ def _read_list(root: Path, path: Path) -> _List | None:
         return None
     try:
         raw = toml.loads(data)
-        items = tuple(_listed(item) for item in raw["item"])
+        items = tuple(map(_listed, raw["item"]))
         return _List(asked=str(raw["asked"]), items=items)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise FormatError(
             f"{path}: {error}",
-            hint='asked = YYYY-MM-DD; then [[item]] with url, title, touches = ["function or file"], words = ["words"]',
+            hint="the file needs `asked = YYYY-MM-DD`, and [[item]] tables with url, title, touches (functions, files) "
+            "and words",
         ) from None
 
 
@@ -267,19 +268,19 @@ def _listed(raw: dict[str, Any]) -> _Listed:
     unknown = set(raw) - {"url", "title", "touches", "words"}
     if unknown:
         raise ValueError(f"{url}: unknown key {min(unknown)}")
-    touches, words = ([str(value) for value in raw.get(key, ())] for key in ("touches", "words"))
-    return _Listed(url=url, title=str(raw["title"]), touches=tuple(touches), words=tuple(words))
+    touches, words = tuple(map(str, raw.get("touches", ()))), tuple(map(str, raw.get("words", ())))
+    return _Listed(url=url, title=str(raw["title"]), touches=touches, words=words)
 
 
 def _match(
     items: Sequence[_Listed], functions: Sequence[str], files: Sequence[str], messages: Sequence[str]
 ) -> list[OpenItem]:
-    last = {re.split(r"\.|::", name)[-1] for name in functions} | set(functions)
+    last = {*map(_last_part, functions), *functions}
     output = "\n".join(messages).lower()
     found = []
     for item in items:
-        same = tuple(name for name in item.touches if name in last)
-        shared = tuple(path for path in item.touches if path in files)
+        same = tuple(filter(last.__contains__, item.touches))
+        shared = tuple(filter(files.__contains__, item.touches))
         words = tuple(word for word in item.words if word.lower() in output)
         if same or shared or words:
             found.append(OpenItem(url=item.url, title=item.title, functions=same, files=shared, words=words))

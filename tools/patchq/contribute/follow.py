@@ -42,6 +42,7 @@ TRAILER = "Patchq-Follow:"
 MOST, MOST_DIFF = 60_000, 40_000
 #: File that a dry run writes for :func:`send`, its version and its size limit in bytes.
 PREPARED, _VERSION, _MOST_PREPARED = "prepared.json", 1, 64 << 20
+_AGAIN = "run `patchq follow --dry-run` again, and send its new output"
 NOBODY = Ident("patchq", "patchq@localhost", 0, "+0000")
 
 Verdicts = Callable[[str, Sequence[str]], Sequence[Verdict]]
@@ -134,7 +135,7 @@ def follow(
     pin = next(p for p in project.lock.pins_of(set_name) if p.upstream == upstream)
     ref = onto or newest_release(project, pin)
     if not ref:
-        note = f"{upstream} has neither an archive of its own nor a git source: nothing says what is new"
+        note = f"{upstream} has neither a release archive nor a git source, so newer releases can't be found"
         return Followed(upstream=upstream, from_ref=pin.ref, onto="", state="unknown", notes=(note,))
     if ref == pin.ref or (not onto and older_first([pin, pin_at(project, pin, ref)])[-1] == pin):
         return Followed(upstream=upstream, from_ref=pin.ref, onto=ref, state="nothing")
@@ -195,7 +196,7 @@ def send(project: Project, folder: Path, target: FollowTarget, *, set_name: str 
     pins = project.lock.pins_of(project.choose_set(set_name))
     project.check_names(pins, [upstream], set_name)
     if prepared.from_ref != next(p.ref for p in pins if p.upstream == upstream):
-        raise UserError(f"{upstream} has another pin than {prepared.from_ref} by now", hint="carry it again")
+        raise UserError(f"{upstream} is no longer pinned at {prepared.from_ref}", hint=_AGAIN)
     _check_committed(project, upstream)
     pull = target.forge.pull_of(_branch(upstream, ref))
     if pull and pull.state != "open":
@@ -209,10 +210,10 @@ def send(project: Project, folder: Path, target: FollowTarget, *, set_name: str 
         )
     before = _own_files(project, upstream)
     for path, (was, _) in prepared.files.items():
-        if above := before.keys() & {str(folder) for folder in PurePosixPath(path).parents}:
-            raise FormatError(f"{path} would be below the file {min(above)}", hint="don't send it")
+        if above := before.keys() & set(map(str, PurePosixPath(path).parents)):
+            raise FormatError(f"{path} would be below the file {min(above)}", hint=_AGAIN)
         if was != (hashlib.sha256(before[path]).hexdigest() if path in before else None):
-            raise UserError(f"{path} has changed since {upstream} was carried", hint="carry it again")
+            raise UserError(f"{path} has changed since the dry run", hint=_AGAIN)
     with project.locked("follow"):
         contents = {}
         for path, (_, text) in prepared.files.items():
@@ -242,19 +243,21 @@ def _read(path: Path) -> Prepared:
         raise UserError(f"{path} is not there", hint=f"`patchq follow --dry-run {sh(path.parent.parent)}` writes it")
     raw = fsio.load_state(data, path, _VERSION)
     try:
-        texts = {key: raw[key] for key in ("upstream", "from_ref", "onto", "title", "body")}
-        files = {name: (was, after) for name, (was, after) in raw["files"].items()}
-        if not all(isinstance(text, str) for text in (*texts.values(), *raw["notes"])):
-            raise ValueError("a text")
+        texts, files = {}, {}
+        folders: set[str] = set()
+        for key in ("upstream", "from_ref", "onto", "title", "body"):
+            texts[key] = raw[key]
+        for name, (was, after) in raw["files"].items():
+            files[name] = (was, after)
+            folders.update(map(str, PurePosixPath(name).parents))
+        for text in (*texts.values(), *raw["notes"]):
+            if not isinstance(text, str):
+                raise ValueError(f"{text!r} is no text")
         if not texts["title"].isprintable() or len(texts["title"]) + len(texts["body"]) > 2 * MOST or not files:
-            raise ValueError("its size")
+            raise ValueError("its title, body or number of files is invalid")
         check_name(texts["upstream"], "an upstream")
         check_ref(texts["onto"], "a ref")
         "".join([*texts.values(), *raw["notes"], *files]).encode()  # fails on lone surrogates
-        folders = set()
-        for name in files:
-            for folder in PurePosixPath(name).parents:
-                folders.add(str(folder))
         if both := folders & files.keys():
             raise ValueError(f"{min(both)} as a file and a folder")
         for name, (was, after) in files.items():
@@ -267,7 +270,7 @@ def _read(path: Path) -> Prepared:
                 _bytes(after)
         return Prepared(**texts, notes=tuple(raw["notes"]), files=files)
     except (KeyError, TypeError, ValueError, AttributeError, FormatError) as error:
-        raise FormatError(f"{path} is nothing that a dry run wrote: {error}", hint="don't send it") from None
+        raise FormatError(f"{path} is not the output of a dry run: {error}", hint=_AGAIN) from None
 
 
 def _branch(upstream: str, ref: str) -> str:
@@ -276,7 +279,7 @@ def _branch(upstream: str, ref: str) -> str:
 
 def _check_committed(project: Project, upstream: str) -> None:
     if changed := person.changed(project.layout.root, *_paths(upstream)):
-        raise UserError(f"{changed[0]} isn't as in the last commit", hint="commit it first")
+        raise UserError(f"{changed[0]} has uncommitted changes", hint="commit them first")
 
 
 def _paths(upstream: str) -> list[str]:
@@ -295,13 +298,13 @@ def _own_files(project: Project, upstream: str) -> dict[str, bytes]:
 
 
 def _changes(before: dict[str, bytes], after: dict[str, bytes]) -> dict[str, tuple[str | None, str | None]]:
-    changed = sorted(path for path in before | after if before.get(path) != after.get(path))
     changes: dict[str, tuple[str | None, str | None]] = {}
-    for path in changed:
-        changes[path] = (
-            hashlib.sha256(before[path]).hexdigest() if path in before else None,
-            after[path].decode("utf-8", "surrogateescape") if path in after else None,
-        )
+    for path in sorted(before | after):
+        if before.get(path) != after.get(path):
+            changes[path] = (
+                hashlib.sha256(before[path]).hexdigest() if path in before else None,
+                after[path].decode("utf-8", "surrogateescape") if path in after else None,
+            )
     return changes
 
 
@@ -329,7 +332,7 @@ def _send(project: Project, target: FollowTarget, done: Prepared, pull: Pull | N
     if there and TRAILER not in forge.message_of(there):
         notes.append(f"{branch} is at {there[:12]}, which patchq didn't push: it is left unchanged")
         if not pull:
-            raise UserError(notes[-1], hint=f"open a pull request of it, or delete {branch} there")
+            raise UserError(notes[-1], hint="open a pull request of that branch, or delete it on the remote")
     else:
         who = person.author(root) or NOBODY
         pushed = person.commit(
@@ -343,7 +346,7 @@ def _send(project: Project, target: FollowTarget, done: Prepared, pull: Pull | N
             url = opened.url
         return replace(result, state="opened", url=url, pushed=pushed, notes=tuple(notes))
     if ours is None:
-        notes.append("patchq's part of its text was removed; it is left unchanged")
+        notes.append("patchq's part of the pull request's text was removed, so the text is left unchanged")
     else:
         forge.edit(pull, pull.body[: ours.start()] + marked + pull.body[ours.end() :])
     return replace(result, state="edited", url=pull.url, pushed=pushed, notes=tuple(notes))
@@ -352,7 +355,7 @@ def _send(project: Project, target: FollowTarget, done: Prepared, pull: Pull | N
 def _base(project: Project, target: FollowTarget) -> str:
     base = target.base or person.branch(project.layout.root)
     if not base:
-        raise UserError("no branch is checked out to open it against", hint="--base BRANCH")
+        raise UserError("no branch is checked out to merge the pull request into", hint="name one with --base")
     return base
 
 
@@ -380,24 +383,30 @@ def _digest(project: Project, upstream: str, body: str) -> str:
 def _text(project: Project, done: Result, set_name: str, verdicts: Verdicts) -> tuple[str, str]:
     """Return the title, and the body with counts, verdicts, open patches and changed diffs."""
     summary = tally_result(done).message
-    kept = [s for s in done.steps if s.commit]
-    judged = {}
-    if kept:
-        names = [f"{done.upstream}/{s.patch}" for s in kept]
+    names = []
+    for step in done.steps:
+        if step.commit:
+            names.append(f"{done.upstream}/{step.patch}")
+    judged, pairs = {}, []
+    if names:
         judged = by_patch(verdicts(done.set_name, names))
-    rows = [_row(step, judged.get(f"{done.upstream}/{step.patch}")) for step in done.steps]
-    pairs = []
-    if kept:
-        old, new = (f"{done.upstream}@{ref}" for ref in (done.from_ref, done.onto))
-        pairs = [p for p in compare(project, old, new, set_name) if p.kind == CHANGED]
+        old, new = f"{done.upstream}@{done.from_ref}", f"{done.upstream}@{done.onto}"
+        pairs = [pair for pair in compare(project, old, new, set_name) if pair.kind == CHANGED]
+    rows, still_open = [], []
+    counts: Counter[str] = Counter()
+    for step in done.steps:
+        row = _row(step, judged.get(f"{done.upstream}/{step.patch}"))
+        rows.append(row)
+        counts[row.outcome] += 1
+        if row.open:
+            still_open.append(row)
     shown, size = [], 0
     for pair in pairs:
         size += len(pair.text)
         if size <= MOST_DIFF:
-            runs = re.findall("`+", pair.text)
-            shown.append({"name": pair.new, "text": pair.text, "fence": "`" * max([3, *(len(r) + 1 for r in runs)])})
+            longest = max(map(len, re.findall("`+", pair.text)), default=0)
+            shown.append({"name": pair.new, "text": pair.text, "fence": "`" * max(3, longest + 1)})
     left = len(pairs) - len(shown)
-    counts = Counter(row.outcome for row in rows)
     body = render(
         "follow/body.md.j2",
         upstream=done.upstream,
@@ -407,9 +416,9 @@ def _text(project: Project, done: Result, set_name: str, verdicts: Verdicts) -> 
         counts=sorted(counts.items()),
         total=len(rows),
         rows=rows,
-        open=[r for r in rows if r.open],
+        open=still_open,
         changed=shown,
-        kept=len(kept),
+        kept=len(names),
         set_name=done.set_name,
         set_option=f" --set {set_name}" if set_name else "",
         left_out_text=f"{left} more differ; `patchq diff {done.upstream}@{sh(done.from_ref)} "
@@ -418,7 +427,7 @@ def _text(project: Project, done: Result, set_name: str, verdicts: Verdicts) -> 
         else "",
     )
     if len(body) > MOST:
-        body = body[:MOST] + "\n\n… it is longer than a forge takes; `patchq ledger` has all of it.\n"
+        body = body[:MOST] + "\n\n… cut at the forge's limit; `patchq ledger` shows everything.\n"
     return f"Carry {done.upstream} {done.from_ref} to {done.onto}: {summary}", body
 
 

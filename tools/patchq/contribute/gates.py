@@ -149,28 +149,27 @@ def run_gates(store: Git, config: str, replacements: Mapping[str, bytes], base: 
         results = _run(folder, plan, changed)
         mended = git.run("diff", "--no-color", "--no-ext-diff").decode("utf-8", "replace")
         before: dict[str, str] = {}
-        if any(state == FAILED for state, _ in results.values()):
+        if FAILED in [state for state, _ in results.values()]:
             git.run("checkout", "--quiet", "--force", base)
             there = set()
             for p in changed:
                 if (folder / p).is_file():
                     there.add(p)
-            before = {hook: state for hook, (state, _) in _run(folder, plan, there).items()}
+            for hook, (state, _) in _run(folder, plan, there).items():
+                before[hook] = state
     for key, (state, message) in results.items():
         if state == FAILED and "modified by this hook" in message:  # includes the changes of all hooks
             results[key] = (state, message + "\n" + "\n".join(mended.splitlines()[:MOST_LINES]))
     gates = []
-    for hook in plan:
-        if hook.key in results:
-            gates.append(
-                Gate(
-                    hook.key,
-                    hook.tool,
-                    *results[hook.key],
-                    before.get(hook.key, "") if results[hook.key][0] == FAILED else "",
-                )
-            )
-    return gates + [Gate(hook.key, hook.tool, NOT_RUN, hook.missing) for hook in plan if hook.missing]
+    not_run = []
+    for planned in plan:
+        if planned.key in results:
+            state, message = results[planned.key]
+            on_base = before.get(planned.key, "") if state == FAILED else ""
+            gates.append(Gate(planned.key, planned.tool, state, message, on_base))
+        if planned.missing:
+            not_run.append(Gate(planned.key, planned.tool, NOT_RUN, planned.missing))
+    return gates + not_run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,9 +201,13 @@ def _plan(config: str, folder: Path, changed: Iterable[str]) -> list[_Hook]:
 
     try:
         raw = yaml.safe_load(config)
-        repos = [(repo["repo"], str(repo.get("rev", "")), repo["hooks"]) for repo in raw["repos"]]
+        repos = []
+        for repo in raw["repos"]:
+            repos.append((repo["repo"], str(repo.get("rev", "")), repo["hooks"]))
     except (yaml.YAMLError, KeyError, TypeError, ValueError, RecursionError) as error:
-        raise FormatError(f"the pre-commit configuration can't be read: {error}", hint="--no-gates") from None
+        raise FormatError(
+            f"the pre-commit configuration can't be read: {error}", hint="`--no-gates` skips the hooks"
+        ) from None
     found: list[_Hook] = []
     for url, rev, hooks in repos:
         for own in hooks:
@@ -213,9 +216,8 @@ def _plan(config: str, folder: Path, changed: Iterable[str]) -> list[_Hook]:
             if "stages" in body and body["stages"] and not {"pre-commit", "commit"} & set(body["stages"]):
                 continue
             if _applies(body, raw, folder, changed):
-                if all(h.key != hook.key for h in found):
-                    key = hook.key
-                else:
+                key = hook.key
+                if key in [other.key for other in found]:
                     key = f"{hook.key} ({len(found)})"
                 found.append(
                     _Hook(key=key, tool=hook.tool, body={**hook.body, "id": key, "name": key}, missing=hook.missing)
@@ -237,7 +239,7 @@ def _resolve(url: str, version: str, own: Mapping[str, Any]) -> _Hook:
         language = own.get("language", "")
         missing = ""
         if language not in _LANGUAGES:
-            missing = f"its language {language} is not installed by this tool"
+            missing = f"patchq can't install hooks of the language {language}"
         return _Hook(key=key, tool=f"upstream's own: {own.get('name', key)}", body=dict(own), missing=missing)
     name = "/".join(url.removesuffix(".git").split("/")[-2:])
     known = _KNOWN_LOWER.get(name.lower())
@@ -250,13 +252,20 @@ def _resolve(url: str, version: str, own: Mapping[str, Any]) -> _Hook:
             key=key,
             tool=name,
             body=body,
-            missing="it comes from a git host, and no package of the index is known for it",
+            missing="it comes from a git host, and patchq knows no package of it",
         )
     if not version:
         return _Hook(key=key, tool=name, body=body, missing="upstream pins a commit of it, not a version")
-    more = [str(d) for d in own.get("additional_dependencies", [])]
+    more = map(str, own.get("additional_dependencies", []))
     body |= {"language": "python", "additional_dependencies": [f"{known.package}=={version}", *more]}
     return _Hook(key=key, tool=f"{known.package} {version}", body=body)
+
+
+def _names(config: Mapping[str, Any], path: str) -> bool:
+    """Return True if ``files`` matches a path, and ``exclude`` doesn't."""
+    if not re.search(str(config.get("files", "")), path):
+        return False
+    return not re.search(str(config.get("exclude", "^$")), path)
 
 
 def _applies(body: Mapping[str, Any], whole: Mapping[str, Any], folder: Path, changed: Iterable[str]) -> bool:
@@ -266,9 +275,7 @@ def _applies(body: Mapping[str, Any], whole: Mapping[str, Any], folder: Path, ch
     if body.get("always_run"):
         return True
     for path in changed:
-        if any(not re.search(str(m.get("files", "")), path) for m in (whole, body)):
-            continue
-        if any(re.search(str(m.get("exclude", "^$")), path) for m in (whole, body)):
+        if not (_names(whole, path) and _names(body, path)):
             continue
         try:
             tags = identify.tags_from_path(str(folder / path))
@@ -313,7 +320,10 @@ def _pre_commit(folder: Path, hooks: Sequence[_Hook], files: Sequence[str]) -> d
     import yaml
 
     config = folder.parent / "hooks.yaml"
-    bodies = [dict(hook.body) for hook in hooks]
+    keys, bodies = [], []
+    for hook in hooks:
+        keys.append(hook.key)
+        bodies.append(dict(hook.body))
     config.write_text(yaml.safe_dump({"repos": [{"repo": "local", "hooks": bodies}]}, sort_keys=False))
     argv = [sys.executable, "-m", "pre_commit", "run", "--config", str(config), "--color", "never", "--files", *files]
     env = {
@@ -322,7 +332,7 @@ def _pre_commit(folder: Path, hooks: Sequence[_Hook], files: Sequence[str]) -> d
     }
     done = runner.run(argv, cwd=folder, env=env, timeout=TIMEOUT, ok_codes=(0, 1))
     message = done.stdout.decode("utf-8", "replace").replace(f"{folder}/", "")
-    return _read(message, [hook.key for hook in hooks])
+    return _read(message, keys)
 
 
 #: States by the last word of a hook's line, which follows dots and an optional remark.
@@ -343,5 +353,6 @@ def _read(output: str, keys: Sequence[str]) -> dict[str, tuple[str, str]]:
             lines.append(line.rstrip())
     shown = {}
     for key, (state, message) in found.items():
-        shown[key] = (state, "\n".join(message[:MOST_LINES]) if state == FAILED else "")
-    return {key: value for key, value in shown.items() if value[0]}
+        if state:
+            shown[key] = (state, "\n".join(message[:MOST_LINES]) if state == FAILED else "")
+    return shown

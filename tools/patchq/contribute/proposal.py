@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,7 +67,7 @@ class BranchPatch:
     def why(self) -> str:
         """Body of the message without trailers, each paragraph on one line for Markdown."""
         paragraphs = without_trailers(self.message).split("\n\n")[1:]
-        return "\n\n".join(_unwrapped(p) for p in paragraphs)
+        return "\n\n".join(map(_unwrapped, paragraphs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +150,7 @@ class Proposal:
         return sum(not m.absent for m in self.members)
 
     def member(self, patch: str) -> BranchPatch:
-        """Return the patch of this name."""
+        """Return the patch with this name."""
         return next(m for m in self.members if m.patch == patch)
 
     @property
@@ -160,19 +161,12 @@ class Proposal:
     @property
     def machines(self) -> str:
         """Description of the machines on which the proofs ran."""
-        found = []
-        for facts in (c.machine for v in self.verdicts for c in v.cells if c.state != NOT_RUN):
-            words = [f"Python {facts['python']}"]
-            if facts["torch"]:
-                words += [f"torch {facts['torch']}"]
-            if facts["nvcc"]:
-                words += [f"nvcc {facts['nvcc']}"]
-            if facts["gpu"]:
-                words += [f"an {facts['gpu']}"]
-            else:
-                words += ["no GPU"]
-            found.append(", ".join(words))
-        return "; ".join(dict.fromkeys(found))
+        found: dict[str, None] = {}
+        for verdict in self.verdicts:
+            for cell in verdict.cells:
+                if cell.state != NOT_RUN:
+                    found[_machine(cell.machine)] = None
+        return "; ".join(found)
 
     @property
     def public_not_run(self) -> list[str]:
@@ -181,15 +175,26 @@ class Proposal:
         for v in self.verdicts:
             if v.state == NOT_RUN:
                 proofs.append(f"{self.member(v.proof.patch).plain_subject} ({v.message})")
-        return proofs + [f"{g.hook} ({g.tool}): {g.message}" for g in self.gates if g.state == NOT_RUN]
+        return [*proofs, *self._gates_not_run()]
+
+    def _gates_not_run(self) -> list[str]:
+        found = []
+        for g in self.gates:
+            if g.state == NOT_RUN:
+                found.append(f"{g.hook} ({g.tool}): {g.message}")
+        return found
 
     @property
-    def touches_said(self) -> str:
+    def touches_text(self) -> str:
         """Sentence that lists upstream's changes to the same lines."""
         seen: set[str] = set()
         for t in self.touches:
             seen.update(t.by)
-        by = list(dict.fromkeys([a.ref for a in self.affected if a.ref in seen] + sorted(seen)))
+        by = []
+        for a in self.affected:
+            if a.ref in seen:
+                by.append(a.ref)
+        by += sorted(seen.difference(by))
         if not by:
             return ""
         return f"Since {self.origin} these lines were changed in {', '.join(by[:10])}."
@@ -202,7 +207,13 @@ class Proposal:
     @property
     def searches(self) -> list[str]:
         """Search terms for upstream's pull requests."""
-        return [*(m.plain_subject.replace('"', "") for m in self.members if m.chosen), *(f[0] for f in self.files[:3])]
+        found = []
+        for m in self.members:
+            if m.chosen:
+                found.append(m.plain_subject.replace('"', ""))
+        for path, _, _ in self.files[:3]:
+            found.append(path)
+        return found
 
     @property
     def branch(self) -> str:
@@ -212,14 +223,22 @@ class Proposal:
     @property
     def problems(self) -> list[str]:
         """Problems that prevent sending the pull request."""
-        found = [f"{c.name}: {c.message}" for c in self.checks if not c.ok]
-        found += [f"{g.hook} ({g.tool}) fails" for g in self.gates if not g.ok]
-        if self.gates and all(g.state == NOT_RUN for g in self.gates):
+        found = []
+        for c in self.checks:
+            if not c.ok:
+                found.append(f"{c.name}: {c.message}")
+        for g in self.gates:
+            if not g.ok:
+                found.append(f"{g.hook} ({g.tool}) fails")
+        if self.gates and len(self._gates_not_run()) == len(self.gates):
             found.append(f"none of upstream's {len(self.gates)} hooks could run (--no-gates leaves them out)")
-        found += [f"{t.path}: {t.message}" for t in self.tests if t.message]
-        return found + [
-            f"upstream's {name} passes without it, and not with it" for f in self.upstreams for name in f.regressions
-        ]
+        for t in self.tests:
+            if t.message:
+                found.append(f"{t.path}: {t.message}")
+        for f in self.upstreams:
+            for name in f.regressions:
+                found.append(f"upstream's {name} passes without the branch, but not with it")
+        return found
 
     @property
     def not_run(self) -> list[str]:
@@ -228,11 +247,9 @@ class Proposal:
         for v in self.verdicts:
             if v.state != "proven":
                 found.append(f"the proof of {v.proof.patch}: {v.message}")
-        for g in self.gates:
-            if g.state == NOT_RUN:
-                found.append(f"{g.hook} ({g.tool}): {g.message}")
+        found += self._gates_not_run()
         if self.no_upstreams:
-            found += [f"upstream's tests of what it touches: {self.no_upstreams}"]
+            found += [f"upstream's tests of the changed files: {self.no_upstreams}"]
         for f in self.upstreams:
             if LATE in f.message:
                 found.append(f"upstream's {f.path}: {f.message}")
@@ -247,6 +264,20 @@ class Proposal:
             place = ("--filename-max-length=60", f"--output-directory={text}")
             store.run("format-patch", *options, *place, f"{self.base}..{self.tip}")
             return {path.name: path.read_bytes() for path in sorted(Path(text).iterdir())}
+
+
+def _machine(facts: Mapping[str, str]) -> str:
+    """Return the description of the machine that a proof ran on."""
+    words = [f"Python {facts['python']}"]
+    if facts["torch"]:
+        words.append(f"torch {facts['torch']}")
+    if facts["nvcc"]:
+        words.append(f"nvcc {facts['nvcc']}")
+    if facts["gpu"]:
+        words.append(f"an {facts['gpu']}")
+    else:
+        words.append("no GPU")
+    return ", ".join(words)
 
 
 def repository_of(url: str) -> str:

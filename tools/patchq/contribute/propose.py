@@ -90,23 +90,24 @@ def propose(
     else:
         verdicts = ()
         tests = ()
-        theirs, no_theirs = ((), "left out, by --no-proof")
-    no_gates = "its tree names none"
+        theirs, no_theirs = ((), "skipped by --no-proof")
+    no_gates = "upstream's tree configures none"
     if gates and rules.hooks:
         no_gates = ""
     elif rules.hooks:
-        no_gates = "left out, by --no-gates"
+        no_gates = "skipped by --no-gates"
     found_gates: tuple[Gate, ...] = ()
     if rules.hooks and gates:
         project.say(f"running the hooks of {rules.hooks.path}")
         found_gates = tuple(run_gates(store, rules.hooks.text, rules.replacements, base.commit, tip))
     config = project.lock.upstreams[plan.upstream].contribute
     files = touched(store.run("diff", "--no-color", "--no-ext-diff", "--full-index", base.commit, tip), "the branch")
-    chosen = []
+    subjects, plain_subjects, messages = [], [], []
     for m in branch.members:
+        messages.append(m.message)
         if m.chosen and not m.absent:
-            chosen.append(m)
-    subjects = [m.subject for m in chosen]
+            subjects.append(m.subject)
+            plain_subjects.append(m.plain_subject)
     url = project.lock.upstreams[plan.upstream].url
     duplicates = find_duplicates(
         layout=project.layout,
@@ -115,8 +116,8 @@ def propose(
         repository=repository_of(url),
         base=base.commit,
         tip=tip,
-        subjects=[m.plain_subject for m in chosen],
-        messages=[m.message for m in branch.members],
+        subjects=plain_subjects,
+        messages=messages,
     )
     checks = [*_checks(project, plan, branch, title or subjects[0], files, config, owner), *_named(duplicates)]
     found = Proposal(
@@ -152,7 +153,8 @@ def propose(
         duplicates=duplicates,
     )
     if len(subjects) > 1 and not title:
-        found = replace(found, checks=(*found.checks, Check("title", False, f"{len(subjects)} patches: --title TEXT")))
+        missing = Check("title", False, f"one title for {len(subjects)} patches is missing: name it with --title")
+        found = replace(found, checks=(*found.checks, missing))
     with project.locked("pr"):
         ref = branch_ref(slug_)
         store.update_refs([(ref, store.ref_or_none(ref), tip)])
@@ -216,15 +218,21 @@ def _carry(project: Project, plan: BranchPlan, owner: Owner) -> Branch:
             f"`patchq show {sh(name)}` shows its Upstream-Status; "
             f"`patchq rebase {plan.upstream} --onto {sh(plan.onto.ref)}` carries what conflicts by hand"
         )
-        text = f"not to be proposed to {plan.upstream} at {plan.onto.ref}:\n  " + "\n  ".join(reasons)
-        if any(m.outcome in STOPS and m.outcome != ABSORBED for m in members):
+        text = f"can't be proposed to {plan.upstream} at {plan.onto.ref}:\n  " + "\n  ".join(reasons)
+        outcomes = {m.outcome for m in members}
+        if outcomes.intersection(STOPS) - {ABSORBED}:
             raise ConflictError(text, conflicts, hint=hint)
         raise UserError(text, hint=hint)
-    kept = [n for n, m in enumerate(members) if not m.absent]
-    ids = write(store, base.commit, [steps[n] for n in kept], contents)
-    commits = {members[n].patch: commit for n, commit in zip(kept, ids, strict=True)}
-    found = tuple(replace(m, commit=commits.get(m.patch, "")) for m in members)
-    return Branch(base=base, tip=ids[-1], old_tip=commits_alone[-1][1].commit, members=found)
+    kept = []
+    for m, step in zip(members, steps, strict=True):
+        if not m.absent:
+            kept.append(step)
+    ids = write(store, base.commit, kept, contents)
+    commits = iter(ids)
+    found = []
+    for m in members:
+        found.append(m if m.absent else replace(m, commit=next(commits)))
+    return Branch(base=base, tip=ids[-1], old_tip=commits_alone[-1][1].commit, members=tuple(found))
 
 
 def _stopped(
@@ -295,11 +303,13 @@ def _since(project: Project, plan: BranchPlan, branch: Branch, set_name: str) ->
     for pin in pins:
         if base := have_base(store, pin, have):
             bases.append(base)
-    pins, commits = [base.pin for base in bases], [base.commit for base in bases]
-    refs = [p.ref for p in pins]
-    stacks = {p.ref: load_stack(project.layout, p) for p in pins}
-    having = []
-    for ref in refs:
+    refs, commits, having = [], [], []
+    stacks = {}
+    for base in bases:
+        ref = base.pin.ref
+        refs.append(ref)
+        commits.append(base.commit)
+        stacks[ref] = load_stack(project.layout, base.pin)
         if set(plan.chosen) <= set(stacks[ref].names):
             having.append(ref)
     origin, origin_tip = carried, branch.old_tip
@@ -412,7 +422,9 @@ def _checks(
         if not bare and owner.name:
             message += f", by {owner.name} too"
         found.append(Check("sign-off (DCO)", not bare, message))
-    lines = sum(max(added, 0) + max(removed, 0) for _, added, removed in files)
+    lines = 0
+    for _, more, fewer in files:
+        lines += max(more, 0) + max(fewer, 0)
     most = config.most_lines
     found.append(
         Check(
@@ -427,11 +439,13 @@ def _checks(
     for line in diff.splitlines():
         if line.startswith("+"):
             added.append(line)
+    for m in branch.members:
+        added.append(m.message)
     named = []
-    for line in [*added, *(m.message for m in branch.members)]:
+    for line in added:
         if SELF.search(line):
             named.append(line)
-    found.append(Check("no word of the fork", not named, "none" if not named else f"{named[0][:80]!r} names it"))
+    found.append(Check("no word of the fork", not named, "none" if not named else f"{named[0][:80]!r} mentions it"))
     return found
 
 
@@ -439,16 +453,22 @@ def _named(duplicates: Duplicates) -> list[Check]:
     """Check that the messages name each open item with matching functions or words."""
     if duplicates.searched is Searched.NOWHERE:
         return []
-    unnamed = [f"{item.number} ({item.title})" for item in duplicates.unnamed]
+    unnamed, named = [], []
+    for item in duplicates.items:
+        if item.overlaps and item.named:
+            named.append(item.number)
+        elif item.overlaps:
+            unnamed.append(f"{item.number} ({item.title})")
     if unnamed:
-        return [Check("duplicates", False, f"name them in the message, and what differs: {', '.join(unnamed)}")]
-    named = [item.number for item in duplicates.items if item.overlaps]
+        message = f"mention them in a commit message, with the differences: {', '.join(unnamed)}"
+        return [Check("duplicates", False, message)]
     return [Check("duplicates", True, f"the message names {', '.join(named)}" if named else "none is open")]
 
 
 def _title_check(title: str, style: str) -> Check:
     if style == "tags":
-        ok, message = re.match(r"(\[[^\[\]]+\])+ \S", title), "begins with tags like [Bugfix][Core]"
+        ok, start = re.match(r"(\[[^\[\]]+\])+ \S", title), "tags like [Bugfix][Core]"
     else:
-        ok, message = re.match(r"[a-z]+(\([^()]+\))?!?: \S", title), "begins like fix(core): or feat:"
-    return Check("title", bool(ok), f"{title!r} " + (message if ok else f"doesn't; it {message}"))
+        ok, start = re.match(r"[a-z]+(\([^()]+\))?!?: \S", title), "a type like fix(core): or feat:"
+    verb = "begins" if ok else "does not begin"
+    return Check("title", bool(ok), f"{title!r} {verb} with {start}")

@@ -108,8 +108,10 @@ def _from_the_root(project: Project, one: Applied) -> CommitId:
     """Commit the stack on a root commit of upstream's tree, with reproducible ids."""
     store, pin = project.store, one.stack.pin
     wanted = [one.state.base, *(p.applied.commit for p in one.state.patches)]
-    infos = {i.commit: i for i in store.log("--no-walk=unsorted", *wanted)}
-    base, *patches = (infos[c] for c in wanted)
+    infos = {}
+    for info in store.log("--no-walk=unsorted", *wanted):
+        infos[info.commit] = info
+    base, *patches = map(infos.__getitem__, wanted)
     author = Ident("patchq", "patchq@localhost", base.author.when, "+0000")
     source = f"commit {one.state.base}" + (f" of {without_secrets(pin.url)}" if pin.url else "")
     tip = store.commit_tree(base.tree, [], author, f"{pin.upstream} {pin.ref}\n\nThe tree of {source}.\n")

@@ -80,7 +80,7 @@ def push(project: Project, proposal: Proposal, remote: str) -> Sent:
     if proposal.source != "git":
         raise UserError(
             f"the branch is based on an import of {proposal.onto}'s archive, whose commits no git host has",
-            hint="where the host can be reached, run it again; or `git am --keep-non-patch` the mails in a clone",
+            hint="run it again when the git host answers, or apply the mails in a clone by `git am --keep-non-patch`",
         )
     before = sent(project, proposal.slug)
     to = person.find_remote(project.layout.root, remote)
@@ -103,9 +103,9 @@ def ready_to_open(project: Project, proposal: Proposal) -> list[str]:
     _answered(proposal.owner, folder)
     pushed = sent(project, proposal.slug)
     if pushed.commit != proposal.tip:
-        raise UserError("its branch is not pushed", hint="--push REMOTE, of your fork")
+        raise UserError("the branch is not pushed yet", hint="push it to your fork with --push")
     if pushed.url:
-        raise UserError(f"it is open already: {pushed.url}", hint="`patchq pr --status`")
+        raise UserError(f"the pull request is already open: {pushed.url}", hint="`patchq pr --status` shows its state")
     if not proposal.repository:
         raise UserError(f"{proposal.url!r} is no address of a git host", hint="open it by hand: title.txt, body.md")
     fork = re.search(r"[:/]([^/:]+)/[^/:]+?(?:\.git)?/?$", pushed.remote)
@@ -172,7 +172,7 @@ def _answered(owner: Owner, folder: Path) -> None:
     if not owner.complete:
         raise UserError(
             "no responsible owner: name, email or statement is empty",
-            hint=f"the person who sends it fills {folder}/owner.toml, and runs this again",
+            hint=f"fill in {folder}/owner.toml, and run the command again",
         )
 
 
@@ -197,7 +197,7 @@ def record(project: Project, upstream: str, names: tuple[str, ...], url: str, st
     :param merge: merge commit; may be empty.
     """
     if not _URL.fullmatch(url) or (merge and not re.fullmatch(r"[0-9a-f]{7,64}", merge)):
-        raise UserError(f"{url!r} is no URL", hint="https://…")
+        raise UserError(f"{url!r} is no URL", hint="a URL starts with https://")
     words = {"OPEN": f"Submitted [{url}]", "MERGED": f"Accepted [{merge or url}]", "CLOSED": f"Denied [{url}]"}
     if state not in words:
         raise SourceError(f"gh reports the unknown state {state!r}", hint=f"`gh pr view {sh(url)}`")
