@@ -99,7 +99,7 @@ def test_what_is_only_said_is_shown_as_that(applied: Patchq) -> None:
     new(applied, "one")
     edit(applied.tree() / "b.txt", 5)
     new(applied, "two", "up/one")
-    assert "up/two: says it requires up/one" in applied.ok("deps")
+    assert "up/two: declares Requires: up/one" in applied.ok("deps")
     dot = applied.ok("deps", "--dot")
     assert '"up/two" -> "up/one" [style=dashed];' in dot
     assert dot.startswith("digraph")

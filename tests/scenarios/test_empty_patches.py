@@ -78,7 +78,7 @@ def test_verify_installed_calls_it_upstreams(pair: Patchq, tmp_path: Path) -> No
     found = json.loads(pair.ok("verify-installed", "--python", str(python), "--json"))
     assert {p["distribution"]: p["state"] for p in found["packages"]} == {"lib": "upstream", "app": "patched"}
     out = pair.ok("verify-installed", "--python", str(python))
-    assert "lib 1.0: upstream\n    note: is upstream's own build, as no patch of the stack changes it\n" in out
+    assert "lib 1.0: upstream\n    note: is upstream's own build: no patch of the stack changes it\n" in out
     # The build of an older stack is no longer right.
     (tmp_path / name).write_bytes(with_patches)
     subprocess.run([*pip, "--upgrade", str(tmp_path / name)], check=True, capture_output=True)

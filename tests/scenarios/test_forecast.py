@@ -128,7 +128,7 @@ def test_blame_names_the_first_ref_and_the_cheapest(stack: Patchq, upstream: Pat
     assert told["stops"] == {"r1": 0, "r2": 1, "r3": 2, "r4": 1}
     assert told["cheapest"] == "r1"
     said = stack.ok("forecast", "up", *refs[1:], "--blame").splitlines()
-    assert "up/first stops first at r3" in said
+    assert "up/first conflicts first at r3" in said
     assert said[-1] == "cheapest: r4, 1 stops"
 
 
@@ -262,5 +262,5 @@ def test_blame_without_history_says_so(stack: Patchq, upstream: Path) -> None:
     stack.ok("fetch", "--set", "next")
     upstream.rename(upstream.parent / "away")
     said = stack.ok("forecast", "up", "--onto", "r1", "--blame")
-    assert "up/first stops first at r1" in said
+    assert "up/first conflicts first at r1" in said
     assert "no commits to blame: " in said

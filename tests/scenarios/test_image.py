@@ -209,15 +209,15 @@ def test_an_older_stack_is_refused(image: Made, tmp_path: Path) -> None:
     image.patchq.ok("new", "app", "more", "-m", "More\n\nWhy.")
     built(image.patchq)
     said = image.refused(tmp_path)
-    assert re.search(r"lib 1\.0\+patchq\.\w+: is of stack \w{8}, not of \w{8}", said)
+    assert re.search(r"lib 1\.0\+patchq\.\w+: was built from stack \w{8}, not from \w{8}", said)
     assert "its label patchq.stack is" in said
     # Labels can be forged; what they are stuck on can't.
     parts = json.loads((image.patchq.layout.dist / "default" / "provenance.json").read_bytes())["predicate"]
     image.labels["patchq.stack"] = parts["buildDefinition"]["externalParameters"]["stackId"]
     said = image.refused(tmp_path)
     assert "its label" not in said
-    assert "is of stack" in said
-    assert "attestation is not the one" in said
+    assert "was built from stack" in said
+    assert "its attestation differs from the wheels" in said
 
 
 def test_a_changed_file_is_refused_whatever_record_says(image: Made, tmp_path: Path) -> None:
@@ -252,7 +252,7 @@ def test_a_missing_or_other_attestation_is_refused(image: Made, tmp_path: Path) 
     other = json.loads(body)
     other["subject"] = []
     image.layers[2]["usr/share/patchq/provenance.json"] = json.dumps(other).encode()
-    assert "its attestation is not the one" in image.refused(tmp_path)
+    assert "its attestation differs from" in image.refused(tmp_path)
     image.layers[2]["usr/share/patchq/provenance.json"] = b"["
     assert "its attestation can't be read" in image.refused(tmp_path)
     image.layers[2] = {"usr/share/patchq/provenance.json": body}

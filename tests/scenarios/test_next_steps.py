@@ -72,7 +72,7 @@ def test_the_step_after_a_rebase_works_without_proofs(moved: Patchq) -> None:
     assert "no patch names a proof" in said
     moved.ok(*suggested(said, "apply"))
     moved.ok(*suggested(said, "use"))
-    assert "patchq use" not in moved.ok("rebase", "up", "--onto", "next", "--new-set", "default")
+    assert "patchq use" not in moved.ok("rebase", "up", "--onto", "next", "--new-set", "carried")
 
 
 def test_a_check_of_a_set_looks_only_at_its_stacks(moved: Patchq) -> None:

@@ -176,7 +176,7 @@ def test_the_siblings_are_the_sets_own(pair: Patchq, index: Path) -> None:
 
 def test_what_the_index_lacks_is_no_contradiction(pair: Patchq, index: Path) -> None:
     offer(index, "common", "4")
-    message = "set default on x86_64: the available index has nothing for common==5; the newest there is 4"
+    message = "set default on x86_64: the available index has nothing for common==5; its newest version is 4"
     assert installs(pair) == [("warning", message)]
     assert "2 packages resolve without 1 that the index lacks" in pair.ok("check", "--installs", "--set", "default")
 
@@ -185,8 +185,8 @@ def test_nor_is_what_it_lacks_further_down(pair: Patchq, index: Path) -> None:
     offer(index, "common", "5", "deep>=9", "absent")
     offer(index, "deep", "8")
     assert [m.partition(": ")[2] for _, m in installs(pair)] == [
-        "the available index has nothing for deep>=9; the newest there is 8",
-        "the available index has nothing for absent; it has none of it",
+        "the available index has nothing for deep>=9; its newest version is 8",
+        "the available index has nothing for absent; it has no version of it",
     ]
 
 

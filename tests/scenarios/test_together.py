@@ -213,7 +213,7 @@ def test_one_file_of_both_branches_is_exported_again(team: Patchq) -> None:
         two=adds("two", "pkg/ops.py", "\n\nB = 1\n"),
     )
     said = team.ok("check", "--with", "two")
-    assert "once merged: `patchq check --fix`" in said
+    assert "after the merge: `patchq check --fix`" in said
     git(team.root, "merge", "-q", "-m", "merge", "two")
     team.fails(1, "check")
     team.ok("check", "--fix")

@@ -57,7 +57,7 @@ class Boundary(click.Group):
             echo_usage(error)
             code = 1
         except (click.Abort, KeyboardInterrupt):
-            echo("interrupted; the next command finishes or undoes what was under way", err=True)
+            echo("interrupted; the next command finishes or undoes this one", err=True)
             code = INTERRUPTED
         except OutputLost as error:
             code = _show_lost(error)
@@ -134,7 +134,7 @@ def _bug(error: Exception) -> int:
     echo(traceback.format_exc(), err=True)
     echo(
         f"\nThis is a bug in patchq {__version__}: {error}\n"
-        "hint: run the command again; if it stays, report it with the lines above",
+        "hint: run the command again; if it fails again, report it with the lines above",
         err=True,
     )
     return BUG
@@ -146,7 +146,7 @@ def _of_the_machine(error: OSError) -> PatchqError:
         where = f" ({error.filename})"
     return UserError(
         f"{error.strerror}{where}; nothing was lost",
-        hint="mend that and run the command again: it finishes or undoes what was under way",
+        hint="fix that and run the command again: it finishes or undoes the interrupted one",
     )
 
 
@@ -184,7 +184,7 @@ def show_conflict(conflict: Conflict, *, err: bool = True) -> None:
     for line in conflict.expected:
         echo(f"    | {line}", fg=None if conflict.places or line in conflict.found else "red", err=err)
     if conflict.places:
-        echo(f"  which is at the lines {', '.join(map(str, conflict.places))}", err=err)
+        echo(f"  these lines occur more than once, at the lines {', '.join(map(str, conflict.places))}", err=err)
         return
     owner = f"after {conflict.owner} of this import, the file has" if conflict.owner else "upstream has"
     echo(f"  {owner}, at line {conflict.line}:", err=err)

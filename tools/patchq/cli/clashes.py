@@ -9,13 +9,13 @@ from patchq.together.concurrent import Clash, ClashKind
 
 _CHANGES = {
     UseChange.REMOVED: "{name}, which it uses, is gone",
-    UseChange.CALL: "its call of {name} no longer fits",
+    UseChange.CALL: "its call of {name} no longer matches the parameters",
     UseChange.DEFAULT: "{name}, which it calls, has another default",
     UseChange.FORM: "{name}, which it uses, is now {detail}",
     UseChange.RETURNS: "{name}, which it calls, returns another number of values",
     UseChange.OVERRIDE: "{name}, which it overrides, has other parameters or is gone",
     UseChange.ABSTRACT: "its class must now define {name}",
-    UseChange.BODY: "{name}, which it calls, does something else",
+    UseChange.BODY: "{name}, which it calls, behaves differently",
     UseChange.VALUE: "{name}, which it uses, has another value",
     UseChange.FILE: "it names {name}, which is gone",
 }
@@ -59,11 +59,11 @@ def _worded(clash: Clash) -> tuple[str, str]:
         else:
             where = f"{clash.path}:{clash.line}"
         by = " and ".join(filter(None, (_names(clash.ours), _names(clash.theirs)))) or both
-        return f"{where}: {by} add {clash.name}, each its own", "keep one of them"
+        return f"{where}: {by} add different definitions of {clash.name}", "keep one of them"
     if clash.kind is ClashKind.SHARED_PROOF:
-        return f"{both} change {clash.path}; git merges it", "run it once they are merged"
+        return f"{both} change {clash.path}; git merges it", "run it after the merge"
     return (
-        f"{other} adds or changes {clash.name}; {one} carries the stack to {clash.detail}, without that",
+        f"{other} adds or changes {clash.name}; {one} carries the stack to {clash.detail} without that change",
         f"carry {clash.name} to {clash.detail}, too: `patchq rebase {clash.upstream} --onto {sh(clash.detail)}`",
     )
 

@@ -78,14 +78,14 @@ def json_option(function: F) -> F:
 
 def set_option(function: F) -> F:
     """Add the option ``--set``."""
-    return click.option("--set", "set_name", metavar="SET", default="", help="Set of pins.  [default: the lock's]")(
-        function
-    )
+    return click.option(
+        "--set", "set_name", metavar="SET", default="", help="Set of pins.  [default: the default set]"
+    )(function)
 
 
 def offline_option(function: F) -> F:
     """Add the option ``--offline``."""
-    return click.option("--offline", is_flag=True, help="Use only what is in the store and the cache.")(function)
+    return click.option("--offline", is_flag=True, help="Use only the store and the cache; download nothing.")(function)
 
 
 def without_proof(project: Project, set_name: str) -> list[str]:
@@ -109,7 +109,6 @@ def show_exported(result: Any, as_json: bool, schema: str) -> None:
     if result.moved:
         echo(f"{result.upstream}: moved {result.moved}")
     elif not (result.added or result.written or result.removed):
-        were = "as it was" if result.unchanged == 1 else "as they were"
-        echo(f"{result.upstream}: nothing changed, {counted(result.unchanged, 'patch')} {were}")
+        echo(f"{result.upstream}: nothing changed ({counted(result.unchanged, 'patch')})")
     for note in result.notes:
         echo(f"{result.upstream}: {note}")

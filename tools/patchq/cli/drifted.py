@@ -24,7 +24,7 @@ _SAID = {
     Kind.OVERRIDE: "{now} now overrides it",
     Kind.OVERRIDDEN: "it overrides {callee}, which was {was}, is now {now}",
     Kind.BASES: "base classes were {was}, are now {now}",
-    Kind.GUARD: "it existed if {was}, exists now if {now}",
+    Kind.GUARD: "it was defined if {was}, and is now defined if {now}",
     Kind.BODY: "upstream changed its body",
     Kind.GONE: "it is gone",
 }
@@ -43,7 +43,7 @@ def say_alarm(alarm: Alarm) -> str:
         return alarm.message
     values = {**asdict(alarm), "was": alarm.was or "nothing", "now": alarm.now or "nothing"}
     if alarm.kind == Kind.REMOVED.value and alarm.now:
-        return "{callee} is gone; {now} has the name".format(**values)
+        return "{callee} is gone; {now} now has its name".format(**values)
     return _SAID[Kind(alarm.kind)].format(**values)
 
 

@@ -72,7 +72,7 @@ def _choice(found: Proposals, *, yes: bool, as_json: bool) -> int:
     count = len(found.proposals)
     if yes:
         if count > 1 and not as_json:
-            echo(f"{count} proposals: choose one by `--take N`", err=True)
+            echo(f"{count} proposals: choose one with --take, such as `--take 1`", err=True)
         if count == 1:
             return 1
         return 0
@@ -152,7 +152,7 @@ def _show_kept(kept: Resolution, show: Show) -> None:
     if kept.refused:
         for check in kept.refused:
             echo(f"{check.name}: {check.state}: {check.message}", fg="red")
-        echo(f"{kept.upstream}/{kept.patch} is not resolved by it; nothing changed", err=True)
+        echo(f"{kept.upstream}/{kept.patch} was not resolved; nothing was changed", err=True)
         return
     assert kept.rebase
     show(kept.rebase, max(len(kept.rebase.steps) - 1, 0))

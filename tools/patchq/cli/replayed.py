@@ -9,7 +9,7 @@ from patchq.names import sh
 from patchq.replay.outcomes import Account, Reason, StepStatus, short
 
 _SENTENCES = {
-    Reason.FAILED: "it ended with {code}: {message}",
+    Reason.FAILED: "it failed with exit code {code}: {message}",
     Reason.TOO_LONG: "it was stopped after {words}, the limit of a step",
     Reason.CHANGES_NOTHING: "it changes nothing in the package",
     Reason.NETWORK: "it needs the network, which a replay doesn't have: {words}",
@@ -35,7 +35,7 @@ _COMPARE = "`patchq import {upstream} --image` with the built image compares its
 _HINTS = {
     Reason.FAILED: f"{_NEW}, or {_COMPARE}",
     Reason.TOO_LONG: f"{_NEW}, or {_COMPARE}",
-    Reason.CHANGES_NOTHING: "remove it, or correct the text that it looks for",
+    Reason.CHANGES_NOTHING: "remove it, or correct the text that it searches for",
     Reason.NETWORK: f"download the file into the build context, or {_COMPARE}",
     Reason.NO_PROGRAM: f"{_NEW}, or {_COMPARE}",
     Reason.OTHER_VERSION: "pin the installed version: `patchq pin {upstream} --archive {words} --ref {version}`",
@@ -69,7 +69,7 @@ def sentence(account: Account) -> str:
 
 
 def hint(account: Account, upstream: str) -> str:
-    """Return what to type for a step that isn't taken; empty if there is nothing to do."""
+    """Return the next command for a step that isn't taken; empty if there is none."""
     text = ""
     if account.reason and account.status is not StepStatus.UNRELATED:
         text = _HINTS.get(account.reason, "")
@@ -78,7 +78,7 @@ def hint(account: Account, upstream: str) -> str:
 
 
 def lines(accounts: Sequence[Account], upstream: str, *statuses: StepStatus) -> Iterator[str]:
-    """Yield a line for each outcome with one of these fates, and for what to type."""
+    """Yield a line for each step with one of these statuses, and a line with its hint."""
     for account in accounts:
         if account.status not in statuses or account.reason is None:
             continue

@@ -43,7 +43,7 @@ def packages_to_verify(distributions: Sequence[str], set_name: str) -> tuple[dic
     unknown = [d for d in distributions if d not in builds]
     if unknown:
         raise UserError(
-            f"no upstream builds {unknown[0]}", hint=f"upstream.lock has {', '.join(builds) or 'no builds'}"
+            f"no upstream builds {unknown[0]}", hint=f"upstream.lock builds {', '.join(builds) or 'nothing'}"
         )
     chosen = {d: p for d, p in builds.items() if d in (distributions or builds_alone)}
     try:

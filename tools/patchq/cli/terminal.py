@@ -56,7 +56,7 @@ class OutputLost(PatchqError):
     def __init__(self, error: OSError) -> None:
         super().__init__(
             f"the output can't be written: {error.strerror}",
-            hint="send it elsewhere and run the command again: it finishes or undoes what was under way",
+            hint="redirect the output to another place and run the command again: it finishes or undoes this one",
         )
         self.reader_is_gone = error.errno == errno.EPIPE
 

@@ -239,7 +239,7 @@ def _resolve(url: str, version: str, own: Mapping[str, Any]) -> _Hook:
         language = own.get("language", "")
         missing = ""
         if language not in _LANGUAGES:
-            missing = f"patchq can't install hooks of the language {language}"
+            missing = f"hooks of the language {language} can't be installed here"
         return _Hook(key=key, tool=f"upstream's own: {own.get('name', key)}", body=dict(own), missing=missing)
     name = "/".join(url.removesuffix(".git").split("/")[-2:])
     known = _KNOWN_LOWER.get(name.lower())

@@ -84,8 +84,8 @@ def publish(
                 raise UserError(
                     f"{remote.name or remote.url}: {found.branch} is at {found.was[:12]}, and no tag of patchq names "
                     "that commit: someone else pushed to the branch",
-                    hint=f"rename the branch, in a clone of it: `git push origin origin/{found.branch}:refs/heads/kept "
-                    f":{found.branch}`; then publish again",
+                    hint=f"rename the branch, in a clone of it: `git push origin {sh(f'origin/{found.branch}:refs/heads/kept')} "
+                    f"{sh(f':{found.branch}')}`; then publish again",
                 )
             branch, tag = f"refs/heads/{found.branch}", f"refs/tags/{found.tag}"
             refs |= {branch: found.commit}

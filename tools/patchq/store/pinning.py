@@ -10,7 +10,7 @@ from patchq.formats.lock import BuildConfig, Pin, Upstream
 from patchq.formats.lock import parse as parse_lock
 from patchq.formats.lockedit import with_pin
 from patchq.git.transport import Unreachable
-from patchq.names import CommitId
+from patchq.names import CommitId, sh
 from patchq.project.journal import Change
 from patchq.project.project import Project
 from patchq.project.stack import Stack, load_stack
@@ -120,7 +120,7 @@ def pin(
             raise UserError(
                 f"{name} has neither a git source nor an archive",
                 hint="--url gives its git URL, --archive its release on the index "
-                f"(`--archive {name}=={_version_in(ref)}`), or give both",
+                f"(`--archive {name}=={sh(_version_in(ref))}`), or give both",
             )
         draft = Pin(
             upstream=name,

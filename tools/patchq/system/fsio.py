@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from patchq.errors import BusyError, FormatError, StateError, StateTooNew, StateTooOld, UserError
+from patchq.names import sh
 from patchq.system import runner
 
 try:
@@ -424,7 +425,7 @@ def _busy(owner: Path, wait: float) -> BusyError:
         found = (read_or_none(owner) or b"").decode(errors="replace").strip()
     except (OSError, FormatError):
         found = ""
-    longer = f"`--wait {max(60, round(6 * wait))}` before the verb waits longer"
+    longer = f"`--wait {sh(max(60, round(6 * wait)))}` before the verb waits longer"
     match = _OWNER.fullmatch(found)
     if not match:
         return BusyError("another patchq uses this project", hint=f"wait for it to end; {longer}")

@@ -7,7 +7,7 @@ import click
 
 from patchq.cli.common import as_dicts, emit, json_option, offline_option, open_project, set_option, without_proof
 from patchq.cli.terminal import echo
-from patchq.names import counted
+from patchq.names import counted, sh
 from patchq.project.project import Project
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def _upstream_lines(
                 patch=item.patch,
                 rule="upstream-lines",
                 message=f"it drops lines that upstream added since {item.attempt.from_ref}: {show_dropped(item.lines)}",
-                hint="put them back; or, where that is meant, "
+                hint="restore them; if the patch has to drop them: "
                 f"`patchq check --drop-upstream-line {item.upstream}/{item.patch}:{item.lines[0].name}`",
             )
         )
@@ -155,7 +155,7 @@ def _together(project: Project, refs: tuple[str, ...], scope: _Scope) -> tuple[_
         for finding in found.findings:
             # Line numbers and blob ids change if two branches edit one file. Export renews them.
             if finding.rule in ("offset", "bytes") and (finding.upstream, finding.ref) in together.shared_stacks:
-                finding = replace(finding, level="warning", hint="once merged: `patchq check --fix`")
+                finding = replace(finding, level="warning", hint="after the merge: `patchq check --fix`")
             if (finding.upstream, finding.ref, finding.patch) not in broken:
                 kept.append(finding)
         proofs = sorted(together.proofs)
@@ -184,9 +184,9 @@ def _installs(
         resolved = installs.resolve_set(project, set_name, kind, offline=offline)
         where = f"set {resolved.set_name} on {kind}"
         for lacked in resolved.lacked:
-            there = "it has none of it"
+            there = "it has no version of it"
             if lacked.there:
-                there = f"the newest there is {lacked.there}"
+                there = f"its newest version is {lacked.there}"
             message = f"{where}: the available index has nothing for {lacked.requirement}; {there}"
             found.append(
                 Finding(
@@ -202,7 +202,14 @@ def _installs(
         if resolved.contradiction:
             message = f"{where}: the wheels don't install together:\n{resolved.contradiction}"
             found.append(
-                Finding(upstream="", ref="", patch="", rule="installs", message=message, hint="pin what fits together")
+                Finding(
+                    upstream="",
+                    ref="",
+                    patch="",
+                    rule="installs",
+                    message=message,
+                    hint="pin compatible versions",
+                )
             )
         answers.append(asdict(resolved))
     return found, answers
@@ -226,8 +233,8 @@ def _show(found: list[Finding], written: tuple[str, ...], resolved: list[dict[st
 
 @click.command("check")
 @click.argument("names", nargs=-1)
-@click.option("--text", "text_only", is_flag=True, help="Check only the project's files: not that patches apply.")
-@click.option("--fix", "mend", is_flag=True, help="First fix statuses, your sign-offs and the patches' format.")
+@click.option("--text", "text_only", is_flag=True, help="Check only the project's files, without applying patches.")
+@click.option("--fix", "mend", is_flag=True, help="Before the check, fix statuses, your sign-offs and patch formats.")
 @click.option("--allow-empty", is_flag=True, help="Accept patches that change nothing.")
 @click.option(
     "--drop-upstream-line",
@@ -311,7 +318,8 @@ def command(
     else:
         _show(found.findings if verbose else _grouped(found), written, resolved)
         if proofs:
-            echo(f"both sides touch what these patches touch; once merged: patchq test --prove {' '.join(proofs)}")
+            echo("both branches change files of these patches; after the merge, run:")
+            echo(f"patchq test --prove {' '.join(map(sh, proofs))}")
     if not as_json and not installs:
         of = f"in the set {set_name}" if set_name else "in the default set"
         if not refs:

@@ -29,8 +29,8 @@ def _line(patch: ComparedPatch, other: str) -> str:
     partners = _some(patch.partners) or "other patches"
     if patch.relation == "same":
         if not patch.partners:
-            return f"{where}{patch.name}: the other fork's ref already has its effect"
-        how = "its effect is in"
+            return f"{where}{patch.name}: the other fork's ref already has this change"
+        how = "the same change is in"
         if patch.grade == "identical":
             how = "the same patch as"
         return f"{where}{patch.name}: {how} {partners}"
@@ -62,7 +62,7 @@ def _show(found: ComparedUpstream, other: str) -> None:
     for label, ours in sides:
         same = tuple(patch.name for patch in found.of(ours=ours, relation=Relation.SAME))
         if same:
-            echo(f"{label} could drop with the other's patches: {', '.join(same)}")
+            echo(f"{label} could drop, because the other side has them: {', '.join(same)}")
     left = []
     for conflicting in found.left_out:
         if conflicting.is_ours:

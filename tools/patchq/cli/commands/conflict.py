@@ -62,9 +62,9 @@ def _changes(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
         for n in range(m.size):
             pairs.append((before[m.a + n], after[m.b + n]))
     if moved := sum(one != other for one, other in pairs):
-        yield f"({moved} lines are indented otherwise)"
+        yield f"({counted(moved, 'line')} with other indentation)"
     elif old == new:
-        yield "(nothing)"
+        yield "(no change)"
 
 
 def _show_files(found: Brief) -> None:
@@ -72,8 +72,11 @@ def _show_files(found: Brief) -> None:
         echo(f"\n{file.path}: {file.kind}", bold=True)
         for clash in file.collisions:
             echo(f"  line {clash.line} of {found.worktree}/{file.path}")
-            for word, lines in ((f"{found.onto} has made", clash.ours), ("the patch makes", clash.theirs)):
-                echo(f"    {word} of {counted(len(clash.base), 'line')}:" if clash.base else f"    {word}:")
+            for side, lines in ((found.onto, clash.ours), ("the patch", clash.theirs)):
+                if clash.base:
+                    echo(f"    {side} changes {counted(len(clash.base), 'line')}:")
+                else:
+                    echo(f"    {side} adds:")
                 for line in _changes(clash.base, lines):
                     echo(f"      {line}")
 
@@ -92,7 +95,7 @@ def _show(found: Brief) -> None:
     echo(f"{found.subject}\n")
     for line in found.why.splitlines():
         echo(f"  {line}" if line else "")
-    echo(f"\ntopic {found.topic or 'none'}; upstream: {found.status or 'unknown'}")
+    echo(f"\ntopic: {found.topic or 'none'}; upstream status: {found.status or 'unknown'}")
     if found.message:
         echo(found.message)
     if found.evidence:
@@ -102,8 +105,8 @@ def _show(found: Brief) -> None:
     for cause in found.causes:
         echo(f"upstream's {cause.commit[:12]} {cause.date} {cause.subject} ({cause.author})")
     if not found.causes:
-        echo("no commit of upstream's is known to have made these lines" + (f"; {found.hint}" if found.hint else ""))
-    echo("it is needed by: " + (", ".join(found.dependents) or "no other patch"))
+        echo("no upstream commit is known for these lines" + (f"; {found.hint}" if found.hint else ""))
+    echo("needed by: " + (", ".join(found.dependents) or "no other patch"))
     _show_dropped(found)
     for one in found.suggestions:
         echo(f"\n{one.message}: `{one.command}`")
@@ -113,4 +116,4 @@ def _show(found: Brief) -> None:
     if found.needs:
         needs = f" (needs {', '.join(found.needs)})"
     echo(f"proof: {', '.join(found.proofs) or 'none'}{needs}")
-    echo(f"edit {found.worktree}; `{found.command}` judges it, and without --dry-run keeps it if its proof passes")
+    echo(f"edit {found.worktree}, then `{found.command}`; without --dry-run, it keeps what passes all checks")

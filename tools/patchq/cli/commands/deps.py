@@ -35,5 +35,5 @@ def command(names: tuple[str, ...], dot: bool, set_name: str, as_json: bool) -> 
             if needed:
                 words = [f"needs {', '.join(needed)}"]
             if message:
-                words += [f"says it requires {', '.join(message)}"]
-            echo(f"{n.patch}: {'; '.join(words) or 'needs none'}")
+                words += [f"declares Requires: {', '.join(message)}"]
+            echo(f"{n.patch}: {'; '.join(words) or 'needs no other patch'}")

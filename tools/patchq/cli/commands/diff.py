@@ -4,6 +4,7 @@ import click
 
 from patchq.cli.common import as_dicts, emit, json_option, open_project, set_option
 from patchq.cli.terminal import echo
+from patchq.names import counted
 
 
 @click.command("diff")
@@ -39,4 +40,4 @@ def command(old: str, new: str, stat: bool, set_name: str, as_json: bool) -> Non
         if p.text and not stat:
             echo("".join(f"    {line}\n" for line in p.text.splitlines()), nl=False)
     same = sum(p.kind == SAME for p in found)
-    echo(f"{same} of {len(found)} are the same")
+    echo(f"{same} of {counted(len(found), 'patch')} the same")

@@ -121,9 +121,11 @@ def _probe(archs: tuple[str, ...], nvccs: tuple[str, ...], as_json: bool) -> Non
         for u in unusable:
             echo(f"does not run: nvcc {u.release}".rstrip() + f" ({u.nvcc}): {u.message}\n    {u.hint}")
         for arch, names in lacks.items():
-            echo(f"{arch}: lacks {', '.join(names)}" if names else f"{arch}: has all that the kernels need")
+            echo(
+                f"{arch}: lacks {', '.join(names)}" if names else f"{arch}: has all instructions that the kernels need"
+            )
         if not found:
-            echo("no nvcc here can compile: nothing is known of any architecture")
+            echo("no nvcc on this machine works, so no architecture was tested")
     if not ok:
         raise click.exceptions.Exit(1)
 

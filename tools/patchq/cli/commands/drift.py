@@ -15,9 +15,9 @@ from patchq.cli.terminal import echo
 def command(upstream: str, old: str, new: str, set_name: str, as_json: bool) -> None:
     """Find patches that apply but changed meaning.
 
-    Compares two pinned refs of UPSTREAM: calls in other upstreams of the set whose arguments change their meaning,
-    and, for each patch of the old ref's stack, the functions that it changes and whatever its lines call, read,
-    override or are called by. Exit code 1 if anything needs a decision.
+    Compares two pinned refs of UPSTREAM: calls from other upstreams of the set whose arguments change their
+    meaning, and, for each patch of the old ref's stack, the functions that it changes and the definitions that its
+    lines call, read, override or are called by. Exit code 1 if anything needs a decision.
     """
     from patchq.cli.drifted import alarm_body, show_alarm, show_unseen
     from patchq.drift.alarms import by_kind
@@ -45,7 +45,7 @@ def command(upstream: str, old: str, new: str, set_name: str, as_json: bool) -> 
         if found.alarms and not found.history:
             echo(f"no commits: no history of {upstream} is available locally (`patchq fetch --history`)")
         kinds = ", ".join(f"{n} {kind}" for kind, n in by_kind(open_ones).items())
-        mended = len(found.alarms) - len(open_ones)
-        echo(f"{len(open_ones)} open" + (f": {kinds}" if kinds else "") + f", {mended} mended by the stacks")
+        fixed = len(found.alarms) - len(open_ones)
+        echo(f"{len(open_ones)} open" + (f": {kinds}" if kinds else "") + f", {fixed} fixed by the stacks")
     if open_ones:
         raise click.exceptions.Exit(1)

@@ -15,6 +15,8 @@ from patchq.cli.common import json_option, open_project, show_exported
 def command(upstream: str, amend: str, include: tuple[str, ...], as_json: bool) -> None:
     """Write commits back to the stack.
 
+    The stack is the one that is applied; `patchq apply --set` applies that of another set.
+
     Amended, reordered and reworded commits keep the names of their patches. fixup!, squash! and amend! commits are
     folded into the commits that they name.
     """

@@ -9,7 +9,7 @@ import click
 
 from patchq.cli.common import as_dicts, emit, json_option, open_project, set_option
 from patchq.cli.terminal import echo, echo_command, show_table
-from patchq.names import sh
+from patchq.names import counted, sh
 from patchq.project.project import Project
 
 if TYPE_CHECKING:
@@ -186,11 +186,11 @@ def _say(cell: ForecastCell) -> str:
     from patchq.formats.ledger import say_offsets
 
     if cell.known:
-        return "there already"
+        return "already carried"
     if cell.needs_review:
         if cell.outcome != "obsolete":
             return f"needs review ({cell.hunks})"
-        return "needs review: gone"
+        return "needs review: file gone"
     return " ".join(filter(None, (_SHORT.get(cell.outcome, cell.outcome), say_offsets(cell.offsets))))
 
 
@@ -241,7 +241,7 @@ def _next(found: Forecast) -> str:
 
     summary, source = found.summary(found.cheapest), found.source(found.cheapest)
     if any(why.startswith(NOT_YET) for why in source.absent.values()):
-        return f"`patchq rebase {found.upstream} --onto {sh(source.from_ref)}` brings what it lacks of the set's stack"
+        return f"`patchq rebase {found.upstream} --onto {sh(source.from_ref)}` first carries the patches that it lacks"
     if len(summary.known) == len(found.of(found.cheapest)):
         return f"nothing: {found.upstream} {found.cheapest} already has every patch"
     start = f"patchq rebase {found.upstream} --onto {sh(found.cheapest)}"
@@ -251,7 +251,7 @@ def _next(found: Forecast) -> str:
 def _show_blame(found: Forecast, culprits: Sequence[Culprit], trouble: str) -> None:
     by_patch = {c.patch: c for c in culprits}
     for patch, ref in found.breaks().items():
-        echo(f"{patch} stops first at {ref}")
+        echo(f"{patch} conflicts first at {ref}")
         if culprit := by_patch.get(patch):
             pull = ""
             if culprit.pull_request:
@@ -259,7 +259,7 @@ def _show_blame(found: Forecast, culprits: Sequence[Culprit], trouble: str) -> N
             echo(f"    by {culprit.commit[:12]} {culprit.subject} ({culprit.author}{pull})")
     if trouble:
         echo(trouble, err=True)
-    echo(f"cheapest: {found.cheapest}, {found.stops(found.cheapest)} stops")
+    echo(f"cheapest: {found.cheapest}, {counted(found.stops(found.cheapest), 'conflict')}")
 
 
 def _show_annotations(project: Project, found: Forecast) -> None:

@@ -146,9 +146,9 @@ def command(
 
     urls = [p for p in paths if "://" in p]
     if offline and (urls or requests):
-        raise click.UsageError("--offline can't bring what a URL or --pr names.")
+        raise click.UsageError("--offline can't download URLs and pull requests (--pr).")
     if not (paths or requests or commands or overlay or site or image):
-        raise click.UsageError("Missing argument 'PATH': a patch, a folder, a URL, - for what is piped in, or --pr N.")
+        raise click.UsageError("Missing argument 'PATH': a patch, a folder, a URL, - for standard input, or --pr.")
     if first_parent and not git_range:
         raise click.UsageError("--first-parent goes with --range.")
     files = []
@@ -213,7 +213,7 @@ def _show(done: Imported, as_json: bool, name: str, *, partial: bool) -> None:
             left = ", ".join(item.where for item in done.left)
             echo(f"adopted {adopted} of {adopted + len(done.left)}; left out: {left}")
         if done.exported.added:
-            echo("next: patchq apply, then `patchq check`, which lists what the patches' messages lack")
+            echo("next: `patchq apply`; `patchq check` lists what each patch still lacks")
     if done.tried and done.left and not (partial and done.taken):
         click.get_current_context().exit(3)
 
@@ -239,7 +239,7 @@ def _show_tried(done: Imported, name: str) -> None:
         if not (item.account and item.outcome in ("left out", "unreadable")):
             shown.append(item)
     if shown:
-        show_table(["patch", "would", "from"], [[i.name, i.outcome, i.where] for i in shown])
+        show_table(["patch", "result", "from"], [[i.name, i.outcome, i.where] for i in shown])
     printed = _show_details(shown)
     for message in dict.fromkeys(str(item.elsewhere.downloaded) for item in done.items if item.elsewhere):
         if message:
@@ -287,7 +287,7 @@ def _summary(done: Imported) -> str:
     if done.left:
         message = f"nothing was changed; {considered - len(done.left)} of {considered} would be adopted"
     elif not considered:
-        message = "no step of it edits the package"
+        message = "no step edits the package"
     elif open_ones:
         message = f"{considered} would be adopted"
     elif skipped:
@@ -317,7 +317,7 @@ def _worded(error: NotTaken, name: str) -> tuple[str, str]:
     statuses = (StepStatus.REFUSED, StepStatus.NOT_UNDERSTOOD)
     listed = [account for account in error.accounts if account.status in statuses]
     if not listed:
-        return "no step of it edits the package; nothing was adopted", "--run 'COMMAND' names one"
+        return "no step edits the package; nothing was adopted", "name a command that edits it with --run"
     first, *rest = listed
     if not rest and not error.taken:
         message = f"{first.where}: `{short(first.text)}`: {sentence(first)}"

@@ -24,9 +24,9 @@ from patchq.project.project import Project
 )
 @click.option("--title", default="", metavar="TEXT", help="Title of the pull request.  [default: the subject]")
 @click.option("--name", default="", metavar="NAME", help="Name of the branch and its folder.")
-@click.option("--no-proof", is_flag=True, help="Don't run proofs and tests there; the dossier reports it.")
-@click.option("--upstream-tests", is_flag=True, help="Run upstream's tests of the changed files, however many.")
-@click.option("--no-gates", is_flag=True, help="Don't run upstream's formatter and linters; the dossier reports it.")
+@click.option("--no-proof", is_flag=True, help="Don't run proofs and tests; the PR report mentions it.")
+@click.option("--upstream-tests", is_flag=True, help="Run upstream's tests of the changed files, even many.")
+@click.option("--no-gates", is_flag=True, help="Don't run upstream's formatter and linters; the PR report mentions it.")
 @click.option(
     "--push",
     "remote",
@@ -58,8 +58,8 @@ def command(
 ) -> None:
     """Prepare an upstream pull request: branch, mails and report.
 
-    Puts the fewest patches that they need onto upstream's own ref, and runs proofs and upstream's linters there.
-    Nothing is sent without --push or --open. Exit code 5 if the branch is made but not ready.
+    Applies the patches and those that they need to upstream's ref, and runs the proofs and upstream's linters there.
+    Nothing is sent without --push or --open. Exit code 5 if the branch is not ready to be sent.
     """
     from patchq.contribute.dossier import folder_of, read_owner, write_dossier
     from patchq.contribute.propose import propose
@@ -144,7 +144,7 @@ def _show(made: Proposal, folder: Path) -> None:
     for line in made.problems:
         echo(f"  not ready: {line}", fg="red")
     if not made.owner.complete:
-        echo(f"  its owner is still to fill {folder / 'owner.toml'}")
+        echo(f"  to do: fill in {folder / 'owner.toml'}")
     echo(f"{folder}: the mails, title.txt, body.md, dossier.md")
 
 
@@ -179,7 +179,7 @@ def _status(project: Project, patches: tuple[str, ...], url: str, set_name: str,
         emit("pr-status", {"pull_requests": as_dicts(states)})
         return
     for s in states:
-        written = "; as before"
+        written = "; unchanged"
         if s.refs:
-            written = f"; written into {', '.join(s.refs)}"
+            written = f"; recorded in the stacks of {', '.join(s.refs)}"
         echo(f"{', '.join(s.patches)}: {s.status}{written}")

@@ -150,7 +150,7 @@ def show(project: Project, found: Result, output: int) -> None:
         return
     head = f"{found.upstream} {found.from_ref} onto {found.onto}"
     if found.state == "aborted":
-        echo(f"{head}: given up; nothing of it stays but the resolutions recorded so far")
+        echo(f"{head}: aborted; only the recorded resolutions are kept")
         return
     for step in found.steps[output:]:
         if step.outcome != "clean" and not step.known:
@@ -172,7 +172,7 @@ def show(project: Project, found: Result, output: int) -> None:
     if not kept:
         in_set = ""
         if found.set_name:
-            in_set = f"; the set {found.set_name} is as it was"
+            in_set = f"; the set {found.set_name} is unchanged"
         echo(f"{head}: no patch is left ({words}): no stack, pin or set was written, only the ledger{in_set}")
         return
     echo(f"{head}: {counted(kept, 'patch')} ({words}), in the set {found.set_name}")
@@ -223,14 +223,12 @@ def _show_stop(found: Result, stop: Stop) -> None:
     if stop.carries or stop.stops:
         echo(f"  currently, {stop.carries} of the patches after it apply and {stop.stops} stop")
     if stop.outcome == "absorbed":
-        echo("  `--continue --retire` retires it, if its proof passes without it (where none can run, `--how TEXT`")
-        echo("  retires it on the evidence); `--skip` leaves it out")
+        echo(f"  `patchq rebase {found.upstream} --continue --retire` drops it, if its proof passes without it;")
+        echo("  if no proof can run, add --how with the reason. `--skip` instead leaves it out")
         if not stop.stages:
             return
     echo(f"`patchq conflict {found.upstream}` shows the conflict report")
-    echo(f"`patchq rebase {found.upstream} --propose` tries other merges of it")
+    echo(f"`patchq rebase {found.upstream} --propose` tries other ways to merge it")
     echo(f"resolve it in {found.worktree}, then `patchq rebase {found.upstream} --continue`;")
-    how = " --how TEXT"
-    if stop.grade:
-        how = ""
-    echo(f"`--skip` leaves it out, `--continue --retire{how}` retires it, if its proof passes without it")
+    reason = "" if stop.grade else " and --how with the reason"
+    echo(f"`--skip` instead leaves it out; `--continue --retire`{reason} drops it, if its proof passes without it")

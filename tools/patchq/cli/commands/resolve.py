@@ -89,7 +89,7 @@ def _show(project: Project, found: Resolution, upstream: str) -> None:
     if found.refused:
         _show_refusal(found, upstream)
     elif found.rebase is None:
-        echo("it would be kept")
+        echo("the resolution would be kept")
     else:
         show(project, found.rebase, max(len(found.rebase.steps) - 1, 0))
 
@@ -97,9 +97,9 @@ def _show(project: Project, found: Resolution, upstream: str) -> None:
 def _show_refusal(found: Resolution, upstream: str) -> None:
     from patchq.rebase.resolve import FAILS_WITHOUT, PASSES_WITH, UPSTREAM_LINES
 
-    echo(f"{upstream}/{found.patch} is not resolved by it; nothing was changed", err=True)
+    echo(f"{upstream}/{found.patch} was not resolved; nothing was changed", err=True)
     reason = found.refused[0].name
     if reason == UPSTREAM_LINES:
-        echo("`--drop-upstream-line PATH:LINE` accepts one of these lines", err=True)
+        echo("--drop-upstream-line accepts one of these lines, by its path and number", err=True)
     elif reason in (PASSES_WITH, FAILS_WITHOUT):
-        echo("`--no-proof` takes it unproven", err=True)
+        echo("`--no-proof` keeps it without a proof", err=True)

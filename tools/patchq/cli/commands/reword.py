@@ -45,6 +45,6 @@ def command(
     if not (text or pairs or author or as_rules):
         text = click.edit(show(project, patch, set_name)[1].message) or ""
         if not text:
-            raise click.UsageError("nothing was written: -m 'SUBJECT' -m 'WHY' says it without an editor")
+            raise click.UsageError("the editor wrote nothing; -m gives the message without an editor")
     result = reword(project, patch, message=text, trailers=pairs, author=author, as_rules=as_rules, set_name=set_name)
     show_exported(result, as_json, "reword")

@@ -62,7 +62,7 @@ def command(
 
     Runs them against the applied stacks; with --prove also against the stacks without each patch and those that
     need it, where the proof must fail by an assertion. A proof whose hardware is missing is not run, and never
-    counts as passed. Exit code 5 if a proof fails, 6 if only the environment does; such a result is not remembered.
+    counts as passed. Exit code 5 if a proof fails, 6 if only the environment does; such a result is not kept.
 
     With --mutate: measures proof strength and shows the mutants that survive. An interrupted run resumes.
     """
@@ -158,7 +158,7 @@ def _mutate(
             interval = f"95 % interval {100 * pooled.low:.0f} to {100 * pooled.high:.0f} %"
             echo(f"all: {pooled.killed} of {pooled.judged} killed ({share}; {interval}); --seed {budget.seed}")
         else:
-            echo(f"all: no mutant has an answer; --seed {budget.seed}")
+            echo(f"all: no mutant has a result; --seed {budget.seed}")
     if any(strength.fails for strength in found):
         raise click.exceptions.Exit(5)
 

@@ -40,7 +40,7 @@ def command(pending: bool, dry_run: bool, as_json: bool) -> None:
     if as_json:
         emit("undo", {"undone": summary, "kept": kept, "commits": list(commits), "dry_run": False, "changes": None})
         return
-    echo(f"{'given up' if pending else 'undone'}: {summary}")
+    echo(f"{'abandoned' if pending else 'undone'}: {summary}")
     if worktree:
         echo(f"  the rebase is back at that patch; {worktree} holds your files")
     for path in kept:

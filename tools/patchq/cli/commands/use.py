@@ -33,9 +33,10 @@ def command(set_name: str, name: str, replaces: tuple[str, ...], keep: bool, as_
     echo(f"the default set is {found.set_name}{was}")
     for word, names in (("set", found.sets), ("pin", found.pins)):
         for one in names:
-            echo(f"cleared the {word} {one}")
+            echo(f"removed the {word} {one}")
     if found.files:
-        echo(f"removed {counted(len(found.files), 'file')} of their stacks; git's history has them, and `patchq undo`")
+        count = counted(len(found.files), "file")
+        echo(f"removed {count} of their stacks; git's history has them, and `patchq undo` restores them")
     for note in found.notes:
         echo(note)
     echo("next: patchq apply")

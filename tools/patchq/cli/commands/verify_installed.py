@@ -108,11 +108,9 @@ def show(verdict: InstallVerdict, folder: str, others: Sequence[tuple[str, str]]
         echo(f"problem: no package that patchq built in {verdict.python}", fg="red")
     elif others:
         for name, place in others:
-            choice = f"--set {sh(name)}"
-            if not name:
-                choice = f"--dist {sh(place)}"
-            command = f"patchq verify-installed --python {sh(verdict.python)} {choice}"
-            echo(f"next: the installed versions are those of {place}, not of {folder}: `{command}` compares with them")
+            option, value = ("--set", name) if name else ("--dist", place)
+            echo(f"next: the installed versions are those of {place}, not of {folder}; to compare with those, run")
+            echo(f"`patchq verify-installed --python {sh(verdict.python)} {sh(option)} {sh(value)}`")
     elif not all(p.is_right for p in verdict.packages):
         install = f"{sh(verdict.python)} -m pip install --force-reinstall --no-deps -r {sh(folder)}/requirements.txt"
         echo(f"next: {install}")
