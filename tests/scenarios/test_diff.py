@@ -25,7 +25,7 @@ def kept(stack: Patchq) -> Patchq:
 
 
 def test_nothing_changed(kept: Patchq) -> None:
-    assert kept.ok("diff", "HEAD") == "3 of 3 are the same\n"
+    assert kept.ok("diff", "HEAD") == "3 of 3 patches are the same\n"
 
 
 def test_an_edited_an_added_and_a_removed_patch(kept: Patchq) -> None:
@@ -44,7 +44,7 @@ def test_an_edited_an_added_and_a_removed_patch(kept: Patchq) -> None:
     assert "up/first: changed\n" in said
     assert "-+changed" in said.replace("    ", "")
     assert "++otherwise" in said.replace("    ", "")
-    assert said.endswith("1 of 4 are the same\n")
+    assert said.endswith("1 of 4 patches are the same\n")
     assert "otherwise" not in kept.ok("diff", "HEAD", ".", "--stat")
 
 
@@ -88,12 +88,12 @@ def test_an_empty_stack_on_either_side(kept: Patchq, upstream: Path) -> None:
     kept.ok("pin", "up", "--ref", "v2")
     kept.ok("fetch", "--all")
     assert kept.ok("diff", "up@v1", "up@v2") == (
-        "up/first: removed\nup/second: removed\nup/third: removed\n0 of 3 are the same\n"
+        "up/first: removed\nup/second: removed\nup/third: removed\n0 of 3 patches are the same\n"
     )
     assert [p[:3] for p in pairs(kept, "up@v2", "up@v1")] == [
         ("added", "", "first"), ("added", "", "second"), ("added", "", "third"),
     ]  # fmt: skip
-    assert kept.ok("diff", "up@v2", "up@v2") == "0 of 0 are the same\n"
+    assert kept.ok("diff", "up@v2", "up@v2") == "0 of 0 patches are the same\n"
 
 
 def test_nothing_is_touched(kept: Patchq) -> None:

@@ -152,7 +152,7 @@ def test_a_command_is_given_up(stack: Patchq, monkeypatch: pytest.MonkeyPatch, a
     before = stack.snapshot()
     interrupted(stack, monkeypatch, *argv, at=at)
     said = stack.ok("undo", "--pending")
-    assert "given up: " in said
+    assert "abandoned: " in said
     assert not pending(stack).exists()
     assert stack.snapshot() == before
     assert git(stack.tree(), "status", "--porcelain") == ""

@@ -238,7 +238,7 @@ def test_nothing_newer_nothing_sent(project: Patchq, upstream: Path, host: type[
     assert host.calls == []
     release(upstream, "v2", V2)
     project.ok("rebase", "up", "--onto", "v2", "--leave-out")
-    assert "v2 is there already" in project.ok("follow")
+    assert "v2 is already carried" in project.ok("follow")
     assert host.calls == []
 
 

@@ -61,7 +61,7 @@ def test_a_dropped_patch_is_work_for_no_one(stack: Patchq, upstream: Path, tmp_p
     assert needs(stack, "v2", tmp_path) == {"forecast": [], "report": [], "rebase": []}
     assert "already has every patch" in stack.ok("rebase", "up", "--onto", "v2")
     said = stack.ok("forecast", "up", "--onto", "v2", "--why")
-    assert "v2: 2 there already, 1 dropped, none needs review" in said
+    assert "v2: 2 already carried, 1 dropped, none needs review" in said
     assert f"v2 up/second: dropped at v2: skipped: {how or 'left out'}" in said
     # A later release inherits the decision.
     release(upstream, "v3", V3)

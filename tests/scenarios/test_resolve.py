@@ -97,7 +97,7 @@ def test_a_stop_as_a_brief(stopped: Patchq, upstream: Path) -> None:
     assert (found["proofs"], found["command"]) == (["tests/stacks/up/test_first.py"], "patchq resolve up --dry-run")
     assert found["suggestions"] == []
     text = stopped.ok("conflict", "up")
-    sides = "    v2 has made of 1 line:\n      …\n      -line 5\n      +otherwise\n    the patch makes of 1 line:\n"
+    sides = "    v2 changes 1 line:\n      …\n      -line 5\n      +otherwise\n    the patch changes 1 line:\n"
     for words in ("Because of the test.", sides, "      -line 5\n      +changed\n", "otherwise (#12)"):
         assert words in text
 

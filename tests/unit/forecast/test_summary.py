@@ -24,6 +24,6 @@ def test_each_patch_is_counted_once_and_only_work_is_work() -> None:
 
 def test_what_is_there_lands_or_replays_unproved() -> None:
     cells = [cell("there", "conflict", FileConflict("a"), known=True), cell("moved", "offset")]
-    assert summary("v2", cells).message == "1 there already, 1 lands, none needs review"
+    assert summary("v2", cells).message == "1 already carried, 1 lands, none needs review"
     cells.append(cell("again", "replayed", FileConflict("a"), unproved=True))
-    assert summary("v2", cells).message == "1 there already, 1 lands, 1 needs review (1 hunk, 1 file)"
+    assert summary("v2", cells).message == "1 already carried, 1 lands, 1 needs review (1 hunk, 1 file)"

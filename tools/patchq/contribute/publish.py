@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from patchq.errors import SourceError, UserError, without_secrets
 from patchq.formats.header import Ident
 from patchq.git import person
-from patchq.names import CommitId
+from patchq.names import CommitId, sh
 from patchq.project.project import Project
 from patchq.stacks.applied import Applied, compute_stack_id, read_applied
 from patchq.system.paths import ref_to_folder
@@ -81,11 +81,12 @@ def publish(
             found = _published(one, tip, set_name, stack_id, there)
             # A branch at the commit to publish is patchq's own, even if its tag was deleted.
             if found.was not in ours | {"", found.commit}:
+                kept, removed = f"origin/{found.branch}:refs/heads/kept", f":{found.branch}"
                 raise UserError(
                     f"{remote.name or remote.url}: {found.branch} is at {found.was[:12]}, and no tag of patchq names "
                     "that commit: someone else pushed to the branch",
-                    hint=f"rename the branch, in a clone of it: `git push origin {sh(f'origin/{found.branch}:refs/heads/kept')} "
-                    f"{sh(f':{found.branch}')}`; then publish again",
+                    hint=f"give that branch another name, in a clone: `git push origin {sh(kept)} {sh(removed)}`; "
+                    "then publish again",
                 )
             branch, tag = f"refs/heads/{found.branch}", f"refs/tags/{found.tag}"
             refs |= {branch: found.commit}

@@ -74,7 +74,7 @@ class RefTally:
     def message(self) -> str:
         """Return one line: ``12 upstream has, 3 replay, 2 need review (4 hunks, 2 files)``."""
         parts = [
-            (len(self.known), "there already"),
+            (len(self.known), "already carried"),
             (len(self.upstream_has), "upstream has"),
             (len(self.lands), "land" if len(self.lands) != 1 else "lands"),
             (len(self.replays), "replay" if len(self.replays) != 1 else "replays"),

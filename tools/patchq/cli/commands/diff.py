@@ -40,4 +40,4 @@ def command(old: str, new: str, stat: bool, set_name: str, as_json: bool) -> Non
         if p.text and not stat:
             echo("".join(f"    {line}\n" for line in p.text.splitlines()), nl=False)
     same = sum(p.kind == SAME for p in found)
-    echo(f"{same} of {counted(len(found), 'patch')} the same")
+    echo(f"{same} of {counted(len(found), 'patch')} are the same")
