@@ -13,10 +13,11 @@ EVIDENCE = Path(__file__).parents[2] / "docs/evidence"
 BUILDS = ("patched", "unpatched")
 HEAD = Path(__file__).with_name("page_head.md")
 ROWS = """
-The reference is transformers in float32. A cell has two figures: the mean absolute error of the prompts'
-log-probabilities, and the share of generated tokens that are also the reference's first choice. A single figure is the
-share. *BF16* is the error of transformers in BF16. Brackets name changes to the reference. The last column has *same* if
-both builds have the same figures, and the number of prompts for which they generated the same tokens.
+The reference is transformers in float32. A cell has the figures of the patched build, then those of the unpatched one.
+The first figure is the mean absolute error of the prompts' log-probabilities. The second, or only, one is the share of
+generated tokens that are also the reference's first choice. *Same* means the same figures, and 8/8 that all eight prompts
+got the same tokens. *BF16* above is the error of transformers in BF16. Brackets name changes to the reference. If a case
+ran several times, the table has the newest result.
 
 | error | reason |
 |---|---|
@@ -24,14 +25,13 @@ both builds have the same figures, and the number of prompts for which they gene
 | TypeError | upstream has no such option |
 | RuntimeError | vLLM 0.13.0 requires a third layer for the draft |
 | KeyError | asynchronous scheduling returns log-probabilities of other rows |
-| ended after 340 s | FlashInfer compiled its modules |
 """
 SERVERS = """
 ## The server's speed
 
 Each figure divides the median speed of the patched servers by that of the unpatched ones. The parentheses compare two
-servers of the same build: first patched, then unpatched. The patches cost no measurable time: the builds differ no more
-than two servers of one build. Runs with one server of each build had a prefix cache.
+servers of the same build: first patched, then unpatched. With two layers, the figures show only whether patches cost
+time. In the first two rows, the builds differ no more than two servers of one build. The other runs had a prefix cache.
 
 | servers of 0.33.0 | users | prefill | decode | `vllm bench serve` |
 |---|---|---|---|---|
@@ -55,45 +55,70 @@ def engine(row: dict[str, Any] | None) -> str:
     return ", ".join(parts)
 
 
-def case_rows(found: dict[str, Any]) -> Iterator[str]:
-    """Yield a row for each case of a run, with both builds. Repeats of a case in the same run are left out."""
-    cases: dict[str, dict[str, dict[str, Any]]] = {}
-    for row in found["rows"]:
-        if row["case"].endswith(", again"):
-            continue
-        otherwise = f" [{', '.join(row['reference otherwise'])}]" if row["reference otherwise"] else ""
-        cases.setdefault(row["case"] + otherwise, {})[row["build"]] = row
-    for case, builds in cases.items():
-        same = (
-            builds.get("patched", {})
-            .get("passes", {})
-            .get("beside unpatched", {})
-            .get("same_rows", "")
-            .replace(" of ", "/")
-        )
-        patched, unpatched = (engine(builds.get(build)) for build in BUILDS)
-        if patched == unpatched:
-            unpatched = "same"
-        cells = [case, patched, ", ".join(filter(None, (unpatched, same)))]
-        yield f"| {' | '.join(cells)} |"
+def cell(builds: dict[str, dict[str, Any]]) -> str:
+    """Return the outcome of a case: patched; unpatched."""
+    patched, unpatched = (engine(builds.get(build)) for build in BUILDS)
+    same = builds.get("patched", {}).get("passes", {}).get("beside unpatched", {}).get("same_rows", "")
+    if patched == unpatched:
+        unpatched = "same"
+    if unpatched and not patched:
+        return f"unpatched: {unpatched}"
+    other = ", ".join(filter(None, (unpatched, same.replace(" of ", "/"))))
+    return "; ".join(filter(None, (patched, other)))
 
 
-def table(name: str, found: dict[str, Any]) -> str:
-    """Return the section of a run: its versions, its file and a table of its cases."""
-    model = ", the echo" if found.get("model") else ""
-    built = found["versions"]["patched"]
-    packages = {"vLLM": "vllm", "FlashInfer": "flashinfer-python", "torch": "torch"}
-    versions = [f"{title} {built[package].partition('+')[0]}" for title, package in packages.items()]
-    bf16 = found["BF16 of the reference itself"]["mean"]
-    lines = [
-        f"\n### `{found['set']}`, stack `{found['stack'][:8]}`{model}\n",
-        f"{', '.join(versions)}: [{name}]({name}.json). BF16: {bf16:.3f}.\n",
-        "| engine | patched | unpatched |",
-        "|---|---|---|",
-        *case_rows(found),
-    ]
-    if found["not run, the time was over"]:
-        lines += ["", f"Not run, for lack of time: {len(found['not run, the time was over'])}."]
+def name(row: dict[str, Any], body: dict[str, Any]) -> str:
+    """Return the name of a row's case, with the changes to the reference."""
+    otherwise = f" [{', '.join(row['reference otherwise'])}]" if row["reference otherwise"] else ""
+    return ("the echo: " if body.get("model") else "") + row["case"] + otherwise
+
+
+def newest(found: dict[str, dict[str, Any]]) -> dict[tuple[str, str], dict[str, dict[str, Any]]]:
+    """Return the rows to show, by case, set and build: the newest run with a result, else the newest.
+
+    Repeats of a case within a run are left out.
+    """
+    shown: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
+    ended: set[tuple[str, str]] = set()
+    for body in sorted(found.values(), key=lambda body: str(body["date"])):
+        cases: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
+        for row in body["rows"]:
+            if not row["case"].endswith(", again"):
+                cases.setdefault((name(row, body), body["set"]), {})[row["build"]] = row
+        for case, builds in cases.items():
+            result = any("passes" in row for row in builds.values())
+            if result or case not in ended:
+                shown[case] = builds
+            if result:
+                ended.add(case)
+    return shown
+
+
+def table(found: dict[str, dict[str, Any]]) -> str:
+    """Return the table of all cases, with a column for each set."""
+    shown = newest(found)
+    sets = {body["set"]: body for body in sorted(found.values(), key=lambda b: str(b["versions"]["patched"]["vllm"]))}
+    titles = [f"`{name}`, vLLM {body['versions']['patched']['vllm'].partition('+')[0]}" for name, body in sets.items()]
+    lines = [f"| engine | {' | '.join(titles)} |", "|---" * (len(sets) + 1) + "|"]
+    for case in dict.fromkeys(case for case, _ in shown):
+        cells = [cell(shown[case, name]) if (case, name) in shown else "" for name in sets]
+        lines.append(f"| {case} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def runs(found: dict[str, dict[str, Any]]) -> str:
+    """Return the table of the runs."""
+    lines = ["| run | stack | FlashInfer | torch | BF16 | not run, for lack of time |", "|---|---|---|---|---|---|"]
+    for title, body in found.items():
+        built = body["versions"]["patched"]
+        cells = [
+            f"[{title}]({title}.json)",
+            f"`{body['stack'][:8]}`",
+            *(built[package].partition("+")[0] for package in ("flashinfer-python", "torch")),
+            f"{body['BF16 of the reference itself']['mean']:.3f}",
+            str(len(body["not run, the time was over"]) or ""),
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -121,43 +146,12 @@ def served(run: dict[str, Any]) -> Iterator[str]:
         yield f"| {name} | {turn['users']} | {speed(turn['prefill'])} | {speed(turn['decode'])} | {last} |"
 
 
-def outcome(row: dict[str, Any]) -> str:
-    """Return the error of a row, or the number of prompts with the same tokens from both builds."""
-    if "passes" not in row:
-        return engine(row)
-    return str(row["passes"].get("beside unpatched", {}).get("same_rows", ""))
-
-
-def keep_newest(found: dict[str, dict[str, Any]]) -> int:
-    """Remove cases that a newer run of the set repeats with the same outcomes; return their number of rows."""
-    seen: set[tuple[str, ...]] = set()
-    removed = 0
-    for body in sorted(found.values(), key=lambda body: str(body["date"]), reverse=True):
-        cases: dict[tuple[str, str], list[dict[str, Any]]] = {}
-        for row in body["rows"]:
-            cases.setdefault((row["case"], str(row["reference otherwise"])), []).append(row)
-        kept = []
-        for case, rows in cases.items():
-            run = (body["set"], str(bool(body.get("model"))), *case)
-            keys = {(*run, row["build"], outcome(row)) for row in rows}
-            if keys <= seen:
-                removed += len(rows)
-            else:
-                kept += rows
-            seen |= keys
-        body["rows"] = kept
-    return removed
-
-
 def page() -> str:
     """Return the page."""
     files = sorted(EVIDENCE.glob("serving-*.json"), reverse=True)
     found = {file.stem: json.loads(file.read_text()) for file in files}
-    superseded = keep_newest(found)
-    runs = "".join(table(name, body) for name, body in found.items())
     servers = "".join(f"{row}\n" for body in found.values() for run in body.get("served", []) for row in served(run))
-    runs += f"\nThe JSON files also have {superseded} older results with the same outcomes.\n"
-    return HEAD.read_text() + ROWS + runs + SERVERS + servers
+    return HEAD.read_text() + "\n" + runs(found) + ROWS + "\n" + table(found) + SERVERS + servers
 
 
 if __name__ == "__main__":

@@ -151,7 +151,19 @@ def test_no_other_engine_runs_next_to_one_that_measures_free_memory(tmp_path: Pa
 def test_the_page_shows_the_size_of_a_kv_cache_that_vllm_chose() -> None:
     found = {"case": "own memory accounting", "build": "patched", "reference otherwise": [], "passes": {"batched": {}},
              "accounting": {"available_kv_cache_memory_bytes": 1234}}  # fmt: skip
-    assert "| own memory accounting | KV cache 1234 bytes |" in next(page.case_rows({"rows": [found]}))
+    body = {"rows": [found], "set": "gb10", "date": "2026-01-01", "versions": {"patched": {"vllm": "0.33.0+x"}}}
+    assert "| own memory accounting | KV cache 1234 bytes |" in page.table({"run": body})
+
+
+def test_the_page_prefers_the_newest_result_to_a_newer_error() -> None:
+    def body(date: str, **row: object) -> dict[str, object]:
+        rows = [{"case": "c", "build": "patched", "reference otherwise": [], **row}]
+        return {"rows": rows, "set": "gb10", "date": date, "versions": {"patched": {"vllm": "0.33.0"}}}
+
+    older, newer = ({"passes": {"b": {"greedy": {"likeliest": figure}}}} for figure in (0.25, 0.5))
+    found = {"1": body("1", **older), "2": body("2", **newer), "3": body("3", error="ended: late")}
+    assert "| c | 0.500 |" in page.table(found)
+    assert "| c | ended |" in page.table({"3": found["3"]})
 
 
 def test_the_page_is_the_one_that_the_figures_make() -> None:
