@@ -73,10 +73,11 @@ def since(stack: str, then: dict[str, str], whole: bool) -> str:
         return f"{stack} is gone"
     kinds = {
         "changed": [name for name in then if name in now and now[name] != then[name]],
-        "new": [name for name in now if name not in then] if whole else [],
         "gone": [name for name in then if name not in now],
     }
     said = [f"{kind} {', '.join(f'`{name}`' for name in names)}" for kind, names in kinds.items() if names]
+    if whole and (new := len(now.keys() - then)):
+        said.insert(1, f"{new} new")
     return f"{stack}: {'; '.join(said)}" if said else ""
 
 

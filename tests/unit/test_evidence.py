@@ -76,6 +76,6 @@ def test_what_changed_came_or_went_is_named() -> None:
     then = {**now, changed: "0" * 12, "away": "1" * 12}
     del then[new]
     assert since(STACK, now, whole=True) == ""
-    assert since(STACK, then, whole=True) == f"{STACK}: changed `{changed}`; new `{new}`; gone `away`"
+    assert since(STACK, then, whole=True) == f"{STACK}: changed `{changed}`; 1 new; gone `away`"
     assert since(STACK, then, whole=False) == f"{STACK}: changed `{changed}`; gone `away`"
     assert since("vllm v0.0.1", now, whole=True) == "vllm v0.0.1 is gone"
