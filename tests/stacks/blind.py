@@ -35,9 +35,9 @@ LIMIT = 300.0
 PAGE = """\
 # The second list of mutants
 
-Semantic mutants of each patch, written from the patches alone by readers who saw neither the proofs nor the first list
-(`tests/stacks/blind_gb10.py`, `blind_gb10_newest.py`), and run once. `killed` is the first result of each; proofs were
-repaired afterwards only, and are not run again for the score. The survivors are named below each table.
+A mutant is a patch with one small change; a proof should fail on it. The authors of these mutants
+(`tests/stacks/blind_gb10.py`, `blind_gb10_newest.py`) had read the patches, but not the proofs or [the first
+list](mutation.md). The score counts the first run of each mutant. Proofs that were improved afterwards did not run again.
 
 """
 
