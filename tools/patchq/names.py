@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import unicodedata
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NewType
 
@@ -40,6 +41,11 @@ TEXT, LINE = Shown("\n\t"), Shown()
 def show_path(path: bytes) -> str:
     """Return a tree path for display. Escape invalid UTF-8, control and invisible characters."""
     return path.decode("utf-8", "backslashreplace").translate(LINE)
+
+
+def show_paths(paths: Iterable[bytes]) -> str:
+    """Return tree paths for display, separated by commas."""
+    return ", ".join(map(show_path, paths))
 
 
 def name_for(path: str) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from patchq.adopt.found import FoundPatch
 from patchq.errors import FormatError
-from patchq.formats.leftovers import leftovers
+from patchq.formats.leftovers import end_of_hunk, leftovers, line_count
 from patchq.names import show_path
 
 _HUNK = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
@@ -120,35 +120,6 @@ def _tail(name: bytes) -> bytes:
     return name.split(b"/", 1)[-1]
 
 
-def _line_count(text: bytes | None) -> int:
-    """Return a count of a hunk's header, which is left out for one line."""
-    if text is None:
-        return 1
-    return int(text)
-
-
-def _end_of_hunk(lines: Sequence[bytes], at: int, old: int, new: int) -> int:
-    """Return the index after a hunk's lines.
-
-    :param at: index of the first line.
-    :param old, new: number of lines of the old and new file that the hunk's header gives.
-    """
-    while old or new or (at < len(lines) and lines[at].startswith(b"\\ ")):
-        if at == len(lines):
-            raise OddDiff
-        kind = lines[at][:1]
-        if kind in (b" ", b"\r", b"") and old and new:
-            old, new = old - 1, new - 1
-        elif kind == b"-" and old:
-            old -= 1
-        elif kind == b"+" and new:
-            new -= 1
-        elif kind != b"\\":
-            raise OddDiff
-        at += 1
-    return at
-
-
 def _plain_section(lines: Sequence[bytes], at: int, section: Section) -> int:
     if at + 1 == len(lines) or not lines[at + 1].startswith(b"+++ "):
         raise OddDiff
@@ -161,9 +132,11 @@ def _plain_section(lines: Sequence[bytes], at: int, section: Section) -> int:
         raise OddDiff
     first = at
     while at < len(lines) and (match := _HUNK.match(lines[at])):
-        start = at
-        at = _end_of_hunk(lines, at + 1, _line_count(match[2]), _line_count(match[4]))
-        section.hunks += lines[start:at]
+        end = end_of_hunk(lines, at + 1, line_count(match[2]), line_count(match[4]))
+        if end is None:
+            raise OddDiff
+        section.hunks += lines[at:end]
+        at = end
         after = b""
         if at < len(lines):
             after = lines[at].rstrip()
@@ -330,14 +303,6 @@ def _named(name: bytes) -> bytes:
 def without_returns(diff: bytes) -> bytes:
     """Return a diff with LF line ends instead of CR LF."""
     return diff.replace(b"\r\n", b"\n")
-
-
-def paths_of(found: Sequence[Section], placing: Placing) -> list[str]:
-    """Return the file names of a diff for display."""
-    result: list[str] = []
-    for s in found:
-        result.append(show_path(placing.place(_names(s)[0] if _names(s) else s.new)))
-    return result
 
 
 def name_leftovers(found: FoundPatch) -> FoundPatch:

@@ -38,7 +38,7 @@ def leftovers(diff: bytes) -> list[tuple[int, bytes]]:
         if match := _HUNK.match(line):
             if not begun:
                 left.append((at + 1, line))
-            behind = _behind_hunk(lines, at, match)
+            behind = end_of_hunk(lines, at + 1, line_count(match[1]), line_count(match[2]))
             if behind is None:
                 return left  # its counts are wrong: git refuses the hunk
             at = behind
@@ -85,11 +85,20 @@ def _behind_header(lines: Sequence[bytes], start: int) -> tuple[int, bool]:
     return at, is_complete
 
 
-def _behind_hunk(lines: Sequence[bytes], at: int, match: re.Match[bytes]) -> int | None:
-    """Return the index of the line after a hunk; None if its lines and its counts disagree."""
-    old, new = (int(count) if count is not None else 1 for count in match.groups())
-    at += 1
-    while old > 0 or new > 0:
+def line_count(text: bytes | None) -> int:
+    """Return a count of a hunk's header, which is left out for one line."""
+    if text is None:
+        return 1
+    return int(text)
+
+
+def end_of_hunk(lines: Sequence[bytes], at: int, old: int, new: int) -> int | None:
+    """Return the index of the line after a hunk; None if its lines and its counts disagree.
+
+    :param at: index of the hunk's first line after the header.
+    :param old, new: number of lines of the old and new file that the header gives.
+    """
+    while old or new:
         kind = b"?"
         if at < len(lines):
             kind = lines[at][:1]

@@ -49,13 +49,25 @@ def is_for_git(path: bytes) -> bool:
     return _GIT_NAME.match(_visible(path.rsplit(b"/", 1)[-1])) is not None
 
 
+def parents_of(path: bytes) -> list[bytes]:
+    """Return the parent folders of a path, outermost first.
+
+    >>> parents_of(b"a/b/c.py")
+    [b'a', b'a/b']
+    """
+    parents = []
+    end = path.find(b"/")
+    while end >= 0:
+        parents.append(path[:end])
+        end = path.find(b"/", end + 1)
+    return parents
+
+
 def one_name(paths: Iterable[bytes]) -> tuple[bytes, bytes] | None:
     """Return two paths that are the same if case and Unicode form are ignored; None if none are."""
     seen: dict[str, bytes] = {}
     for path in paths:
-        parts = path.split(b"/")
-        for size in range(1, len(parts) + 1):
-            name = b"/".join(parts[:size])
+        for name in (*parents_of(path), path):
             folded = unicodedata.normalize("NFC", name.decode("utf-8", "surrogateescape")).casefold()
             if seen.setdefault(folded, name) != name:
                 return seen[folded], name

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from patchq.errors import UserError
 from patchq.git.repository import Git
-from patchq.names import sh, show_path
+from patchq.names import sh, show_path, show_paths
 
 
 def stray_repositories(git: Git, before: str, after: str) -> list[bytes]:
@@ -61,7 +61,7 @@ def settle_submodules(git: Git, env: Mapping[str, str]) -> None:
 
 def _repositories(paths: Sequence[bytes]) -> str:
     """Return ``a, b are repositories of their own``."""
-    names = ", ".join(show_path(p) for p in paths)
+    names = show_paths(paths)
     if len(paths) > 1:
         return f"{names} are repositories of their own"
     return f"{names} is a repository of its own"

@@ -240,7 +240,7 @@ def _check_config(path: Path, more: re.Pattern[bytes]) -> None:
         if not (_SETTINGS.fullmatch(line) or more.fullmatch(line)):
             text = line.decode("utf-8", "backslashreplace").strip()
             raise StateError(
-                f"{path} says {text!r}, which patchq didn't write; nothing was run",
+                f"{path} contains {text!r}, which patchq didn't write; nothing was run",
                 hint=f"if you wrote it, move it from that file to `git config --global`. Otherwise {_LEAVE}",
             )
 

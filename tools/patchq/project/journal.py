@@ -131,7 +131,7 @@ class Journal:
             "version": VERSION,
             "verb": change.verb,
             "summary": change.summary,
-            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "time": fsio.utc_now(),
             "files": files,
             "refs": change.refs,
             "trees": [[tree.upstream, tree.old, tree.new, tree.adopt] for tree in change.trees],

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from patchq.errors import FormatError, UserError
 from patchq.formats.header import Header
@@ -19,6 +19,9 @@ from patchq.formats.series import parse as parse_series
 from patchq.names import AppliedPatch, CommitId, Offset, TreeId
 from patchq.system import fsio, project_files
 from patchq.system.paths import Layout, folder_to_ref
+
+if TYPE_CHECKING:
+    from patchq.formats.ledger import Attempt, Ledger
 
 STATE_VERSION = 1
 _ID = re.compile(r"[0-9a-f]{40}")
@@ -97,7 +100,7 @@ def load_stack(layout: Layout, pin: Pin) -> Stack:
 
 
 def _refuse_misnamed(folder: Path, pin: Pin) -> None:
-    """Refuse another folder that is named like the stack's ref, in the wrong encoding.
+    """Refuse a second folder for the stack's ref, whose name encodes the ref differently.
 
     :raises FormatError: if there is one.
     """
@@ -115,6 +118,22 @@ def _refuse_misnamed(folder: Path, pin: Pin) -> None:
                 f"{other} is not read: the stack of {pin.upstream} {pin.ref} belongs in {folder}",
                 hint=f"rename that folder to {folder.name}, or remove it",
             )
+
+
+def read_ledger(layout: Layout, upstream: str) -> Ledger:
+    """Read the ledger of an upstream; empty if the file is missing."""
+    from patchq.formats.ledger import parse  # most commands read no ledger
+
+    return parse(project_files.read(layout.root, ledger_path(layout, upstream)) or b"")
+
+
+def ledger_with(layout: Layout, upstream: str, attempts: Sequence[Attempt]) -> dict[str, bytes]:
+    """Return the ledger of an upstream with more attempts, as a file of a change."""
+    from patchq.formats.ledger import add
+
+    path = ledger_path(layout, upstream)
+    data = add(project_files.read(layout.root, path) or b"", attempts)
+    return {path.relative_to(layout.root).as_posix(): data}
 
 
 def ledger_path(layout: Layout, upstream: str) -> Path:
@@ -145,6 +164,11 @@ class State:
     tip: CommitId
     tree: TreeId
     patches: tuple[Remembered, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the applied patches."""
+        return tuple(patch.applied.name for patch in self.patches)
 
     def says_the_same(self, other: State) -> bool:
         """Return whether both states have the same commits and files. Stat keys are ignored."""

@@ -304,8 +304,3 @@ def _substituted(value: str, how: re.Match[str]) -> str:
 
 def _is_test(text: str) -> bool:
     return bool(re.match(r"(?:\[|test\b|use\b|has\b|in_iuse\b|ver_test\b|tc-is|is_)", text.removeprefix("! ")))
-
-
-def with_condition(call: ShellCommand, word: Word) -> str:
-    """Return the conditions of a call and of a word that it uses."""
-    return " and ".join(dict.fromkeys(filter(None, [call.condition, word.condition])))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 import stat
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -83,7 +82,7 @@ def import_files(
         stack_id, patches = _build(python, expected)
     else:
         stack_id, patches = ("", ())
-    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    now = fsio.utc_now()
     with project.locked("bench"):
         change = Change(verb="bench", summary=f"bench import {' '.join(path.name for path in paths)}")
         known = {replace(measurement, time="") for measurement in read_measurements(project)[0]}

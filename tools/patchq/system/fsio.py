@@ -34,6 +34,11 @@ UNFINISHED = ".temporary"
 MOST = 256 << 20
 
 
+def utc_now() -> str:
+    """Return the current time in UTC, as ISO 8601."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
 def sync_folder(folder: Path) -> None:
     """Make the renames in ``folder`` durable."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -385,8 +390,7 @@ def lock(path: Path, *, verb: str, wait: float) -> Iterator[bool]:
                     raise _busy(owner, wait) from None
                 time.sleep(0.05)
         killed = owner.exists()
-        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        message = f"pid {os.getpid()} on {os.uname().nodename}: patchq {verb}, since {now}\n"
+        message = f"pid {os.getpid()} on {os.uname().nodename}: patchq {verb}, since {utc_now()}\n"
         with os.fdopen(_open_own(owner, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "w") as file:
             file.write(message)
         runner.inherited_fds.add(fd)

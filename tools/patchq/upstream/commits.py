@@ -84,13 +84,12 @@ class Lineage(StatusSteps):
         """Return a commit as evidence."""
         info = self.commits[number]
         subject = info.message.split("\n", 1)[0]
-        match = _PULL_REQUEST.search(subject)
         release = next((name for n, name in self._releases if n >= number), "")
         return UpstreamCommit(
             did=did,
             commit=info.commit,
             subject=subject,
-            pull_request=next(filter(None, match.groups())) if match else "",
+            pull_request=pull_request_of(subject),
             release=release,
         )
 
@@ -196,16 +195,25 @@ class Lineage(StatusSteps):
         return None
 
 
+def pull_request_of(subject: str) -> str:
+    """Return the number of the pull request that a subject names as its own, or an empty string.
+
+    >>> pull_request_of('Revert "Add x (#12)" (#34)'), pull_request_of("Merge pull request #5 from a/b")
+    ('34', '5')
+    """
+    match = _PULL_REQUEST.search(subject)
+    if match:
+        return match[1] or match[2]
+    return ""
+
+
 def names_of(message: str) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
     """Return a message's subject in lower case, its pull request numbers and its commit ids.
 
     The commit's own pull request comes first. Cherry-picked and backported commits count.
     """
     subject = message.split("\n", 1)[0]
-    own = _PULL_REQUEST.search(subject)
-    numbers = []
-    if own:
-        numbers = [next(filter(None, own.groups()))]
+    numbers = list(filter(None, [pull_request_of(subject)]))
     numbers += re.findall(r"/pull/(\d+)", message)
     ids = re.findall(r"(?:cherry picked from commit|Backport:?|/commit/)[ \[]*([0-9a-f]{8,40})\b", message)
     return _PULL_REQUEST.sub("", subject).strip().lower(), tuple(numbers), tuple(ids)
