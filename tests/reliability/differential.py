@@ -46,7 +46,7 @@ MEANT = {
     "last line": re.compile("last line has no newline at its end"),
     "path": re.compile("leaves the tree"),
     "more lines": re.compile("more lines than its header says"),
-    "form": re.compile("can't be told of such a patch"),
+    "form": re.compile("can't check that no other place fits"),
     "skipped": re.compile("git would skip it"),
     "no target": re.compile("a symlink without a target"),
 }

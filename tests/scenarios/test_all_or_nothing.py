@@ -73,6 +73,7 @@ def test_what_upstream_has_already_is_said(stack: Patchq, upstream: Path) -> Non
     (new / "third.patch").write_bytes(stack.patch_file("third").read_bytes())
     (new / "series").write_text("third.patch\n")
     assert "upstream may hold this change already" in stack.fails(3, "apply")
+    assert json.loads(stack.fails(3, "apply", "--json"))["conflicts"][0]["kind"] == "applied"
 
 
 def test_a_missing_file_is_looked_for(stack: Patchq, upstream: Path) -> None:
@@ -85,6 +86,7 @@ def test_a_missing_file_is_looked_for(stack: Patchq, upstream: Path) -> None:
     (new / "third.patch").write_bytes(stack.patch_file("third").read_bytes())
     (new / "series").write_text("third.patch\n")
     assert "a file of that name is at pkg/b.txt" in stack.fails(3, "apply")
+    assert json.loads(stack.fails(3, "apply", "--json"))["conflicts"][0]["kind"] == "moved"
 
 
 def test_a_git_only_patch_fails_as_cleanly(stack: Patchq) -> None:

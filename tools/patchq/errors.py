@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 #: User and password in an http(s) URL, and the password in any other URL. A scheme starts only at
 #: the beginning of a word: trying each letter of a long word would take quadratic time.
@@ -98,6 +99,22 @@ class EnvironmentFault(PatchqError):
     exit_code = 6
 
 
+class ConflictKind(str, Enum):
+    """Kind of a :class:`Conflict`."""
+
+    #: The old lines of a hunk are not in the file, or in more than one place.
+    LINES = "lines"
+    #: The old lines of a hunk are not in the file, but its new lines are.
+    APPLIED = "applied"
+    #: The tree has no file of that name.
+    MISSING = "missing"
+    #: The file is missing, and a file of the same name is in another folder.
+    MOVED = "moved"
+    #: Another file, folder or symlink is at the path of a new file.
+    OBSTRUCTED = "obstructed"
+    OTHER = "other"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conflict:
     """Place where a patch doesn't match the upstream file.
@@ -118,6 +135,7 @@ class Conflict:
     found: Sequence[str] = ()
     places: Sequence[int] = ()
     owner: str = ""
+    kind: ConflictKind = ConflictKind.OTHER
 
 
 class ConflictError(PatchqError):

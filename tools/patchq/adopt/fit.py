@@ -11,7 +11,7 @@ from pathlib import Path
 
 from patchq.adopt._diffs import OddDiff, Placing, as_git, find_placing, sections, without_returns
 from patchq.adopt.found import Elsewhere, FoundPatch, ReadOptions
-from patchq.errors import Conflict, ConflictError, PatchqError, UserError
+from patchq.errors import Conflict, ConflictError, ConflictKind, PatchqError, UserError
 from patchq.formats.header import Header, Ident
 from patchq.git.diffs import PathChange
 from patchq.git.gitlinks import refuse_repositories
@@ -383,7 +383,7 @@ class Fitter:
                 hints.append("--3way merges it: the version that it was made against is in the store")
             if self._applied(text, "-C1")[0]:
                 hints.append(_FUZZ + self._by_hand(patch))
-        if not hints and "is not there" in notes and "a file of that name" not in notes:
+        if not hints and first and first.kind is ConflictKind.MISSING:
             hints.append("-p N or --directory DIR say where its files lie, if the tree has them")
         return "conflict", "; ".join([notes, *hints])
 

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from patchq.errors import FormatError
+from patchq.errors import ConflictKind, FormatError
 from patchq.formats._diffheader import FileHeader, read_header
 from patchq.formats.leftovers import leftovers
 from patchq.formats.treepath import check_tree_path, is_for_git
@@ -38,12 +38,19 @@ class Unsupported(Exception):
 class Mismatch(Exception):
     """File patch that doesn't apply. ``hunk`` is None if the file as a whole doesn't match.
 
-    ``places`` are the line numbers, from 1, at which the hunk would fit equally well.
+    ``places`` are the line numbers, from 1, at which the hunk would fit equally well. ``kind`` is the
+    kind of the conflict to report.
     """
 
-    def __init__(self, reason: str, hunk: Hunk | None = None, places: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        reason: str,
+        hunk: Hunk | None = None,
+        places: Sequence[int] = (),
+        kind: ConflictKind = ConflictKind.LINES,
+    ) -> None:
         super().__init__(reason)
-        self.reason, self.hunk, self.places = reason, hunk, tuple(places)
+        self.reason, self.hunk, self.places, self.kind = reason, hunk, tuple(places), kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -133,7 +133,7 @@ class Command:
             )
         except runner.CommandError as error:
             if _LOST.search(error.output):
-                error.hint = MEND
+                error.hint, error.lacks_object = MEND, True
             raise
 
     def run(

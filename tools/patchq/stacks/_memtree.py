@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from patchq.errors import ConflictKind
 from patchq.formats import diff
 from patchq.formats.diff import GITLINK, REGULAR, SYMLINK, FilePatch, Mismatch
+from patchq.formats.treepath import parents_of
 from patchq.git.repository import Git
 from patchq.names import CommitId, Offset, show_path
 
@@ -39,7 +41,8 @@ class View:
             if p in self.files and self.files[p] != GITLINK:
                 wanted[p] = self._listed[p].blob
         blobs = self.store.read_blobs(wanted.values())
-        self._contents.update((p, blobs[b]) for p, b in wanted.items())
+        for path, blob in wanted.items():
+            self._contents[path] = blobs[blob]
 
     def content(self, path: bytes | None) -> bytes:
         """Return a file's current content, or nothing if no content is loaded for the path."""
@@ -53,12 +56,14 @@ class View:
 
     def read_files(self, paths: Sequence[bytes]) -> dict[bytes, bytes]:
         """Return the current content of those paths that are regular files."""
-        there = []
+        regular, unread = [], []
         for path in paths:
             if self.files.get(path, SYMLINK) not in (SYMLINK, GITLINK):
-                there.append(path)
-        self.prefetch(path for path in there if path not in self._contents)
-        return {path: self._contents[path] for path in there}
+                regular.append(path)
+                if path not in self._contents:
+                    unread.append(path)
+        self.prefetch(unread)
+        return {path: self._contents[path] for path in regular}
 
     def put(self, contents: Mapping[bytes, bytes]) -> list[Result]:
         """Replace the content of files and return the changed paths."""
@@ -85,8 +90,9 @@ class View:
                 removed.append((file.old_path, None))
             if result is not None and file.new_path is not None:
                 written.append((file.new_path, result))
-        self._refuse_obstructed(files, {path for path, _ in removed})
-        for path, _ in removed:
+        gone = dict(removed)
+        self._refuse_obstructed(files, gone.keys())
+        for path in gone:
             self._forget(path)
         for path, result in written:
             assert result
@@ -104,11 +110,11 @@ class View:
         else:
             found = self.files.get(file.old_path)
             if found is None:
-                raise Mismatch("the file is not there")
+                raise Mismatch("the file is not there", kind=ConflictKind.MISSING)
             if found == GITLINK:
-                raise Mismatch("is a submodule")
+                raise Mismatch("is a submodule", kind=ConflictKind.OTHER)
             if file.old_mode and (file.old_mode == SYMLINK) != (found == SYMLINK):
-                raise Mismatch("is a link where the patch has a file, or the other way round")
+                raise Mismatch("is a symlink and the patch has a file, or the reverse", kind=ConflictKind.OTHER)
             mode, content = file.new_mode or found, self._contents[file.old_path]
         content, moved = diff.apply_hunks(file.hunks, content)
         for hunk, lines in moved:
@@ -119,7 +125,7 @@ class View:
             return None
         return mode, content
 
-    def _refuse_obstructed(self, files: Sequence[FilePatch], gone: set[bytes]) -> None:
+    def _refuse_obstructed(self, files: Sequence[FilePatch], gone: Collection[bytes]) -> None:
         """Raise FileMismatch if the new path of an added or renamed file is obstructed.
 
         :param gone: paths that the patch removes.
@@ -137,16 +143,19 @@ class View:
             if file.new_path is not None and file.new_path != file.old_path:
                 reason = self._in_the_way(file.new_path, gone, fresh, links)
                 if reason:
-                    raise FileMismatch(file, Mismatch(reason))
+                    raise FileMismatch(file, Mismatch(reason, kind=ConflictKind.OBSTRUCTED))
 
     def _in_the_way(
-        self, path: bytes, gone: set[bytes], fresh: Mapping[bytes, bytes | None], links: Collection[bytes]
+        self, path: bytes, gone: Collection[bytes], fresh: Mapping[bytes, bytes | None], links: Collection[bytes]
     ) -> str:
+        """Return what obstructs a new path in words, or an empty string.
+
+        :param fresh: modes of the paths that the patch adds.
+        :param links: paths of renamed symlinks.
+        """
         if path in self.files and path not in gone:
             return "the file exists already"
-        parts = path.split(b"/")
-        for size in range(1, len(parts)):
-            parent = b"/".join(parts[:size])
+        for parent in parents_of(path):
             there = parent in self.files and (parent not in gone or parent in links)
             if there or parent in fresh:
                 if (self.files[parent] if there else fresh[parent]) == SYMLINK:
@@ -161,22 +170,17 @@ class View:
         if self._folders is None:
             self._folders = Counter()
             for path in self.files:
-                self._folders.update(_parents(path))
+                self._folders.update(parents_of(path))
         return self._folders
 
     def _forget(self, path: bytes) -> None:
         del self.files[path]
         self._contents.pop(path, None)
         if self._folders is not None:
-            self._folders.subtract(_parents(path))
+            self._folders.subtract(parents_of(path))
 
     def _store(self, path: bytes, mode: bytes, content: bytes) -> None:
         if path not in self.files and self._folders is not None:
-            self._folders.update(_parents(path))
+            self._folders.update(parents_of(path))
         self.files[path] = mode
         self._contents[path] = content
-
-
-def _parents(path: bytes) -> list[bytes]:
-    parts = path.split(b"/")
-    return [b"/".join(parts[:n]) for n in range(1, len(parts))]

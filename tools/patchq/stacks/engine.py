@@ -14,11 +14,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import IO
 
-from patchq.errors import Conflict, ConflictError, FormatError, PatchqError
+from patchq.errors import Conflict, ConflictError, ConflictKind, FormatError, PatchqError
 from patchq.formats import diff, treepath
 from patchq.formats.diff import SYMLINK, FilePatch, Hunk, Mismatch, Unsupported, refuse_damaged
 from patchq.formats.header import Header
-from patchq.git.command import MEND
 from patchq.git.diffs import MovedHunk
 from patchq.git.fastimport import commit_start, import_commits, quote_path
 from patchq.git.objects import blob_id
@@ -88,7 +87,7 @@ class Engine:
 
     def _in_process(self, onto: CommitId, patches: Sequence[tuple[Incoming, list[FilePatch]]]) -> list[AppliedPatch]:
         view = View(self.store, onto)
-        view.prefetch(f.old_path for _, files in patches for f in files if f.old_path is not None)
+        view.prefetch(_old_paths(itertools.chain.from_iterable(files for _, files in patches)))
         applied: list[AppliedPatch] = []
         ref = f"refs/patchq/scratch/{self.upstream}".encode()
         # The ref is temporary, because `apply` must change nothing if another stack fails.
@@ -100,7 +99,7 @@ class Engine:
                     parent = b":%d" % (number - 1)
                 out.write(commit_start(ref, number, patch.header.author, patch.header.message, parent))
                 applied.append(self._write_patch(view, patch, files, out))
-        return [replace(patch, commit=ids[n]) for n, patch in enumerate(applied, 1)]
+        return [replace(done, commit=ids[number]) for number, done in enumerate(applied, 1)]
 
     def _write_patch(self, view: View, patch: Incoming, files: Sequence[FilePatch], out: IO[bytes]) -> AppliedPatch:
         found: list[Offset] = []
@@ -124,7 +123,7 @@ class Engine:
     def _by_rule(self, patch: Incoming, view: View, error: FileMismatch) -> list[Result]:
         """Apply the rules of a patch whose diff doesn't apply.
 
-        :raises ConflictError: if the patch has no rules, or a rule doesn't match as it says.
+        :raises ConflictError: if the patch has no rules, or a rule matches more or less often than it should.
         """
         conflict = self._conflict(patch, view, error.file, error.mismatch)
         rules = rules_of(patch.header.message, patch.where)
@@ -142,39 +141,28 @@ class Engine:
     def _conflict(self, patch: Incoming, view: View, file: FilePatch, mismatch: Mismatch) -> ConflictError:
         path = show_path(file.old_path or file.path)
         hunk, reason = mismatch.hunk, mismatch.reason
-        conflict = Conflict(upstream=self.upstream, patch=patch.name, path=path, reason=reason)
+        conflict = Conflict(upstream=self.upstream, patch=patch.name, path=path, reason=reason, kind=mismatch.kind)
         if hunk is not None:
             image = diff.split_lines(view.content(file.old_path))
             at = closest(hunk, image)
-            if _is_there(hunk, image):
-                reason = "its lines are not there, but its result is: upstream may hold this change already"
-            conflict = Conflict(
-                upstream=self.upstream,
-                patch=patch.name,
-                path=path,
-                reason=reason,
+            conflict = replace(
+                conflict,
                 hunk=hunk.header.decode("utf-8", "replace"),
                 line=at + 1,
-                expected=[_text(line) for line in hunk.old],
-                found=[_text(line) for line in image[at : at + len(hunk.old)]],
+                expected=list(map(_text, hunk.old)),
+                found=list(map(_text, image[at : at + len(hunk.old)])),
             )
-        elif file.old_path is not None and file.old_path not in view.files:
-            same = []
-            for p in view.files:
-                if p.rsplit(b"/", 1)[-1] == file.old_path.rsplit(b"/", 1)[-1]:
-                    same.append(p)
-            if same:
-                conflict = Conflict(
-                    upstream=self.upstream,
-                    patch=patch.name,
-                    path=path,
-                    reason=f"{reason}; a file of that name is at {show_path(same[0])}",
-                )
+            if _has_result(hunk, image):
+                reason = "its lines are not there, but its result is: upstream may hold this change already"
+                conflict = replace(conflict, reason=reason, kind=ConflictKind.APPLIED)
+        elif mismatch.kind is ConflictKind.MISSING and (place := _same_name(file.old_path or b"", view.files)):
+            reason = f"{reason}; a file of that name is at {show_path(place)}"
+            conflict = replace(conflict, reason=reason, kind=ConflictKind.MOVED)
         hint = ""
         if mismatch.places:
             conflict = replace(conflict, places=mismatch.places, found=())
             hint = (
-                f"say which: write the line that is meant behind the + of {conflict.hunk.split(' @@')[0]} @@ "
+                f"choose one: write its line number after the + of {conflict.hunk.split(' @@')[0]} @@ "
                 f"in {patch.where}, then `patchq apply`"
             )
         return self._error([conflict], hint)
@@ -184,7 +172,8 @@ class Engine:
         return ConflictError(
             f"{self.upstream}: {first.patch} doesn't apply: {first.path}: {first.reason}; nothing was changed",
             conflicts,
-            hint=hint or f"`patchq apply {self.upstream} --fix {first.patch}` makes edits of it, for you to finish",
+            hint=hint
+            or f"`patchq apply {self.upstream} --fix {first.patch}` puts it into the worktree, for you to finish",
         )
 
     # By git
@@ -200,7 +189,7 @@ class Engine:
             try:
                 moved = self.store.apply_to_index(patch.diff, index)
             except runner.CommandError as error:
-                if error.hint == MEND:
+                if error.lacks_object:
                     raise
                 raise self._refused(patch, why, error.output) from None
             if moved and why.files is None:
@@ -231,13 +220,13 @@ class Engine:
         if why.files is None:
             if _OPEN_CONTEXT.search(patch.diff):
                 raise FormatError(
-                    f"{patch.where}: {why.reason}, and a last line has no newline at its end: git would take it for "
-                    "one that has, and go on behind it",
+                    f"{patch.where}: {why.reason}, and a context line without a newline at its end: git would "
+                    "match it with a line that has one",
                     hint=_ANEW,
                 )
             return ()
         view = View(self.store, onto)
-        view.prefetch(f.old_path for f in why.files if f.old_path is not None)
+        view.prefetch(_old_paths(why.files))
         for file in why.files:
             try:
                 if not file.binary:
@@ -265,8 +254,8 @@ class Engine:
 
     def _unsure(self, patch: Incoming, why: Unsupported, moved: MovedHunk) -> ConflictError:
         reason = (
-            f"git would put hunk {moved.number} into line {moved.line}, {moved.lines:+d} lines from where it says, and "
-            f"whether that is the only place can't be told of such a patch ({why.reason})"
+            f"git would apply hunk {moved.number} at line {moved.line}, {moved.lines:+d} lines from its position; "
+            f"patchq can't check that no other place fits, because {why.reason}"
         )
         return self._error([Conflict(upstream=self.upstream, patch=patch.name, path=moved.path, reason=reason)], _ANEW)
 
@@ -280,6 +269,10 @@ _MALFORMED = re.compile(
 #: Context line without a newline.
 _OPEN_CONTEXT = re.compile(rb"^ .*\n\\ ", re.MULTILINE)
 _ANEW = "make the change in the worktree; `patchq new` and `patchq export` write it as git writes patches"
+
+
+def _old_paths(files: Iterable[FilePatch]) -> list[bytes]:
+    return list(filter(None, (file.old_path for file in files)))
 
 
 def _text(line: bytes) -> str:
@@ -300,6 +293,16 @@ def closest(hunk: Hunk, image: Sequence[bytes]) -> int:
     return max(0, min(best, max(len(image) - 1, 0)))
 
 
-def _is_there(hunk: Hunk, image: Sequence[bytes]) -> bool:
+def _has_result(hunk: Hunk, image: Sequence[bytes]) -> bool:
+    """Return whether a file has a hunk's new lines."""
     new = list(hunk.new)
-    return bool(new) and any(list(image[at : at + len(new)]) == new for at, line in enumerate(image) if line == new[0])
+    return bool(new) and any(list(image[at : at + len(new)]) == new for at in range(len(image)))
+
+
+def _same_name(path: bytes, others: Iterable[bytes]) -> bytes:
+    """Return the first of other paths whose last component is that of ``path``, or an empty path."""
+    name = path.rpartition(b"/")[2]
+    for other in others:
+        if other.rpartition(b"/")[2] == name:
+            return other
+    return b""

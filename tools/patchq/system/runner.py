@@ -37,6 +37,9 @@ TookTooLong = subprocess.TimeoutExpired
 class CommandError(PatchqError):
     """Failed command, with its arguments, exit code and output."""
 
+    #: True for a git command that failed because its repository lacks an object.
+    lacks_object = False
+
     def __init__(self, argv: Sequence[str], code: int, stdout: bytes, stderr: bytes) -> None:
         self.argv, self.code, self.stdout, self.stderr = tuple(argv), code, stdout, stderr
         message = (stderr or stdout).decode("utf-8", "replace").strip()
