@@ -112,17 +112,17 @@ class Distribution:
         return self.files.kind(f"{folder}/{posixpath.basename(self.info)}") is FileKind.LINK
 
     @cached_property
-    def _record(self) -> tuple[list[RecordRow], str]:
+    def _record(self) -> tuple[list[RecordRow], OSError | ValueError | None]:
         rows: list[RecordRow] = []
         try:
             data = self.files.read(f"{self.info}/RECORD", MAX_TEXT)
             for row in read_record(data.decode("utf-8", "surrogateescape")):
                 rows.append(row)
         except OSError as error:
-            return [], error.strerror or "can't be read"
+            return [], error
         except ValueError as error:
-            return rows, str(error)
-        return rows, ""
+            return rows, error
+        return rows, None
 
     @property
     def rows(self) -> list[RecordRow]:
@@ -130,8 +130,8 @@ class Distribution:
         return self._record[0]
 
     @property
-    def record_error(self) -> str:
-        """Fault of RECORD, or empty."""
+    def record_error(self) -> OSError | ValueError | None:
+        """Fault of RECORD."""
         return self._record[1]
 
     @cached_property

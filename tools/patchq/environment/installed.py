@@ -517,10 +517,12 @@ def _judge_record(judge: _Judge, here: Sequence[Distribution], manifest: str) ->
     own = _named_distribution(infos, manifest)
     if own.metadata_error:
         found.add(Code.METADATA, (), own.metadata_error)
-    if own.record_error.startswith("No such file"):
+    if isinstance(own.record_error, FileNotFoundError):
         found.add(Code.RECORD_MISSING)
+    elif isinstance(own.record_error, OSError):
+        found.add(Code.RECORD_MALFORMED, (), own.record_error.strerror or "can't be read")
     elif own.record_error:
-        found.add(Code.RECORD_MALFORMED, (), own.record_error)
+        found.add(Code.RECORD_MALFORMED, (), str(own.record_error))
     elif not own.rows:
         found.add(Code.RECORD_MALFORMED, (), "it is empty")
     if own.is_link:

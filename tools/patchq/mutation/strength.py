@@ -56,17 +56,18 @@ class Tried:
 class Strength:
     """Result of the mutants of a patch.
 
+    :ivar message: reason why there are no results; empty if there are.
+    :ivar proof_fails: True if the proof fails without any mutant.
     :ivar in_all: number of mutants, including those not chosen.
     :ivar whole: True if every chosen mutant has a result.
-    :ivar fails: True if the proof fails with the unchanged patch, so that no mutant was tried.
     """
 
     patch: str
     proof: tuple[str, ...]
     tried: tuple[Tried, ...]
     message: str = ""
+    proof_fails: bool = False
     in_all: int = 0
-    fails: bool = False
 
     def count(self, state: str) -> int:
         return sum(t.state == state for t in self.tried)
@@ -184,20 +185,11 @@ def mutate(
                 run_cells=run_cells or forks,
                 progress=progress,
             )
-            message = ""
-            answers: tuple[Tried, ...] = ()
+            strength = Strength(patch=proof.name, proof=proof.files, tried=(), in_all=in_all)
             if isinstance(tried, str):
-                message = tried
+                strength = replace(strength, message=tried, proof_fails=True)
             else:
-                answers = tuple(tried)
-            strength = Strength(
-                patch=proof.name,
-                proof=proof.files,
-                tried=answers,
-                message=message,
-                in_all=in_all,
-                fails=isinstance(tried, str),
-            )
+                strength = replace(strength, tried=tuple(tried))
             found.append(strength)
             remember(project, strength.patch, as_json(strength))
     return sorted(found, key=lambda strength: order[strength.patch])

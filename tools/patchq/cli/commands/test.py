@@ -159,7 +159,7 @@ def _mutate(
             echo(f"all: {pooled.killed} of {pooled.judged} killed ({share}; {interval}); --seed {budget.seed}")
         else:
             echo(f"all: no mutant has a result; --seed {budget.seed}")
-    if any(strength.fails for strength in found):
+    if any(strength.proof_fails for strength in found):
         raise click.exceptions.Exit(5)
 
 
