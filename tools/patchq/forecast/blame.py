@@ -6,7 +6,6 @@ The search needs upstream's history, which pins lack: it is fetched into a repos
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,8 +19,7 @@ from patchq.project.project import Project
 from patchq.project.stack import load_stack
 from patchq.stacks.apply import Carried, carried_stacks
 from patchq.system import runner
-
-_PULL_REQUEST = re.compile(r"\(#(\d+)\)|^Merge pull request #(\d+)")
+from patchq.upstream.commits import pull_request_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +125,6 @@ class _BlameSearch:
                 low = middle + 1
         (info,) = self.history.log("--no-walk=unsorted", line[high])
         subject = info.message.split("\n", 1)[0]
-        number = _PULL_REQUEST.search(subject)
         author = f"{info.author.name} <{info.author.email}>"
         return Culprit(
             patch=patch,
@@ -135,6 +132,6 @@ class _BlameSearch:
             commit=line[high],
             author=author,
             subject=subject,
-            pull_request=next(filter(None, number.groups()), "") if number else "",
+            pull_request=pull_request_of(subject),
             tried=tried,
         )

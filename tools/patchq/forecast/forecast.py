@@ -16,7 +16,7 @@ from patchq.drift.shared import Shared, Stacked, shared_beside
 from patchq.environment.machine import this_machine
 from patchq.errors import UserError
 from patchq.forecast.meaning import RefDrift, drift_of_plans
-from patchq.forecast.plan import CarryPlan, Planner
+from patchq.forecast.plan import Absence, CarryPlan, Planner, SourceChoice
 from patchq.forecast.summary import ForecastCell, RefTally
 from patchq.forecast.summary import summary as count
 from patchq.formats.header import parse_trailers
@@ -51,8 +51,8 @@ class From:
 
     ref: str
     from_ref: str
-    why: str
-    absent: Mapping[str, str]
+    why: SourceChoice
+    absent: Mapping[str, Absence]
     dropped: tuple[Drop, ...] = ()
 
 
@@ -347,7 +347,7 @@ def _cells(upstream: str, plan: CarryPlan, number: int, base: Column, ways: Sequ
             outcome, grade, evidence = verdict(landing, seen, ref)
             commits = seen.commits
         elif outcome == REPLAYED and unproved:
-            message = f"by a recorded resolution, and no proof says that it is right: {unproved}"
+            message = f"by a recorded resolution that no proof confirms: {unproved}"
         checked = ""
         if landing.offsets:
             checked = line_map(plan.from_ref, ref)

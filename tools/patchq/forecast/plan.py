@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 from patchq.errors import UserError
 from patchq.formats import ledger as ledgers
@@ -18,36 +19,77 @@ from patchq.git.objects import CommitInfo
 from patchq.names import CommitId, sh
 from patchq.project.project import Project
 from patchq.project.refs import age, older_first
-from patchq.project.stack import Stack, find_patch, ledger_path, load_stack
+from patchq.project.stack import Stack, find_patch, load_stack, read_ledger
 from patchq.stacks.apply import Carried, carried_stacks
-from patchq.system import project_files
 from patchq.upstream.history import History
 
-#: Reason for a patch that the ledger doesn't drop; the ref of the stack without it follows.
-NOT_YET = "not yet in the stack of"
+
+class SourceReason(Enum):
+    """Reason for the choice of the stack to carry."""
+
+    #: The user named the ref.
+    ASKED = "as asked"
+    #: It is the set's own stack, and the ref is the set's.
+    OWN = "the set {0.set_name}'s own"
+    #: No other stack is nearer than the set's.
+    SET = "the set {0.set_name}'s"
+    HISTORY = "the nearest stack by history, {0.commits} commits away"
+    RELEASES = "the nearest stack by release order"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceChoice:
+    """Choice of the stack to carry.
+
+    :ivar commits: for ``HISTORY``, the number of commits between the stack's ref and the new ref.
+    """
+
+    reason: SourceReason
+    set_name: str = ""
+    commits: int = 0
+
+    def describe(self) -> str:
+        """Return the reason in words."""
+        return self.reason.value.format(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Absence:
+    """Reason why a patch is not carried.
+
+    :ivar drop: decision in the ledger that drops the patch, or None if the source stack lacks it.
+    :ivar source: ref of the source stack.
+    """
+
+    source: str
+    drop: Drop | None = None
+
+    def describe(self) -> str:
+        """Return the reason in words."""
+        if self.drop:
+            return self.drop.message
+        return f"not yet in the stack of {self.source}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CarryPlan:
     """Plan of a rebase onto a ref.
 
-    :ivar source: stack that is carried; ``why``: reason for its choice.
+    :ivar source: stack that is carried; ``why`` is the reason for its choice.
     :ivar base: base commit of the source stack.
     :ivar order: patches of the new stack, including those of the ref's own stack (``known``).
     :ivar commits: commit of each patch, from the ref's own stack if it has the patch.
-    :ivar absent: patches that are not carried, with the reasons; ``dropped``: those that the ledger
-        drops.
+    :ivar absent: patches that are not carried, with the reasons.
     """
 
     onto: Pin
     source: Stack
-    why: str
+    why: SourceChoice
     base: CommitId
     order: tuple[str, ...]
     commits: Mapping[str, CommitInfo]
     known: tuple[str, ...]
-    absent: Mapping[str, str]
-    dropped: tuple[Drop, ...] = ()
+    absent: Mapping[str, Absence]
 
     @property
     def from_ref(self) -> str:
@@ -55,17 +97,30 @@ class CarryPlan:
         return self.source.pin.ref
 
     @property
+    def dropped(self) -> tuple[Drop, ...]:
+        """Return the decisions of the ledger that keep patches out of the new stack."""
+        return tuple(filter(None, (absence.drop for absence in self.absent.values())))
+
+    @property
     def message(self) -> str:
         """Return the source of the patches and the patches left out, as one line."""
-        words = [f"{count} {why}" for why, count in Counter(self.absent.values()).items()]
-        if any(why.startswith(NOT_YET) for why in self.absent.values()):
-            words[-1] += f" (`patchq rebase {self.onto.upstream} --onto {sh(self.from_ref)}` carries them there first)"
-        if self.dropped:
-            only = f"--only {sh(self.dropped[0].patch)}"
-            words[-1] += f" (`patchq rebase {self.onto.upstream} --onto {sh(self.onto.ref)} {only}` carries it anyway)"
-        return f"{self.onto.upstream} {self.onto.ref}: from {self.from_ref}, {self.why}" + (
-            f"; not carried: {', '.join(words)}" if words else ""
-        )
+        line = f"{self.onto.upstream} {self.onto.ref}: from {self.from_ref}, {self.why.describe()}"
+        if not self.absent:
+            return line
+        line += f"; not carried: {count_absent(self.absent.values())}"
+        rebase = f"patchq rebase {self.onto.upstream} --onto"
+        dropped = self.dropped
+        if len(dropped) < len(self.absent):
+            line += f" (`{rebase} {sh(self.from_ref)}` carries them there first)"
+        if dropped:
+            line += f" (`{rebase} {sh(self.onto.ref)} --only {sh(dropped[0].patch)}` carries it anyway)"
+        return line
+
+
+def count_absent(absent: Iterable[Absence]) -> str:
+    """Return the reasons why patches are not carried, each with the number of patches."""
+    counts = Counter(map(Absence.describe, absent))
+    return ", ".join(f"{count} {reason}" for reason, count in counts.items())
 
 
 class Planner:
@@ -98,8 +153,7 @@ class Planner:
             having = ", ".join(self.stacks) or "none"
             raise UserError(f"{upstream} has no stack for {asked!r}", hint=f"`--from` one that has: {having}")
         self.only = {find_patch([self._having(name)], name)[1] for name in only}
-        data = project_files.read(project.layout.root, ledger_path(project.layout, upstream)) or b""
-        self.latest = ledgers.parse(data).latest()
+        self.latest = read_ledger(project.layout, upstream).latest()
         self._carried: dict[str, Carried] = {}
 
     def _having(self, name: str) -> Stack:
@@ -127,16 +181,10 @@ class Planner:
         every = dict.fromkeys((*self.own.names, *merged))
         drops = self._drops([name for name in every if name not in known], source, onto)
         order = self._order(merged, known, drops)
-        absent: dict[str, str] = {}
-        dropped = []
+        absent: dict[str, Absence] = {}
         for name in every:
-            if name in order:
-                continue
-            if name in drops:
-                absent[name] = drops[name].message
-                dropped.append(drops[name])
-            elif name in self.own.names:
-                absent[name] = f"{NOT_YET} {source.pin.ref}"
+            if name not in order and (name in drops or name in self.own.names):
+                absent[name] = Absence(source=source.pin.ref, drop=drops.get(name))
         return CarryPlan(
             onto=onto,
             source=source,
@@ -146,7 +194,6 @@ class Planner:
             commits=commits,
             known=known,
             absent=absent,
-            dropped=tuple(dropped),
         )
 
     def _drops(self, names: Iterable[str], source: Stack, onto: Pin) -> dict[str, Drop]:
@@ -201,39 +248,40 @@ class Planner:
             (self._carried[stack.pin.ref],) = carried_stacks(self.project, [stack], self.set_name)
         return self._carried[stack.pin.ref]
 
-    def _source(self, onto: Pin, newest: bool) -> tuple[Stack, str]:
+    def _source(self, onto: Pin, newest: bool) -> tuple[Stack, SourceChoice]:
         """Return the stack to start from and the reason for the choice."""
         own = self.own
         if self.asked:
-            return self.stacks[self.asked], "as asked"
+            return self.stacks[self.asked], SourceChoice(reason=SourceReason.ASKED)
         if own.pin.ref == onto.ref:
-            return own, f"the set {self.set_name}'s own"
+            return own, SourceChoice(reason=SourceReason.OWN, set_name=self.set_name)
         others = []
         for ref, s in self.stacks.items():
             if ref != onto.ref and self.only <= set(s.names):
                 others.append(s)
-        if not others or others == [own]:
-            return own, f"the set {self.set_name}'s"
-        found, by = self._nearest(onto, others, newest)
-        if found:
-            return (found, f"the nearest stack by {by}")
-        return (own, f"the set {self.set_name}'s")
+        if others and others != [own] and (nearest := self._nearest(onto, others, newest)):
+            return nearest
+        return own, SourceChoice(reason=SourceReason.SET, set_name=self.set_name)
 
-    def _nearest(self, onto: Pin, stacks: Sequence[Stack], newest: bool) -> tuple[Stack | None, str]:
+    def _nearest(self, onto: Pin, stacks: Sequence[Stack], newest: bool) -> tuple[Stack, SourceChoice] | None:
+        """Return the stack with the fewest commits to the ref, or the newest release before it.
+
+        Return None if there is neither a history nor a release to compare with.
+        """
         if self.history and (target := self.history.commit(onto)):
             counts = [(self._distance(target, stack), stack) for stack in stacks]
             if all(count is not None for count, _ in counts):
                 count, found = min(counts, key=lambda pair: (pair[0] or 0, pair[1] is not self.own))
-                return found, f"history, {count} commits away"
+                return found, SourceChoice(reason=SourceReason.HISTORY, commits=count or 0)
         want = age(onto)
         dated = sorted((s for s in stacks if len(age(s.pin)) > 1), key=lambda s: age(s.pin))
-        if not dated or (len(want) == 1 and not newest):  # not a release, and no history
-            return None, ""
-        before = []
-        for s in dated:
-            if newest or age(s.pin) <= want:
-                before.append(s)
-        return (before[-1] if before else dated[0]), "release order"
+        if not dated or (len(want) == 1 and not newest):
+            return None
+        found = dated[0]
+        for stack in dated:
+            if newest or age(stack.pin) <= want:
+                found = stack
+        return found, SourceChoice(reason=SourceReason.RELEASES)
 
     def _distance(self, target: CommitId, stack: Stack) -> int | None:
         assert self.history

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -14,7 +13,7 @@ from patchq.project.project import Project
 
 if TYPE_CHECKING:
     from patchq.forecast.blame import Culprit
-    from patchq.forecast.forecast import Forecast
+    from patchq.forecast.forecast import Forecast, From
     from patchq.forecast.summary import ForecastCell
 
 #: Text of a cell by outcome. Other outcomes are shown by name.
@@ -121,13 +120,18 @@ def _body(found: Forecast, culprits: Sequence[Culprit], trouble: str) -> dict[st
         "culprits": as_dicts(culprits),
         "siblings": _siblings_body(found),
         "notes": [trouble] if trouble else [],
-        "sources": as_dicts(found.sources),
+        "sources": list(map(_source_body, found.sources)),
         "summaries": summaries,
         "next": _next(found),
         "shared": as_dicts(found.shared),
         "drift": _drift_body(found),
         "history": found.history,
     }
+
+
+def _source_body(source: From) -> dict[str, object]:
+    absent = {patch: absence.describe() for patch, absence in source.absent.items()}
+    return {**asdict(source), "why": source.why.describe(), "absent": absent}
 
 
 def _siblings_body(found: Forecast) -> list[dict[str, object]]:
@@ -149,13 +153,15 @@ def _drift_body(found: Forecast) -> list[dict[str, object]]:
 
 def _show(found: Forecast, why: bool) -> None:
     """Print the matrix, one patch per line, and a summary of each ref."""
+    from patchq.forecast.plan import count_absent
+
     texts: dict[tuple[str, str], str] = {}
     names: dict[str, None] = {}
     for source in found.sources:
-        for name, message in source.absent.items():
+        for name, absence in source.absent.items():
             patch = f"{found.upstream}/{name}"
             names[patch] = None
-            texts[patch, source.ref] = message
+            texts[patch, source.ref] = absence.describe()
     for cell in found.cells:
         names[cell.patch] = None
         texts[cell.patch, cell.ref] = _say(cell)
@@ -172,10 +178,9 @@ def _show(found: Forecast, why: bool) -> None:
     for ref in found.refs:
         source = found.source(ref)
         echo(f"{ref}: {found.summary(ref).message}", bold=True)
-        echo(f"  from {source.from_ref}, {source.why}")
+        echo(f"  from {source.from_ref}, {source.why.describe()}")
         if source.absent:
-            left = Counter(source.absent.values())
-            echo(f"  not carried: {', '.join(f'{count} {message}' for message, count in left.items())}")
+            echo(f"  not carried: {count_absent(source.absent.values())}")
     for difference in found.siblings:
         echo(f"{difference.ref}: {difference.message}")
     echo(f"next: {_next(found)}")
@@ -237,10 +242,8 @@ def _show_drift(found: Forecast) -> None:
 
 def _next(found: Forecast) -> str:
     """Return the next command, for the ref with the fewest conflicts."""
-    from patchq.forecast.plan import NOT_YET
-
     summary, source = found.summary(found.cheapest), found.source(found.cheapest)
-    if any(why.startswith(NOT_YET) for why in source.absent.values()):
+    if len(source.dropped) < len(source.absent):
         return f"`patchq rebase {found.upstream} --onto {sh(source.from_ref)}` first carries the patches that it lacks"
     if len(summary.known) == len(found.of(found.cheapest)):
         return f"nothing: {found.upstream} {found.cheapest} already has every patch"
