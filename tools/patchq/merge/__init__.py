@@ -1,4 +1,4 @@
-"""Merge patches onto another tree in memory: what each of them becomes there."""
+"""Merges of patches onto other trees, in memory."""
 
 __all__ = [
     "blocks",

@@ -44,7 +44,7 @@ class LineMap:
         return None
 
     def patched(self, hunks: Sequence[diff.Hunk], landed: bool) -> LineMap:
-        """Return the map after the hunks changed the old version, and if ``landed`` the new one."""
+        """Return the map after the hunks changed the old version and, if ``landed``, also the new one."""
         found: list[tuple[int, int, int]] = []
         places = [(*changed_lines(hunk), len(hunk.new) - len(hunk.old)) for hunk in hunks]
         for run in self.runs:

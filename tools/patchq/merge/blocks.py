@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from operator import itemgetter
 
 from patchq.formats import diff
 
@@ -110,7 +111,7 @@ def word_of(line: bytes) -> bytes:
 
 def blocks(hunks: Sequence[diff.Hunk]) -> list[Block]:
     """Return the blocks of a file's hunks."""
-    return [block for block, _ in blocks_both(hunks)]
+    return list(map(itemgetter(0), blocks_both(hunks)))
 
 
 def blocks_both(hunks: Sequence[diff.Hunk]) -> list[tuple[Block, Block]]:
@@ -206,8 +207,7 @@ def seems_made(block: Block, base: Callable[[], bytes], now: bytes) -> bool:
 
     :param base: function that reads the base version, called only if ``now`` may have the lines.
     """
-    words = [word_of(line) for line in block.added]
-    if not words or not all(word in now for word in words):
+    if not block.added or not all(word in now for word in map(word_of, block.added)):
         return False
     return len(text_of(now).find(block.added)) > len(text_of(base()).find(block.added))
 
@@ -260,14 +260,16 @@ def mark_added(ours: bytes, merged: bytes, twice: Sequence[Block], labels: tuple
     old, new = diff.split_lines(ours), diff.split_lines(merged)
     wanted = {block.added for block in twice}
     changes = _opcodes(old, new)
-    chosen = set()
+    edits, chosen = set(), set()
     for change in changes:
         kind, _, _, k, end = change
-        if kind != "equal" and _has_run(_plain_lines(new[k:end]), wanted):
-            chosen.add(change)
+        if kind != "equal":
+            edits.add(change)
+            if _has_run(_plain_lines(new[k:end]), wanted):
+                chosen.add(change)
     if not chosen:
         # The diff split a block because its lines resemble those around it: mark every change.
-        chosen = {change for change in changes if change[0] != "equal"}
+        chosen = edits
     found: list[bytes] = []
     for change in changes:
         _, i, j, k, end = change

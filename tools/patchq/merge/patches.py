@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 
 from patchq.formats import diff
 from patchq.formats.ledger import FileOffset
@@ -13,7 +14,7 @@ from patchq.git.mergetree import Stage
 from patchq.git.objects import CommitInfo, TreeEntry, blob_id
 from patchq.git.repository import Git
 from patchq.merge.blocks import Block, blocks
-from patchq.names import BlobId, CommitId, TreeId
+from patchq.names import BlobId, CommitId, TreeId, show_path
 from patchq.patterns.rules import Rule, rules_of
 
 #: Outcomes of a patch on a ref, cheapest first. ``absorbed``: the ref already has the exact result.
@@ -28,7 +29,7 @@ STOPS = (ABSORBED, OBSOLETE, CONFLICT)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patch:
-    """A patch: its changed paths, and its hunks by path.
+    """Patch with its changed paths and its hunks by path.
 
     :ivar left: folders that the patch leaves without files. A rename may have moved the folder.
     :ivar rules: rules that make the patch, if it is kept as rules.
@@ -57,7 +58,7 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class FileConflict:
-    """A file that stops a patch.
+    """File that stops a patch.
 
     :ivar lines: first line of each conflict in the file with markers, from 1. Empty if the whole
         file conflicts or is deleted.
@@ -67,6 +68,40 @@ class FileConflict:
     lines: tuple[int, ...] = ()
 
 
+class StopKind(Enum):
+    """Reason why a patch stops that its conflicting files don't show, as a template for :class:`StopReason`."""
+
+    #: Git or a rule of the patch failed.
+    FAILED = "{0.text}"
+    RULES_DIFFER = "its rules give another result than its diff"
+    RULES_REPEAT = "upstream may have added its lines to {0.path}"
+    #: The proof fails with the result of the patch's rules.
+    PROOF = "by its rules, its proof {0.text}"
+    DROPS_LINES = "{0.path}: git's merge drops {0.count} lines of upstream's, the first: {0.text!r}"
+    ADDS_TWICE = "{0.path}: upstream has added these lines already; git's merge adds them again"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopReason:
+    """Reason why a patch stops.
+
+    :ivar count: number of upstream's lines that the merge drops; ``text`` is the first of them.
+    :ivar text: message of git, of a rule or of a proof.
+    :ivar by_rules: True if the result of the patch's rules was checked, not git's merge.
+    """
+
+    kind: StopKind
+    path: str = ""
+    count: int = 0
+    text: str = ""
+    by_rules: bool = False
+
+    def describe(self) -> str:
+        """Return the reason in words."""
+        prefix = "by its rules: " if self.by_rules else ""
+        return prefix + self.kind.value.format(self)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Landing:
     """Apply result of a patch on a tree.
@@ -74,7 +109,7 @@ class Landing:
     :ivar changes: changes to the tree. If the patch stops, files of ``stages`` have markers.
     :ivar labels: commit ids on git's conflict markers, for our side and for the patch.
     :ivar offsets: line offsets of the hunks, from upstream's line map, if the outcome is ``offset``.
-    :ivar message: reason for the stop, if the files don't show it.
+    :ivar reasons: reasons for the stop that the files don't show.
     :ivar conflicted: changes with markers of the conflict that the patch's rules settled.
     """
 
@@ -85,8 +120,23 @@ class Landing:
     stages: tuple[Stage, ...] = ()
     labels: tuple[str, str] = ("", "")
     offsets: tuple[FileOffset, ...] = ()
-    message: str = ""
+    reasons: tuple[StopReason, ...] = ()
     conflicted: tuple[PathChange, ...] = ()
+
+    @property
+    def message(self) -> str:
+        """Return the reasons for the stop in words."""
+        return "; ".join(map(StopReason.describe, self.reasons))
+
+
+def stage_paths(stages: Iterable[Stage]) -> list[bytes]:
+    """Return the paths of index stages, sorted."""
+    return sorted({stage.path for stage in stages})
+
+
+def whole_files(stages: Iterable[Stage]) -> tuple[FileConflict, ...]:
+    """Return the conflicting files of index stages, each as a conflict of the whole file."""
+    return tuple(map(FileConflict, map(show_path, stage_paths(stages))))
 
 
 def read_patches(store: Git, commits: Sequence[tuple[str, CommitInfo]]) -> list[Patch]:
@@ -94,8 +144,11 @@ def read_patches(store: Git, commits: Sequence[tuple[str, CommitInfo]]) -> list[
 
     :raises FormatError: if a rule of a patch isn't valid.
     """
-    ids = [info.commit for _, info in commits]
-    parents = store.tree_of([info.parents[0] for _, info in commits])
+    ids, parent_ids = [], []
+    for _, info in commits:
+        ids.append(info.commit)
+        parent_ids.append(info.parents[0])
+    parents = store.tree_of(parent_ids)
     found = []
     for (name, info), parent, edits, text in zip(
         commits, parents, store.changes_of(ids), store.diffs_of(ids, as_merged=True), strict=True

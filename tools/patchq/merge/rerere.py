@@ -20,6 +20,7 @@ from pathlib import Path
 from patchq.formats.diff import split_lines
 from patchq.git.mergetree import Stage
 from patchq.git.repository import Checkout, Git, borrow_objects
+from patchq.merge.patches import stage_paths
 from patchq.system import fsio, project_files
 from patchq.system.paths import Layout
 
@@ -45,7 +46,7 @@ def is_settled(content: bytes) -> bool:
 def mark_conflicts(git: Git, stages: Sequence[Stage]) -> None:
     """Write the stages of conflicting paths to the index."""
     lines = []
-    for path in sorted({stage.path for stage in stages}):
+    for path in stage_paths(stages):
         lines.append(b"0 %s\t%s\0" % (b"0" * 40, path))
     for stage in stages:
         mode, blob = stage.entry.mode, stage.entry.blob.encode()
@@ -197,14 +198,10 @@ def is_away(parked: bytes, resolved: bytes) -> bool:
     rerere applies such a change wherever its few lines of context match, maybe in another function.
     """
     old, new = split_lines(parked), split_lines(resolved)
-    marks = []
-    for n, line in enumerate(old):
-        if _MARKER.match(line):
-            marks.append(n)
     groups = difflib.SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(3)
     for group in groups:
         start, end = group[0][1], group[-1][2]
-        if not any(start <= n < end for n in marks):
+        if not any(map(_MARKER.match, old[start:end])):
             return True
     return False
 

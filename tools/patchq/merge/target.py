@@ -8,6 +8,7 @@ from functools import partial
 
 from patchq.formats import diff
 from patchq.formats.ledger import FileOffset
+from patchq.formats.treepath import parents_of
 from patchq.git.diffs import PathChange
 from patchq.git.merges import Side
 from patchq.git.mergetree import Stage
@@ -15,7 +16,17 @@ from patchq.git.objects import TreeEntry, blob_id
 from patchq.git.repository import Git
 from patchq.merge._linemap import SAME, LineMap, LineMaps, place, stand_alone
 from patchq.merge.blocks import seems_made
-from patchq.merge.patches import ABSORBED, CLEAN, CONFLICT, OFFSET, FileConflict, Landing, Patch
+from patchq.merge.patches import (
+    ABSORBED,
+    CLEAN,
+    CONFLICT,
+    OFFSET,
+    Landing,
+    Patch,
+    StopKind,
+    StopReason,
+    whole_files,
+)
 from patchq.names import BlobId, TreeId, show_path
 from patchq.patterns.regenerate import RuleStop, regenerate
 
@@ -106,7 +117,7 @@ class Column:
                 self.entries[change.path] = change.new
             self.changed.add(change.path)
 
-    # Landing
+    # Applying
 
     def advance(self) -> list[MergeRequest]:
         """Apply the patches that need no git; return the merges that can run together now."""
@@ -194,22 +205,22 @@ class Column:
         """Return the paths of the regular files. The tree is listed on first use."""
         if self._every is None:
             self._every = self.git.list_tree(self.tree)
-        found = {}
-        for path, entry in self._every.items():
-            if path not in self.changed:
-                found[path] = entry
-        found.update((path, entry) for path, entry in self.entries.items() if path in self.changed)
-        return sorted(path for path, entry in found.items() if entry.mode in _FILES)
+        found = []
+        for path in self._every.keys() | self.entries.keys():
+            entry = self.entry(path)
+            if entry and entry.mode in _FILES:
+                found.append(path)
+        return sorted(found)
 
     def read_files(self, paths: Sequence[bytes]) -> dict[bytes, bytes]:
         """Return the content of those paths that are regular files."""
-        found = {}
+        regular = []
         for path in paths:
             entry = self.entry(path)
             if entry and entry.mode in _FILES:
-                found[path] = entry
-        self.read(found.values())
-        return {path: self.content(entry.blob) for path, entry in found.items()}
+                regular.append((path, entry))
+        self.read(entry for _, entry in regular)
+        return {path: self.content(entry.blob) for path, entry in regular}
 
     def entry(self, path: bytes) -> TreeEntry | None:
         """Return the current entry of any path of the tree."""
@@ -220,7 +231,7 @@ class Column:
     def regenerate(self, patch: Patch) -> tuple[PathChange, ...]:
         """Apply a patch's rules and return its changes. Their files are in memory only.
 
-        :raises RuleStop: if a rule doesn't match as it says.
+        :raises RuleStop: if a rule matches more or less often than it should.
         """
         changes = []
         for path, text in regenerate(patch.rules, self, self.moved).items():
@@ -235,21 +246,18 @@ class Column:
         return tuple(changes)
 
     def by_its_rules(self, patch: Patch, landing: Landing) -> Landing:
-        """Return the landing, or a stop if the patch's rules give another result."""
+        """Return the apply result, or a conflict if the patch's rules give another result."""
         unchanged = all(self.entries.get(edit.path) == edit.old for edit in patch.edits)
         if not patch.rules or landing.outcome == ABSORBED:
             return landing
         if unchanged and not any(rule.has_glob for rule in patch.rules):
             return landing
         try:
-            same = set(self.regenerate(patch)) == set(landing.changes)
-            message = "its rules give another result than its diff"
-            if same:
-                message = ""
+            if set(self.regenerate(patch)) == set(landing.changes):
+                return landing
+            reason = StopReason(kind=StopKind.RULES_DIFFER)
         except RuleStop as stop:
-            message = str(stop)
-        if not message:
-            return landing
+            reason = StopReason(kind=StopKind.FAILED, text=str(stop))
         stages = []
         for edit in patch.edits:
             path = self.moved.get(edit.path, edit.path)
@@ -259,11 +267,11 @@ class Column:
         return Landing(
             patch=patch.name,
             outcome=CONFLICT,
-            files=tuple(FileConflict(show_path(path)) for path in sorted({stage.path for stage in stages})),
+            files=whole_files(stages),
             changes=landing.changes,
             stages=tuple(stages),
             labels=(self.tree, patch.commit.commit),
-            message=message,
+            reasons=(reason,),
         )
 
     def _is_obstructed(self, changes: Sequence[PathChange]) -> bool:
@@ -356,9 +364,3 @@ class MergeRequest:
     number: int
     patch: Patch
     sides: tuple[Side, ...] | None
-
-
-def parents_of(path: bytes) -> list[bytes]:
-    """Return the parent folders of a path, outermost first."""
-    parts = path.split(b"/")
-    return [b"/".join(parts[:n]) for n in range(1, len(parts))]

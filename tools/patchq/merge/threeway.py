@@ -13,10 +13,12 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 
 from patchq.formats import diff
+from patchq.formats.treepath import parents_of
 from patchq.git.diffs import PathChange
 from patchq.git.merges import Merged, MergeObjects, Side, by_path, flat_trees
 from patchq.git.mergetree import Merge, Stage
@@ -34,9 +36,13 @@ from patchq.merge.patches import (
     FileConflict,
     Landing,
     Patch,
+    StopKind,
+    StopReason,
+    stage_paths,
+    whole_files,
 )
 from patchq.merge.rerere import Recorded
-from patchq.merge.target import Column, MergeRequest, parents_of
+from patchq.merge.target import Column, MergeRequest
 from patchq.merge.upstream_lines import dropped_lines
 from patchq.names import BlobId, CommitId, TreeId, show_path
 from patchq.patterns.regenerate import RuleStop
@@ -177,10 +183,10 @@ class _Merger:
                 lacking.append((column, sorted(gone - in_removed_folders)))
         if not lacking:
             return
-        keys = [(base, column.tree, tuple(gone)) for column, gone in lacking]
-        asked = [key for key in dict.fromkeys(keys) if key not in self.moves]
-        if asked:
-            self._search(base, asked, before)
+        keys = [(base, column.tree, tuple(paths)) for column, paths in lacking]
+        unknown = [key for key in dict.fromkeys(keys) if key not in self.moves]
+        if unknown:
+            self._search(base, unknown, before)
         for key, (column, _) in zip(keys, lacking, strict=True):
             for path, place, old in self.moves[key]:
                 column.folders.add(place.rpartition(b"/")[0])
@@ -194,8 +200,9 @@ class _Merger:
     ) -> None:
         """Find files of a tree in other trees by merging a copy with one marker line per file."""
         wanted: set[BlobId] = set()
-        for _, _, gone in asked:
-            wanted.update(before[path].blob for path in gone if path in before)
+        for path in chain.from_iterable(gone for _, _, gone in asked):
+            if path in before:
+                wanted.add(before[path].blob)
         blobs = self.git.read_blobs(wanted)
         with MergeObjects(self.git, self.written) as objects:
             pairs = []
@@ -256,7 +263,7 @@ class _Merger:
                 folders[path] = path.rpartition(b"/")[0] + b"/"
 
         def lacking(tree: TreeId, paths: Collection[bytes]) -> set[bytes]:
-            wanted = sorted({folders[p] for p in paths})
+            wanted = sorted(set(map(folders.__getitem__, paths)))
             there = {}
             if wanted:
                 there = self.git.list_tree(tree, wanted)
@@ -350,11 +357,10 @@ def _may_have_moved(path: bytes, before: Mapping[bytes, TreeEntry], column: Colu
 
 def _files_of(merged: Merged) -> set[BlobId]:
     """Return the blobs of the files that a merge adds or changes."""
-    new = [change.new for change in merged.changes]
     found: set[BlobId] = set()
-    for entry in new:
-        if entry and entry.mode != diff.GITLINK:
-            found.add(entry.blob)
+    for change in merged.changes:
+        if change.new and change.new.mode != diff.GITLINK:
+            found.add(change.new.blob)
     return found
 
 
@@ -380,11 +386,12 @@ def _can_be(path: bytes, found: PathChange, was_there: bool) -> bool:
 
 def _land(request: MergeRequest, merged: Merged, recorded: Recorded | None) -> None:
     column, patch = request.column, request.patch
-    message = merged.failed
+    reasons: tuple[StopReason, ...] = ()
     if merged.failed:
-        merged = _left_to_a_person(column, patch, merged)
+        reasons = (StopReason(kind=StopKind.FAILED, text=merged.failed),)
+        merged = _left_to_user(column, patch, merged)
     elif not merged.stages:
-        merged, message = _once(column, patch, merged)
+        merged, reasons = _refuse_repeats(column, patch, merged)
     if not merged.stages:
         if merged.changes:
             outcome = MERGED
@@ -404,19 +411,16 @@ def _land(request: MergeRequest, merged: Merged, recorded: Recorded | None) -> N
             column.put(ruled.changes)
             column.landings[request.number] = ruled
             return
-        message = "; ".join(filter(None, (message, ruled.message)))
+        reasons += ruled.reasons
     if recorded and not merged.failed and (changes := _replayed(column, merged, recorded)):
         column.put(changes)
-        resolved = tuple(FileConflict(show_path(path)) for path in sorted({s.path for s in merged.stages}))
+        resolved = whole_files(merged.stages)
         column.landings[request.number] = Landing(patch=patch.name, outcome=REPLAYED, files=resolved, changes=changes)
         return
     column.leave_out(patch)
-    old = [e.path for e in patch.edits if e.old is not None]
-    gone = old and not any(column.moved.get(path, path) in column.entries for path in old)
-    if gone:
-        outcome, paths = (OBSOLETE, old)
-    else:
-        outcome, paths = (CONFLICT, sorted({s.path for s in merged.stages}))
+    outcome, paths = CONFLICT, stage_paths(merged.stages)
+    if missing := _all_missing(column, patch):
+        outcome, paths = OBSOLETE, missing
     files = _conflicts(column, merged, paths)
     column.landings[request.number] = Landing(
         patch=patch.name,
@@ -425,8 +429,20 @@ def _land(request: MergeRequest, merged: Merged, recorded: Recorded | None) -> N
         changes=merged.changes,
         stages=merged.stages,
         labels=merged.labels,
-        message=message,
+        reasons=reasons,
     )
+
+
+def _all_missing(column: Column, patch: Patch) -> list[bytes]:
+    """Return the files that a patch edits if the target tree has none of them."""
+    missing = []
+    for edit in patch.edits:
+        if edit.old is None:
+            continue
+        if column.moved.get(edit.path, edit.path) in column.entries:
+            return []
+        missing.append(edit.path)
+    return missing
 
 
 def _conflicts(column: Column, merged: Merged, paths: Iterable[bytes]) -> list[FileConflict]:
@@ -447,25 +463,24 @@ def _conflicts(column: Column, merged: Merged, paths: Iterable[bytes]) -> list[F
 
 
 def _by_rule(column: Column, patch: Patch, merged: Merged) -> Landing:
-    """Return the result of a patch's rules where git's merge conflicts.
+    """Apply the rules of a patch whose merge conflicts.
 
-    The result has no changes, and the reason, if a rule doesn't match as it says, or if the changes
-    repeat or drop upstream's lines.
+    The result is a conflict with the reason, and has no changes, if a rule doesn't match as often as
+    it should, or if the changes repeat or drop upstream's lines.
     """
     try:
         changes = column.regenerate(patch)
     except RuleStop as stop:
-        return Landing(patch=patch.name, outcome=CONFLICT, message=str(stop))
+        return _conflict(patch, StopReason(kind=StopKind.FAILED, text=str(stop)))
     for edit in patch.edits:
         ours = column.entries.get(column.moved.get(edit.path, edit.path))
         if edit.old and ours:
             before, content = partial(column.maps.text, edit.old.blob), column.content(ours.blob)
             if any(seems_made(block, before, content) for block in patch.blocks(edit.path)):
-                message = f"upstream may have added its lines to {show_path(edit.path)}"
-                return Landing(patch=patch.name, outcome=CONFLICT, message=message)
-    ruled, message = _once(column, patch, Merged(changes=changes, stages=(), labels=merged.labels))
+                return _conflict(patch, StopReason(kind=StopKind.RULES_REPEAT, path=show_path(edit.path)))
+    ruled, reasons = _refuse_repeats(column, patch, Merged(changes=changes, stages=(), labels=merged.labels))
     if ruled.stages:
-        return Landing(patch=patch.name, outcome=CONFLICT, message=f"by its rules: {message}")
+        return _conflict(patch, *(replace(reason, by_rules=True) for reason in reasons))
     for change in changes:
         if change.new and change.new.blob in column.unwritten:
             # git must have the file to make the line maps of later patches.
@@ -474,7 +489,7 @@ def _by_rule(column: Column, patch: Patch, merged: Merged) -> Landing:
     return Landing(
         patch=patch.name,
         outcome=BY_RULE,
-        files=tuple(_conflicts(column, merged, sorted({stage.path for stage in merged.stages}))),
+        files=tuple(_conflicts(column, merged, stage_paths(merged.stages))),
         changes=changes,
         stages=merged.stages,
         labels=merged.labels,
@@ -482,7 +497,11 @@ def _by_rule(column: Column, patch: Patch, merged: Merged) -> Landing:
     )
 
 
-def _left_to_a_person(column: Column, patch: Patch, merged: Merged) -> Merged:
+def _conflict(patch: Patch, *reasons: StopReason) -> Landing:
+    return Landing(patch=patch.name, outcome=CONFLICT, reasons=reasons)
+
+
+def _left_to_user(column: Column, patch: Patch, merged: Merged) -> Merged:
     """Build the result of a failed merge: apply unchanged files, and list the sides of the others."""
     changes, stages, every = [], [], []
     for edit in patch.edits:
@@ -505,7 +524,7 @@ def _left_to_a_person(column: Column, patch: Patch, merged: Merged) -> Merged:
 def _replayed(column: Column, merged: Merged, recorded: Recorded) -> tuple[PathChange, ...]:
     """Return the changes if recorded resolutions settle all conflicts of a merge, else ``()``."""
     changes = {c.path: c for c in merged.changes}
-    stages = {s.path for s in merged.stages}
+    stages = set(stage_paths(merged.stages))
     parked = {}
     for path in stages & changes.keys():
         entry = changes[path].new
@@ -524,11 +543,11 @@ def _replayed(column: Column, merged: Merged, recorded: Recorded) -> tuple[PathC
     return tuple(changes.values())
 
 
-def _once(column: Column, patch: Patch, merged: Merged) -> tuple[Merged, str]:
-    """Turn a clean merge into a conflict, with the reason, where it repeats or drops upstream's lines."""
+def _refuse_repeats(column: Column, patch: Patch, merged: Merged) -> tuple[Merged, tuple[StopReason, ...]]:
+    """Turn a clean merge into a conflict, with the reasons, where it repeats or drops upstream's lines."""
     changes = {change.path: change for change in merged.changes}
     stages: list[Stage] = []
-    message = []
+    reasons = []
     for edit in patch.edits:
         path = column.moved.get(edit.path, edit.path)
         change = changes.get(path)
@@ -549,15 +568,13 @@ def _once(column: Column, patch: Patch, merged: Merged) -> tuple[Merged, str]:
         if dropped:
             stages += all_stages
             first = dropped[0][1].decode("utf-8", "replace").strip()
-            message.append(
-                f"{show_path(path)}: git's merge drops {len(dropped)} lines of upstream's, the first: {first!r}"
-            )
+            reasons.append(StopReason(kind=StopKind.DROPS_LINES, path=show_path(path), count=len(dropped), text=first))
         elif twice:
             content = mark_added(ours, text, twice, merged.labels)
             blob = blob_id(content)
             column.contents[blob] = content
             changes[path] = PathChange(path, change.old, TreeEntry(change.new.mode, blob))
             stages += all_stages
-            message.append(f"{show_path(path)}: upstream has added these lines already; git's merge adds them again")
+            reasons.append(StopReason(kind=StopKind.ADDS_TWICE, path=show_path(path)))
     result = Merged(changes=tuple(changes.values()), stages=(*merged.stages, *stages), labels=merged.labels)
-    return result, "; ".join(message)
+    return result, tuple(reasons)

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from itertools import chain, product
+from operator import itemgetter
 
 from patchq.errors import UserError
 from patchq.formats import diff
@@ -26,22 +27,22 @@ from patchq.git.repository import Git
 from patchq.names import BlobId, CommitId, show_path
 from patchq.project.journal import Change
 from patchq.project.project import Project
-from patchq.project.stack import ledger_path
+from patchq.project.stack import ledger_path, read_ledger
 from patchq.stacks.apply import ApplyPlan
 from patchq.system import project_files
 
 _TOKEN = re.compile(rb"\w+|[^\w\s]")
 _WORD = re.compile(rb"\w")
 _MOST_SHOWN = 10
-#: Lines up to which what both sides add is taken for one addition.
+#: Distance in lines up to which the same line added by both sides counts as one addition.
 _NEAR = 20
 
 
 @dataclass(frozen=True, slots=True)
 class UpstreamLine:
-    """A line of upstream's that a carried patch drops.
+    """Upstream's line that a carried patch drops.
 
-    :ivar line: its number, from 1, in the file before the patch.
+    :ivar line: number of the line in the file before the patch, from 1.
     """
 
     path: str
@@ -60,7 +61,10 @@ class UpstreamLine:
 
 @dataclass(frozen=True, slots=True)
 class _LineHunk:
-    """Lines ``before`` that one text has where another has ``after``; ``at`` is the number of the first one."""
+    """Difference of two texts: the lines ``before`` of one, in place of the lines ``after`` of the other.
+
+    :ivar at: number of the first line of ``after``, from 1.
+    """
 
     at: int
     before: tuple[bytes, ...]
@@ -80,8 +84,8 @@ def dropped_lines(
     new, result = new_before.splitlines(), new_after.splitlines()
     short = _missing(old, patched, new, result)
     if upstream is not None:
-        own = set(map(_key, upstream.splitlines()))
-        short = Counter({key: count for key, count in short.items() if key in own})
+        for key in short.keys() - set(map(_key, upstream.splitlines())):
+            del short[key]
     if not short:
         return []
     added = {}
@@ -105,7 +109,7 @@ def _missing(
 
     If the patch and upstream add the same line far apart, the result must have both.
     """
-    o, p, n, r = (Counter(map(_key, lines)) for lines in (old, patched, new, result))
+    o, p, n, r = map(_counted, (old, patched, new, result))
     both = set()
     for key in (p - o).keys() & (n - o).keys():
         if r[key] < n[key] + p[key] - o[key]:
@@ -113,10 +117,25 @@ def _missing(
     if both:  # the diffs are slow
         by_patch, by_upstream = _added(old, patched), _added(old, new)
         for key in both:
-            pairs = product(by_patch.get(key, ()), by_upstream.get(key, ()))
-            if min((abs(ours - theirs) for ours, theirs in pairs), default=0) > _NEAR:
+            if _are_far_apart(by_patch.get(key, ()), by_upstream.get(key, ())):
                 n[key] += p[key] - o[key]
-    return Counter({key: count for key, count in (n - r - (o - p)).items() if _WORD.search(key)})
+    missing = n - r - (o - p)
+    for key in list(missing):
+        if not _WORD.search(key):
+            del missing[key]
+    return missing
+
+
+def _counted(lines: Iterable[bytes]) -> Counter[bytes]:
+    return Counter(map(_key, lines))
+
+
+def _are_far_apart(some: Sequence[int], others: Sequence[int]) -> bool:
+    """Return whether no line of one sequence is near a line of the other; False if one is empty."""
+    for one, other in product(some, others):
+        if abs(one - other) <= _NEAR:
+            return False
+    return bool(some and others)
 
 
 def _added(old: Sequence[bytes], lines: Sequence[bytes]) -> dict[bytes, list[int]]:
@@ -187,55 +206,56 @@ def _alike(tokens: Sequence[bytes], there: Sequence[bytes]) -> bool:
 
 
 def find_dropped(store: Git, *, old: CommitId, new: CommitId, upstream: CommitId) -> list[UpstreamLine]:
-    """Compare a carried patch with the original.
+    """Return upstream's lines that a carried patch drops and the original patch doesn't.
 
-    :param old: the patch's commit in the stack that it is carried from.
-    :param new: its commit in the new stack.
-    :param upstream: upstream's commit that the new stack begins at.
+    :param old: commit of the patch in the stack that it is carried from.
+    :param new: commit of the patch in the new stack.
+    :param upstream: base commit of the new stack.
     """
     before, after = store.changes_of([old, new])
     origins = _origins(store, old, new, before, after)
-    pairs = []
+    compared, paths, new_paths = [], [], []
     for change in after:
-        if change.old:
-            pairs.append((change, origins.get(change.path)))
-    compared = []
-    for change, own in pairs:
-        if _is_text(change, own):
+        own = origins.get(change.path)
+        if change.old and _is_text(change, own):
             compared.append((change, own))
+            paths.append(change.path)
+            if own is None:
+                new_paths.append(change.path)
     if not compared:
         return []
-    own_files = store.list_tree(upstream, [change.path for change, _ in compared])
-    untouched = _untouched(store, old, [change.path for change, own in compared if own is None])
-    own_entries = []
+    own_files = store.list_tree(upstream, paths)
+    untouched = _untouched(store, old, new_paths)
+    blobs = list(_blobs(compared))
     for e in (*own_files.values(), *untouched.values()):
         if e.mode != diff.GITLINK:
-            own_entries.append(e)
-    texts = store.read_blobs([*_blobs(compared), *(entry.blob for entry in own_entries)])
+            blobs.append(e.blob)
+    texts = store.read_blobs(blobs)
     removed = _removed(before, texts, store)
     found = []
     for change, own in compared:
         assert change.old
         there = own_files.get(change.path)
         same = untouched.get(change.path)
-        if own:
-            entries = (own.old, own.new)
-        else:
-            entries = (same, same)
-        old_before, old_after = (texts.get(entry.blob, b"") if entry else b"" for entry in entries)
         lines = dropped_lines(
-            old_before=old_before,
-            old_after=old_after,
+            old_before=_text_of(own.old if own else same, texts),
+            old_after=_text_of(own.new if own else same, texts),
             new_before=texts[change.old.blob],
-            new_after=texts[change.new.blob] if change.new else b"",
+            new_after=_text_of(change.new, texts),
             upstream=texts.get(there.blob) if there else None,
         )
-        # Upstream may have moved what the old patch removed into another file.
-        if not own:
-            lines = [(number, line) for number, line in lines if _key(line) not in removed]
-        path = show_path(change.path)
-        found += [UpstreamLine(path, number, line.decode("utf-8", "replace")) for number, line in lines]
+        for number, line in lines:
+            # Upstream may have moved a line that the old patch removed into another file.
+            if own or _key(line) not in removed:
+                found.append(UpstreamLine(show_path(change.path), number, line.decode("utf-8", "replace")))
     return found
+
+
+def _text_of(entry: TreeEntry | None, texts: Mapping[BlobId, bytes]) -> bytes:
+    """Return the content of a file, or nothing if there is no file or it is not in ``texts``."""
+    if entry:
+        return texts.get(entry.blob, b"")
+    return b""
 
 
 def _origins(
@@ -250,13 +270,15 @@ def _origins(
     lost -= store.list_tree(f"{new}^", sorted(lost)).keys() if lost else set()
     if lost and any(change.path not in found for change in after):
         renames = store.renames_between(f"{old}^", f"{new}^")
-        found.update((renames[path], found[path]) for path in lost if path in renames)
-        names = Counter(path.rpartition(b"/")[2] for path in lost)
-        by_name = {path.rpartition(b"/")[2]: found[path] for path in lost}
+        by_name: dict[bytes, list[PathChange]] = {}
+        for path in lost:
+            by_name.setdefault(path.rpartition(b"/")[2], []).append(found[path])
+            if path in renames:
+                found[renames[path]] = found[path]
         for change in after:
-            name = change.path.rpartition(b"/")[2]
-            if change.path not in found and names[name] == 1:
-                found[change.path] = by_name[name]
+            same_name = by_name.get(change.path.rpartition(b"/")[2], ())
+            if change.path not in found and len(same_name) == 1:
+                found[change.path] = same_name[0]
     return found
 
 
@@ -275,15 +297,10 @@ def _removed(before: Sequence[PathChange], texts: Mapping[BlobId, bytes], store:
             sides.append((own.old, own.new))
     wanted = {entry.blob for entry in chain.from_iterable(sides) if entry}
     known = {**texts, **store.read_blobs(wanted - texts.keys())}
-
-    def keys(entry: TreeEntry | None) -> Counter[bytes]:
-        if entry:
-            return Counter(map(_key, known[entry.blob].splitlines()))
-        return Counter()
-
     found: set[bytes] = set()
     for first, last in sides:
-        found |= (keys(first) - keys(last)).keys()
+        lines, left = _text_of(first, known).splitlines(), _text_of(last, known).splitlines()
+        found |= (_counted(lines) - _counted(left)).keys()
     return found
 
 
@@ -318,9 +335,9 @@ def show_dropped(lines: Sequence[UpstreamLine], commits: Mapping[UpstreamLine, s
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DroppedInStack:
-    """Lines of upstream's that a patch of an existing stack drops, and nobody has accepted.
+    """Upstream's lines that a patch of an existing stack drops without the user's consent.
 
-    :ivar attempt: the ledger's last entry for carrying it there.
+    :ivar attempt: last entry of the ledger for the patch at this ref.
     """
 
     upstream: str
@@ -331,14 +348,13 @@ class DroppedInStack:
 
 
 def dropped_in_stacks(project: Project, plans: Mapping[tuple[str, str], ApplyPlan]) -> list[DroppedInStack]:
-    """Compare the patches of stacks with those of the refs that the ledger says they were carried from.
+    """Compare each patch with its version at the ref from which it was carried, according to the ledger.
 
     :param plans: the applied stacks, by upstream and ref.
     """
     carried = []
-    for upstream in dict.fromkeys(name for name, _ in plans):
-        ledger = ledgers.parse(project_files.read(project.layout.root, ledger_path(project.layout, upstream)) or b"")
-        for attempt in ledger.latest().values():
+    for upstream in dict.fromkeys(map(itemgetter(0), plans)):
+        for attempt in read_ledger(project.layout, upstream).latest().values():
             before = plans.get((upstream, attempt.from_ref))
             after = plans.get((upstream, attempt.onto))
             if not before or not after or attempt.outcome not in ledgers.CARRIED:
@@ -355,11 +371,15 @@ def dropped_in_stacks(project: Project, plans: Mapping[tuple[str, str], ApplyPla
         if ids[old] == ids[new]:  # the same change
             continue
         accepted = {(line.path, line.text.strip()) for line in attempt.dropped}
-        lines = find_dropped(project.store, old=old, new=new, upstream=base)
-        left = tuple(line for line in lines if (line.path, line.text.strip()) not in accepted)
+        left = []
+        for line in find_dropped(project.store, old=old, new=new, upstream=base):
+            if (line.path, line.text.strip()) not in accepted:
+                left.append(line)
         if left:
             found.append(
-                DroppedInStack(upstream=upstream, ref=attempt.onto, patch=attempt.patch, lines=left, attempt=attempt)
+                DroppedInStack(
+                    upstream=upstream, ref=attempt.onto, patch=attempt.patch, lines=tuple(left), attempt=attempt
+                )
             )
     return found
 
@@ -369,7 +389,7 @@ def _commit_of(plan: ApplyPlan, patch: str) -> CommitId | None:
 
 
 def accept_dropped(project: Project, found: Sequence[DroppedInStack], names: Sequence[str]) -> list[DroppedInStack]:
-    """Record in the ledger that patches may drop lines; return what is left.
+    """Record in the ledger that patches may drop the named lines; return the other lines.
 
     :param names: ``UPSTREAM/PATCH:PATH:LINE``, or ``UPSTREAM/PATCH:PATH`` for all lines of a file.
     :raises UserError: for a name that none of the lines has.
@@ -382,13 +402,15 @@ def accept_dropped(project: Project, found: Sequence[DroppedInStack], names: Seq
         for name in names:
             if name.startswith(start):
                 own.append(name.removeprefix(start))
-        accepted = []
+        accepted, rest = [], []
         for line in item.lines:
             if line.is_one_of(own):
                 accepted.append(line)
-        unused -= {start + line.name for line in accepted} | {start + line.path for line in accepted}
-        if rest := tuple(line for line in item.lines if line not in accepted):
-            left.append(replace(item, lines=rest))
+                unused -= {start + line.name, start + line.path}
+            else:
+                rest.append(line)
+        if rest:
+            left.append(replace(item, lines=tuple(rest)))
         if accepted:
             _note_accepted(project, change, item, accepted)
     if unused:
@@ -408,7 +430,7 @@ def _note_accepted(project: Project, change: Change, item: DroppedInStack, lines
     before = change.files.get(relative) or project_files.read(project.layout.root, path) or b""
     dropped = tuple(ledgers.DroppedLine(line.path, line.line, line.text) for line in lines)
     attempt = replace(item.attempt, dropped=(*item.attempt.dropped, *dropped))
-    # Its own line says it: another one would count as another attempt.
+    # The attempt's own line is changed, because a new line would count as another attempt.
     if item.attempt.line() in before:
         change.files[relative] = before.replace(item.attempt.line(), attempt.line())
     else:
