@@ -82,7 +82,7 @@ def test_edits_are_not_touched(stack: Patchq) -> None:
 
 def test_a_patch_above_a_broken_one_can_be_dropped(broken: tuple[Patchq, str]) -> None:
     patchq, _ = broken
-    assert "did not apply from there on" in patchq.ok("drop", "third", "--json")
+    assert "did not apply from this patch on" in patchq.ok("drop", "third", "--json")
     assert names(patchq) == ["first", "second"]
 
 

@@ -17,8 +17,8 @@ def test_files_that_patch_leaves_stay_out_of_patches(patchq: Patchq) -> None:
     assert "nothing was edited" in patchq.fails(1, "new", "up", "one")
     edit(tree / "a.txt", 3)
     said = patchq.ok("new", "up", "one")
-    assert "left out, as `patch` writes such files: a.txt.orig (`--include a.txt.orig` takes it)" in said
-    assert "pkg/mod.py.rej (`--include pkg/mod.py.rej` takes it)" in said
+    assert "left out, because `patch` writes such files: a.txt.orig (`--include a.txt.orig` adds it)" in said
+    assert "pkg/mod.py.rej (`--include pkg/mod.py.rej` adds it)" in said
     assert ".orig" not in patchq.patch_file("one").read_text()
     assert (tree / "a.txt.orig").exists()
     edit(tree / "a.txt", 4)

@@ -663,4 +663,4 @@ def test_a_patch_that_requires_one_that_is_not_there(newer: Patchq) -> None:
     path.write_bytes(path.read_bytes().replace(b"\nSigned-off-by:", b"\nRequires: up/nothing\nSigned-off-by:"))
     newer.ok("apply")
     for verb in (("pr", "first", "--no-proof", "--no-gates"), ("issue", "first", "--no-run")):
-        assert "up/first requires up/nothing, which the stack hasn't" in newer.fails(1, *verb)
+        assert "up/first requires up/nothing, which is not in the stack" in newer.fails(1, *verb)

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
+from operator import itemgetter
 
 from patchq.formats.header import mail_safe
+from patchq.formats.treepath import parents_of
 from patchq.git.diffs import PathChange
 from patchq.git.fastimport import commit_start, import_commits, quote_path
 from patchq.git.replay import pick
@@ -33,8 +35,8 @@ def touched(changes: Sequence[PathChange]) -> frozenset[bytes]:
     for change in changes:
         paths.add(change.path)
         if change.old is None or change.new is None:
-            parts = change.path.split(b"/")
-            paths |= {b"/".join(parts[:n]) + b"/" for n in range(1, len(parts) + 1)}
+            for folder in (*parents_of(change.path), change.path):
+                paths.add(folder + b"/")
     return frozenset(paths)
 
 
@@ -53,14 +55,16 @@ def reorder(
     :returns: the new entries, and the names of the patches whose files stay unchanged.
     :raises ConflictError: if a patch doesn't merge.
     """
-    changes = dict(zip((e.name for e in before), store.changes_of([e.commit.commit for e in before]), strict=True))
+    names = [e.name for e in before]
+    changes = dict(zip(names, store.changes_of([e.commit.commit for e in before]), strict=True))
     sets = {name: touched(found) for name, found in changes.items()}
-    places = {e.name: n for n, e in enumerate(before)}
-    trees = dict(zip([base], store.tree_of([base]), strict=True)) | {e.commit.commit: e.commit.tree for e in before}
+    trees = {base: store.tree_of([base])[0]}
+    for e in before:
+        trees[e.commit.commit] = e.commit.tree
     done: list[ReconciledEntry] = []
     tip, same = base, set()
-    for kind, some in groupby(_kinds(before, after, moved, places, sets), key=lambda item: item[1]):
-        chosen = [entry for entry, _ in some]
+    for kind, some in groupby(_kinds(names, after, moved, sets), key=itemgetter(1)):
+        chosen = list(map(itemgetter(0), some))
         if kind != "merge":
             for entry in chosen:
                 if mail_safe(entry.commit.message) == entry.commit.message:
@@ -83,34 +87,33 @@ def reorder(
 
 
 def _kinds(
-    before: Sequence[ReconciledEntry],
-    after: Sequence[ReconciledEntry],
-    moved: str,
-    places: dict[str, int],
-    sets: dict[str, frozenset[bytes]],
+    before: Sequence[str], after: Sequence[ReconciledEntry], moved: str, sets: dict[str, frozenset[bytes]]
 ) -> Iterator[tuple[ReconciledEntry, str]]:
     """Yield each entry with the way to commit it.
 
     ``there``: keep the commit. ``change``: import the same changes. ``merge``: merge three ways.
-    ``differs`` holds the paths that may differ between a patch's old parent tree and its new one.
+
+    :param before: names of the current stack's patches.
+    :param sets: paths that each patch touches, as :func:`touched` returns them.
     """
+    places = {name: number for number, name in enumerate(before)}
+    at = places[moved]
     there, passed = True, False
+    # `differs` has the paths that may differ between a patch's old parent tree and its new one.
     merged: set[bytes] = set()
     for number, entry in enumerate(after):
-        there = there and number < len(before) and before[number].name == entry.name
+        there = there and number < len(before) and before[number] == entry.name
         if there:
             passed = passed or entry.name == moved
             yield entry, "there"
             continue
         if entry.name == moved:
-            at = places[moved]
-            between = []
-            for e in before[number:at] if number < at else before[at + 1 : number + 1]:
-                between.append(e.name)
-            differs = merged.union(*(sets[name] for name in between))
+            between = before[number:at] if number < at else before[at + 1 : number + 1]
+            differs = merged.union(*map(sets.__getitem__, between))
             passed = True
         else:
-            differs = merged | (sets[moved] if passed != (places[moved] < places[entry.name]) else frozenset())
+            was_above = at < places[entry.name]
+            differs = merged | sets[moved] if passed != was_above else merged
         if differs & sets[entry.name]:
             merged |= sets[entry.name]
             yield entry, "merge"
@@ -140,9 +143,6 @@ def _import(
     found = []
     for entry, commit, tree, parent in zip(entries, made, store.tree_of(made), [tip, *made], strict=False):
         message = mail_safe(entry.commit.message)
-        found.append(
-            ReconciledEntry(
-                entry.name, replace(entry.commit, commit=commit, tree=tree, parents=(parent,), message=message)
-            )
-        )
+        info = replace(entry.commit, commit=commit, tree=tree, parents=(parent,), message=message)
+        found.append(ReconciledEntry(entry.name, info))
     return found

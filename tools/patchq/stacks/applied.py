@@ -54,13 +54,12 @@ def read_applied(project: Project, set_name: str, *, edits_matter: bool = True) 
         _, state = current(project, upstream)
         if edits_matter:
             project.worktree(upstream).refuse_edits(state.tip)
-        names = tuple(p.applied.name for p in state.patches)
-        fresh = all(
-            project_files.hash_file(stack.root, stack.path(p.applied.name)) == p.sha256
-            for p in state.patches
-            if stack.path(p.applied.name).exists()
-        )
-        if state.ref != stack.pin.ref or names != stack.names[: len(names)] or not fresh:
+        is_current = state.ref == stack.pin.ref and state.names == stack.names[: len(state.names)]
+        for p in state.patches:
+            path = stack.path(p.applied.name)
+            if path.exists() and project_files.hash_file(stack.root, path) != p.sha256:
+                is_current = False
+        if not is_current:
             raise UserError(f"{upstream} is not applied as its stack lists it", hint="`patchq apply` first")
         found.append(Applied(stack, state, project.lock.upstreams[upstream].build))
     return found
@@ -71,11 +70,15 @@ def patched_upstreams(project: Project, applied: Sequence[Applied]) -> set[str]:
 
     A patched nested upstream also counts for the upstream that contains it.
     """
-    own = set()
+    found = set()
     for a in applied:
-        if any(not p.applied.empty for p in a.state.patches):
-            own.add(a.stack.pin.upstream)
-    return own | {into[0] for name in own if (into := project.lock.upstreams[name].into)}
+        if all(p.applied.empty for p in a.state.patches):
+            continue
+        upstream = project.lock.upstreams[a.stack.pin.upstream]
+        found.add(upstream.name)
+        if upstream.into:
+            found.add(upstream.into[0])
+    return found
 
 
 def compute_stack_id(applied: Sequence[Applied]) -> str:
@@ -83,19 +86,12 @@ def compute_stack_id(applied: Sequence[Applied]) -> str:
 
     All wheels of a set share the id: a wheel pins its siblings, so a change in one changes all.
     """
-    return stack_id(
-        [
-            [
-                a.stack.pin.upstream,
-                a.stack.pin.ref,
-                a.stack.pin.commit,
-                a.stack.pin.sha256,
-                a.stack.pin.subdir,
-                [[p.applied.name, p.sha256] for p in a.state.patches],
-            ]
-            for a in applied
-        ]
-    )
+    rows: list[list[object]] = []
+    for a in applied:
+        pin = a.stack.pin
+        patches = [[p.applied.name, p.sha256] for p in a.state.patches]
+        rows.append([pin.upstream, pin.ref, pin.commit, pin.sha256, pin.subdir, patches])
+    return stack_id(rows)
 
 
 def applied_stack_id(project: Project, set_name: str = "") -> str:

@@ -70,32 +70,39 @@ def apply(
         set_name = project.choose_set(set_name)
         stacks = project.stacks(set_name, names)
         stop = _find_stop(stacks, to, before)
-        parents = set()
-        for s in stacks:
-            if (u := project.lock.upstreams[s.pin.upstream]).into:
-                parents.add(u.into[0])
-        missing = []
-        for p in parents:
-            if names and p not in names and not project.worktree(p).exists:
-                missing.append(p)
-        if missing:
+        if names and (missing := _missing_parents(project, stacks, names)):
             stacks = project.stacks(set_name, [*names, *missing])
-        states = {s.pin.upstream: load_state(project.layout, s.pin.upstream) for s in stacks}
+        states = _load_states(project, stacks)
         trees = {}
         for name, state in states.items():
             trees[name] = (project.worktree(name), state.tip if state else None)
         # git status takes most of the time if nothing changed, so all worktrees run it in parallel.
         with ThreadPoolExecutor(max(1, len(trees))) as pool:
-            looks = pool.map(lambda item: item[0].refuse_edits(item[1]), trees.values())
-            heads = {name: look.head for name, look in zip(trees, looks, strict=True)}
+            heads = pool.map(lambda item: item[0].refuse_edits(item[1]).head, trees.values())
+            heads_by_name = dict(zip(trees, heads, strict=True))
         bases = bases_of(project, stacks, states, offline)
         plans = []
         for stack, base in zip(stacks, bases, strict=True):
             plans.append(
                 plan(project, stack, base, states[stack.pin.upstream], set_name, count=stop.get(stack.pin.upstream))
             )
-        _perform(project, plans, heads)
+        _perform(project, plans, heads_by_name)
     return [p.result for p in plans]
+
+
+def _missing_parents(project: Project, stacks: Sequence[Stack], names: Sequence[str]) -> set[str]:
+    """Return the unnamed upstreams that contain a nested upstream of ``stacks`` and have no worktree."""
+    found = set()
+    for stack in stacks:
+        into = project.lock.upstreams[stack.pin.upstream].into
+        if into and into[0] not in names and not project.worktree(into[0]).exists:
+            found.add(into[0])
+    return found
+
+
+def _load_states(project: Project, stacks: Sequence[Stack]) -> dict[str, State | None]:
+    """Return the saved state of each stack's upstream."""
+    return {s.pin.upstream: load_state(project.layout, s.pin.upstream) for s in stacks}
 
 
 def _find_stop(stacks: Sequence[Stack], to: str, before: str) -> dict[str, int]:
@@ -115,12 +122,16 @@ def bases_of(project: Project, stacks: Sequence[Stack], states: dict[str, State 
         signed = project.lock.upstreams[stack.pin.upstream].keyring
         if state and state.ref == stack.pin.ref and state.pin_key == pin_key(stack.pin) and not signed:
             known[stack.pin.upstream] = Base(stack.pin, state.base, state.source)
-    rest = [s.pin for s in stacks if s.pin.upstream not in known]
+    rest = []
+    for stack in stacks:
+        if stack.pin.upstream not in known:
+            rest.append(stack.pin)
     if rest:
         from patchq.sources.pins import Fetcher
 
         fetcher = Fetcher(project.layout, project.lock, say=project.say, offline=offline, progress=project.progress)
-        known.update((b.pin.upstream, b) for b in fetcher.fetch(rest))
+        for base in fetcher.fetch(rest):
+            known[base.pin.upstream] = base
     return [known[s.pin.upstream] for s in stacks]
 
 
@@ -177,8 +188,10 @@ def _commit(project: Project, stack: Stack, names: Sequence[str], tip: CommitId)
         placeholder = AppliedPatch(name=name, commit=CommitId(""), empty=not text.strip())
         fresh.append(Remembered(placeholder, fsio.stat_key(path), hashlib.sha256(data).hexdigest()))
     engine = Engine(project.store, stack.pin.upstream, project.lock.nested_in(stack.pin.upstream))
-    done = engine.apply(tip, incoming)
-    return [replace(r, applied=replace(a, empty=r.applied.empty)) for a, r in zip(done, fresh, strict=True)]
+    for number, applied in enumerate(engine.apply(tip, incoming)):
+        patch = fresh[number]
+        fresh[number] = replace(patch, applied=replace(applied, empty=patch.applied.empty))
+    return fresh
 
 
 def _reuse(stack: Stack, names: Sequence[str], base: Base, before: State | None) -> list[Remembered]:
@@ -215,21 +228,25 @@ class Carried:
     base: CommitId
     commits: tuple[tuple[str, CommitInfo], ...]
 
+    @property
+    def names(self) -> list[str]:
+        """Return the names of the patches, from the bottom."""
+        return [name for name, _ in self.commits]
+
 
 def carried_stacks(project: Project, stacks: Sequence[Stack], set_name: str) -> list[Carried]:
     """Commit whole stacks in the store only.
 
     :raises ConflictError: for the first patch that doesn't apply.
     """
-    states = {s.pin.upstream: load_state(project.layout, s.pin.upstream) for s in stacks}
+    states = _load_states(project, stacks)
     found = []
     for stack, base in zip(stacks, bases_of(project, stacks, states, False), strict=True):
         after = plan(project, stack, base, states[stack.pin.upstream], set_name).after
         infos = []
         if after.patches:
             infos = project.store.log(f"{base.commit}..{after.tip}")
-        commits = tuple((p.applied.name, info) for p, info in zip(after.patches, infos, strict=True))
-        found.append(Carried(stack, base.commit, commits))
+        found.append(Carried(stack, base.commit, tuple(zip(after.names, infos, strict=True))))
     return found
 
 

@@ -6,14 +6,14 @@ import ast
 import itertools
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from packaging.utils import canonicalize_name
 
 from patchq.errors import ConflictError, FormatError, PatchqError, UserError, nearest
 from patchq.formats.header import NEEDS, STATUS_WORDS, Header, mail_safe
-from patchq.formats.lock import Upstream
+from patchq.formats.lock import Pin, Upstream
 from patchq.formats.series import SUFFIX
 from patchq.git.repository import Git
 from patchq.names import AppliedPatch, BlobId, CommitId, TreeId, sh, show_path
@@ -87,11 +87,8 @@ def check(
             for pin in upstream.pins.values() if not names or upstream.name in names else ():
                 stack = load_stack(project.layout, pin)
                 headers = _headers(project, stack, found)
-                found[:] = [
-                    _levelled(f, upstream)
-                    for f in found
-                    if not _is_off(f, upstream) and not (allow_empty and f.rule == "empty")
-                ]
+                off = {"empty", *upstream.check.off} if allow_empty else set(upstream.check.off)
+                found = list(_levelled(found, upstream, off))
                 if not text_only and stack.names and len(headers) == len(stack.names):
                     _check_bytes(project, stack, found, offline, bases, {} if plans is None else plans)
         for name in () if names or text_only else project.lock.sets:
@@ -125,20 +122,21 @@ def _check_siblings(project: Project, set_name: str, bases: Mapping[tuple[str, s
         return
     for name in project.lock.mismatches.get(set_name, {}):
         if canonicalize_name(name) not in {d.distribution for d in differences}:
-            message = f"[mismatches.{set_name}] {name}: nothing of the set asks for another version"
+            message = f"[mismatches.{set_name}] {name}: no pin of the set requires another version"
             yield Finding(
                 upstream="", ref="", patch="", rule="siblings", message=message, hint="take it out of upstream.lock"
             )
 
 
-def _is_off(finding: Finding, upstream: Upstream) -> bool:
-    return finding.upstream == upstream.name and finding.rule in upstream.check.off
-
-
-def _levelled(finding: Finding, upstream: Upstream) -> Finding:
-    if finding.upstream == upstream.name and finding.rule in upstream.check.warn:
-        return replace(finding, level="warning")
-    return finding
+def _levelled(found: Iterable[Finding], upstream: Upstream, off: Collection[str]) -> Iterator[Finding]:
+    """Yield the findings with the levels that the lock sets for an upstream, without rules that are off."""
+    for finding in found:
+        if finding.upstream != upstream.name:
+            yield finding
+        elif finding.rule in upstream.check.warn and finding.rule not in off:
+            yield replace(finding, level="warning")
+        elif finding.rule not in off:
+            yield finding
 
 
 def _strays(project: Project) -> list[Finding]:
@@ -161,36 +159,24 @@ def _strays(project: Project) -> list[Finding]:
     return found
 
 
+def _finding(pin: Pin, patch: str, rule: str, message: str, hint: str) -> Finding:
+    return Finding(upstream=pin.upstream, ref=pin.ref, patch=patch, rule=rule, message=message, hint=hint)
+
+
 def _headers(project: Project, stack: Stack, found: list[Finding]) -> dict[str, Header]:
     pin = stack.pin
     headers: dict[str, Header] = {}
     for path in sorted(stack.folder.glob("*")) if stack.folder.is_dir() else ():
         name = path.name.removesuffix(SUFFIX)
         if path.name != "series" and name not in stack.names:
-            found.append(
-                Finding(
-                    upstream=pin.upstream,
-                    ref=pin.ref,
-                    patch=name,
-                    rule="not-in-series",
-                    message=f"{path.name} is in no series: it is never applied",
-                    hint=f"add it to {stack.folder / 'series'}, or `rm {sh(path)}`",
-                )
-            )
+            message = f"{path.name} is not in the series, so it is never applied"
+            hint = f"add it to {stack.folder / 'series'}, or `rm {sh(path)}`"
+            found.append(_finding(pin, name, "not-in-series", message, hint))
     for name in stack.names:
         try:
             header, text = stack.load(name)
         except PatchqError as error:
-            found.append(
-                Finding(
-                    upstream=pin.upstream,
-                    ref=pin.ref,
-                    patch=name,
-                    rule="format",
-                    message=error.message,
-                    hint=error.hint,
-                )
-            )
+            found.append(_finding(pin, name, "format", error.message, error.hint))
             continue
         headers[name] = header
         full = f"{pin.upstream}/{name}"
@@ -201,7 +187,7 @@ def _headers(project: Project, stack: Stack, found: list[Finding]) -> dict[str, 
             *check_diff(text, pin.upstream),
             *_check_empty(full, text),
         ]:
-            found.append(Finding(upstream=pin.upstream, ref=pin.ref, patch=name, rule=rule, message=message, hint=hint))
+            found.append(_finding(pin, name, rule, message, hint))
     return headers
 
 
@@ -241,14 +227,12 @@ def _check_message(full: str, header: Header) -> list[_Problem]:
         found.append(
             ("why", "the message gives no reason", f"{reword}: explain it to a reader who has never seen the fork")
         )
-    output = []
     for line in header.message.splitlines():
-        if not line.startswith(("Proof:", "Proof-On:", "Origin:")):
-            output.append(line)
-    if any(SELF.search(line) for line in output):
-        found.append(("self-reference", "the message names patchq", reword))
+        if SELF.search(line) and not line.startswith(("Proof:", "Proof-On:", "Origin:")):
+            found.append(("self-reference", "the message names patchq", reword))
+            break
     if mail_safe(header.message) != header.message:
-        found.append(("message", "`git am` would read the message otherwise", "`patchq check --fix` rewrites it"))
+        found.append(("message", "`git am` would change the message", "`patchq check --fix` rewrites it"))
     return found
 
 
@@ -284,7 +268,7 @@ def _check_trailers(project: Project, full: str, header: Header) -> list[_Proble
             found.append(("build", f"Build: {value} is unknown", "source, or no such trailer"))
     for value in header.values("CVE"):
         if not re.fullmatch(r"CVE-\d{4}-\d{4,}", value):
-            found.append(("cve", f"CVE: {value} is no number of one", "CVE-2026-12345, one line each"))
+            found.append(("cve", f"CVE: {value} is no CVE number", "CVE-2026-12345, one line each"))
     found += _check_sign_off(project, upstream, header)
     return found
 
@@ -298,7 +282,7 @@ def _check_proofs(project: Project, header: Header) -> list[_Problem]:
         if need not in NEEDS:
             found.append(("proof", f"Proof-On: {need or 'nothing'} is unknown", f"{', '.join(NEEDS)}, then a path"))
         if proof in named:
-            found.append(("proof", f"Proof-On: {proof} is named twice", "each proof once, by what it needs"))
+            found.append(("proof", f"Proof-On: {proof} is named twice", "name each proof once, in Proof: or Proof-On:"))
         found += _check_proof(project, proof, "Proof-On:")
         named.append(proof)
     return found
@@ -365,18 +349,19 @@ def _check_requires(project: Project, stack: Stack, name: str, header: Header) -
                 hint = f"`patchq move {sh(required)} --before {sh(name)}`"
                 found.append(("requires", f"Requires: {required} comes later in the series", hint))
             continue
-        sets = []
-        for s in project.lock.sets.values():
-            if s.get(stack.pin.upstream) == stack.pin.ref:
-                sets.append(s)
-        if upstream in project.lock.upstreams:
-            refs = {s[upstream] for s in sets if upstream in s}
-        else:
-            refs = set()
-        pins = [project.lock.upstreams[upstream].pins[r] for r in refs]
-        if not any(other in load_stack(project.layout, pin).names for pin in pins):
+        names: list[str] = []
+        for pin in _used_with(project, stack.pin, upstream):
+            names += load_stack(project.layout, pin).names
+        if other not in names:
             found.append(("requires", f"Requires: {required} is in no stack of the same set", remove))
     return found
+
+
+def _used_with(project: Project, pin: Pin, upstream: str) -> Iterator[Pin]:
+    """Yield the pins of another upstream in the sets that have ``pin``."""
+    for refs in project.lock.sets.values():
+        if refs.get(pin.upstream) == pin.ref and upstream in refs and upstream in project.lock.upstreams:
+            yield project.lock.upstreams[upstream].pins[refs[upstream]]
 
 
 def _check_empty(full: str, text: bytes) -> list[_Problem]:
@@ -384,7 +369,7 @@ def _check_empty(full: str, text: bytes) -> list[_Problem]:
         return []
     upstream = full.partition("/")[0]
     hint = (
-        f"`patchq drop {sh(full)}`; if it is meant, `patchq check --allow-empty`, or "
+        f"`patchq drop {sh(full)}`; to keep it, `patchq check --allow-empty`, or "
         f'`off = ["empty"]` below [upstreams.{upstream}.check] in upstream.lock'
     )
     return [("empty", "it changes nothing", hint)]
@@ -398,9 +383,9 @@ def check_diff(text: bytes, upstream: str) -> list[_Problem]:
     for line in text.split(b"\n"):
         if line.startswith(b"+") and not line.startswith(b"+++ "):
             added.append(line)
-    if any(SELF.search(line.decode("utf-8", "replace")) for line in added):
+    if SELF.search(b"\n".join(added).decode("utf-8", "replace")):
         found.append(("self-reference", "an added line names patchq", edit))
-    if any(_DEBUG.match(line) for line in added):
+    if any(map(_DEBUG.match, added)):
         found.append(("debugging", "an added line is a debugger call or a conflict marker", edit))
     return found
 
@@ -429,52 +414,23 @@ def _check_bytes(
         after = made.after
     except ConflictError as error:
         for conflict in error.conflicts:
-            where = f"{conflict.path}: {conflict.reason}"
-            found.append(
-                Finding(
-                    upstream=pin.upstream,
-                    ref=pin.ref,
-                    patch=conflict.patch,
-                    rule="applies",
-                    message=where,
-                    hint=error.hint,
-                )
-            )
+            message = f"{conflict.path}: {conflict.reason}"
+            found.append(_finding(pin, conflict.patch, "applies", message, error.hint))
         return
     except PatchqError as error:
-        found.append(
-            Finding(
-                upstream=pin.upstream, ref=pin.ref, patch="", rule="applies", message=error.message, hint=error.hint
-            )
-        )
+        found.append(_finding(pin, "", "applies", error.message, error.hint))
         return
     mails = format_patches(project.store, base.commit, after.tip, len(after.patches))
     again = f"patchq apply {pin.upstream} && patchq export {pin.upstream}"
     found += _check_syntax(project.store, stack, base.commit, [item.applied for item in after.patches])
     for item, mail in zip(after.patches, mails, strict=True):
+        name = item.applied.name
         for offset in item.applied.offsets:
-            found.append(
-                Finding(
-                    upstream=pin.upstream,
-                    ref=pin.ref,
-                    patch=item.applied.name,
-                    rule="offset",
-                    message=f"{offset.path}: {offset.hunk} applies {offset.lines:+d} lines away",
-                    hint=again,
-                )
-            )
+            message = f"{offset.path}: {offset.hunk} applies {offset.lines:+d} lines away"
+            found.append(_finding(pin, name, "offset", message, again))
         found += _check_rules(project, stack, item.applied, again)
-        if not item.applied.offsets and mail != stack.read(item.applied.name):
-            found.append(
-                Finding(
-                    upstream=pin.upstream,
-                    ref=pin.ref,
-                    patch=item.applied.name,
-                    rule="bytes",
-                    message="the file is not what export writes",
-                    hint=again,
-                )
-            )
+        if not item.applied.offsets and mail != stack.read(name):
+            found.append(_finding(pin, name, "bytes", "the file differs from the one that export writes", again))
 
 
 @dataclass(frozen=True, slots=True)
@@ -564,11 +520,4 @@ def _check_rules(project: Project, stack: Stack, applied: AppliedPatch, again: s
     except (RuleStop, FormatError) as error:
         message = str(error)
     if message:
-        yield Finding(
-            upstream=stack.pin.upstream,
-            ref=stack.pin.ref,
-            patch=applied.name,
-            rule="pattern",
-            message=message,
-            hint=hint,
-        )
+        yield _finding(stack.pin, applied.name, "pattern", message, hint)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Collection, Generator, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 
 from patchq.errors import UserError
 from patchq.git.diffs import PathChange
@@ -46,7 +47,7 @@ def dependencies(project: Project, names: Sequence[str] = (), set_name: str = ""
     with project.locked("deps"):
         stacks = project.stacks(set_name)
         project.check_names([s.pin for s in stacks], names, set_name)
-        found = []
+        found: list[Needs] = []
         for carried in carried_stacks(project, stacks, set_name):
             if not names or carried.stack.pin.upstream in names:
                 found += _of_stack(project.store, carried)
@@ -55,26 +56,38 @@ def dependencies(project: Project, names: Sequence[str] = (), set_name: str = ""
 
 def _of_stack(store: Git, carried: Carried) -> list[Needs]:
     upstream = carried.stack.pin.upstream
-    names = [name for name, _ in carried.commits]
+    names = carried.names
     with scratch(store) as temporary:
         graph = _Graph(temporary, carried.base, carried.commits)
         all_needs = dict(zip(names, graph.all_needs([[number] for number in range(len(names))]), strict=True))
-    requires = {name: header.values("Requires") for name, header in carried.stack.headers()}
+    headers = dict(carried.stack.headers())
     found = []
     for name in names:
-        needs = all_needs[name]
+        needs: list[str] = []
+        direct: list[str] = []
         indirect = set()
-        for near in needs:
-            indirect.update(all_needs[near])
+        for needed in all_needs[name]:
+            indirect.update(all_needs[needed])
+        for needed in all_needs[name]:
+            needs.append(f"{upstream}/{needed}")
+            if needed not in indirect:
+                direct.append(f"{upstream}/{needed}")
         found.append(
             Needs(
                 patch=f"{upstream}/{name}",
-                needs=tuple(f"{upstream}/{n}" for n in needs),
-                direct=tuple(f"{upstream}/{n}" for n in needs if n not in indirect),
-                requires=tuple(requires[name]),
+                needs=tuple(needs),
+                direct=tuple(direct),
+                requires=tuple(headers[name].values("Requires")),
             )
         )
     return found
+
+
+def _by_upstream(found: Sequence[Needs]) -> dict[str, list[Needs]]:
+    stacks: dict[str, list[Needs]] = {}
+    for needs in found:
+        stacks.setdefault(needs.patch.split("/")[0], []).append(needs)
+    return stacks
 
 
 def commuting(found: Sequence[Needs]) -> dict[str, list[str]]:
@@ -82,15 +95,13 @@ def commuting(found: Sequence[Needs]) -> dict[str, list[str]]:
 
     Two patches are independent if neither needs the other. The size of the result is quadratic.
     """
-    stacks: dict[str, list[Needs]] = {}
-    for needs in found:
-        stacks.setdefault(needs.patch.split("/")[0], []).append(needs)
     result: dict[str, list[str]] = {}
-    for stack in stacks.values():
+    for stack in _by_upstream(found).values():
         for one in stack:
-            result[one.patch] = [
-                o.patch for o in stack if o is not one and o.patch not in one.needs and one.patch not in o.needs
-            ]
+            independent = result[one.patch] = []
+            for other in stack:
+                if other is not one and other.patch not in one.needs and one.patch not in other.needs:
+                    independent.append(other.patch)
     return result
 
 
@@ -102,27 +113,39 @@ def closure(store: Git, carried: Carried, chosen: Collection[str]) -> list[str]:
 
     :raises UserError: if ``Requires:`` of any patch names a patch that the stack lacks.
     """
-    upstream = carried.stack.pin.upstream
-    names = [name for name, _ in carried.commits]
-    message = {}
-    for name, header in carried.stack.headers():
-        message[name] = {r.partition("/")[2] for r in header.values("Requires") if r.startswith(f"{upstream}/")}
-    for name, others in message.items():
-        if gone := sorted(others - message.keys()):
-            raise UserError(
-                f"{upstream}/{name} requires {upstream}/{gone[0]}, which the stack hasn't",
-                hint="`patchq check` names all such; mend its Requires:",
-            )
+    names = carried.names
+    requires = _requires(carried)
     found = set(chosen)
     with scratch(store) as temporary:
         graph = _Graph(temporary, carried.base, carried.commits)
         while True:
-            more = {other for name in found for other in message[name]} | set(
-                graph.needs([names.index(n) for n in found])
-            )
+            more = set(graph.needs(list(map(names.index, found))))
+            for name in found:
+                more |= requires[name]
             if more <= found:
                 return [name for name in names if name in found]
             found |= more
+
+
+def _requires(carried: Carried) -> dict[str, set[str]]:
+    """Return the patches of the same stack that each patch names in ``Requires:``.
+
+    :raises UserError: if the stack lacks such a patch.
+    """
+    prefix = f"{carried.stack.pin.upstream}/"
+    found: dict[str, set[str]] = {}
+    for name, header in carried.stack.headers():
+        found[name] = set()
+        for required in header.values("Requires"):
+            if required.startswith(prefix):
+                found[name].add(required.removeprefix(prefix))
+    for name, required_names in found.items():
+        if missing := sorted(required_names - found.keys()):
+            raise UserError(
+                f"{prefix}{name} requires {prefix}{missing[0]}, which is not in the stack",
+                hint="`patchq check` lists all such patches; correct their Requires:",
+            )
+    return found
 
 
 def dependents(store: Git, carried: Carried, name: str) -> list[str]:
@@ -130,11 +153,10 @@ def dependents(store: Git, carried: Carried, name: str) -> list[str]:
 
     Carry the later patches without the named one. Each patch that conflicts is left out, too.
     """
-    names = [n for n, _ in carried.commits]
-    number = names.index(name)
+    names = carried.names
     with scratch(store) as temporary:
         graph = _Graph(temporary, carried.base, carried.commits)
-        return [names[later] for later in graph.dependents(number)]
+        return [names[later] for later in graph.dependents(names.index(name))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,9 +200,10 @@ class _Graph:
     def __init__(self, store: Git, base: CommitId, commits: Sequence[tuple[str, CommitInfo]]) -> None:
         self.store = store
         self.commits = commits
-        self.trees = [store.tree_of([base])[0], *(info.tree for _, info in commits)]
-        self.changes = store.changes_of([info.commit for _, info in commits])
-        self.touched = [touched(c) for c in self.changes]
+        infos = [info for _, info in commits]
+        self.trees = [store.tree_of([base])[0], *(info.tree for info in infos)]
+        self.changes = store.changes_of([info.commit for info in infos])
+        self.touched = list(map(touched, self.changes))
         self.by_path: dict[bytes, list[int]] = {}
         for number, paths in enumerate(self.touched):
             for path in paths:
@@ -191,7 +214,7 @@ class _Graph:
                 versions = self.versions.setdefault(change.path, _PathVersions())
                 versions.numbers.append(number)
                 versions.changes.append(change)
-        self.numbers = {tree: number for number, tree in enumerate(self.trees)}
+        self.numbers = dict(zip(self.trees, range(len(self.trees)), strict=True))
         self.merged: dict[_Key, _Onto | None] = {}
         self.contents: dict[FileSides, BlobId | None] = {}
         self.changed_lines: dict[tuple[BlobId, BlobId], list[tuple[int, int]]] = {}
@@ -209,7 +232,8 @@ class _Graph:
         searches: list[tuple[int, _Search, _Onto | None]]
         searches = [(n, self._search(numbers), None) for n, numbers in enumerate(groups)]
         while searches:
-            asked: list[tuple[int, _Search, _Key]] = []
+            waiting: list[tuple[int, _Search, _Key]] = []
+            keys: dict[_Key, None] = {}
             for n, search, answer in searches:
                 try:
                     key = search.send(answer)
@@ -218,9 +242,10 @@ class _Graph:
                 except StopIteration as end:
                     found[n] = end.value
                 else:
-                    asked.append((n, search, key))
-            self._merge(list(dict.fromkeys(key for *_, key in asked)))
-            searches = [(n, search, self.merged[key]) for n, search, key in asked]
+                    waiting.append((n, search, key))
+                    keys[key] = None
+            self._merge(list(keys))
+            searches = [(n, search, self.merged[key]) for n, search, key in waiting]
         return found
 
     def dependents(self, number: int) -> list[int]:
@@ -254,7 +279,7 @@ class _Graph:
             waiting.remove(other)
             if other in kept:
                 continue
-            block = [k for k in kept if k > other]
+            block = kept[bisect_left(kept, other) :]
             onto: _Onto | None = _Onto(self.trees[other])
             for member in block:
                 if onto is not None:
@@ -287,11 +312,20 @@ class _Graph:
                 plain[key] = sides
             else:
                 rest.append(key)
-        self._compare([file for key, sides in plain.items() if key[2] for file in sides.values()])
-        for key in [key for key, sides in plain.items() if key[2] and all(map(self._are_apart, sides.values()))]:
-            self.merged[key] = key[1]  # no further merge uses this result
-            del plain[key]
-        self._merge_contents([file for sides in plain.values() for file in sides.values()])
+        last_files: list[FileSides] = []
+        for (_, _, is_last), sides in plain.items():
+            if is_last:
+                last_files += sides.values()
+        self._compare(last_files)
+        files: list[FileSides] = []
+        for key, sides in list(plain.items()):
+            _, onto, is_last = key
+            if is_last and all(map(self._are_apart, sides.values())):
+                self.merged[key] = onto  # no further merge uses this result
+                del plain[key]
+            else:
+                files += sides.values()
+        self._merge_contents(files)
         for key, sides in plain.items():
             self.merged[key] = self._carried(key, sides)
         trees = [(self.trees[n], onto.tree, dict(onto.files), self.commits[n][1].tree) for n, onto, _ in rest]
@@ -339,8 +373,11 @@ class _Graph:
         base, ours, theirs = file
         if ours in (base, theirs):
             return True
-        one, other = self.changed_lines[base, ours], self.changed_lines[base, theirs]
-        return bool(one and other) and all(end < start or last < first for first, end in one for start, last in other)
+        ours_lines, their_lines = self.changed_lines[base, ours], self.changed_lines[base, theirs]
+        for (first, end), (start, last) in product(ours_lines, their_lines):
+            if start <= end and first <= last:
+                return False
+        return bool(ours_lines and their_lines)
 
     def _merge_contents(self, files: Sequence[FileSides]) -> None:
         """Merge files, skipping merges that are cached."""
@@ -371,15 +408,14 @@ def as_dot(found: Sequence[Needs]) -> str:
     Arrows point to needed patches. Dashed arrows are dependencies from ``Requires:`` only.
     """
     lines = ["digraph patches {", "  rankdir=RL;", "  node [shape=box, fontname=monospace];"]
-    by_upstream: dict[str, list[Needs]] = {}
-    for needs in found:
-        by_upstream.setdefault(needs.patch.split("/")[0], []).append(needs)
-    for upstream, members in by_upstream.items():
+    for upstream, members in _by_upstream(found).items():
         lines.append(f'  subgraph "cluster_{upstream}" {{ label="{upstream}";')
         lines += [f'    "{n.patch}";' for n in members]
         lines.append("  }")
     for needs in found:
-        lines += [f'  "{needs.patch}" -> "{other}";' for other in needs.direct]
-        only_said = [r for r in needs.requires if r not in needs.needs]
-        lines += [f'  "{needs.patch}" -> "{other}" [style=dashed];' for other in only_said]
+        for other in needs.direct:
+            lines.append(f'  "{needs.patch}" -> "{other}";')
+        for other in needs.requires:
+            if other not in needs.needs:
+                lines.append(f'  "{needs.patch}" -> "{other}" [style=dashed];')
     return "\n".join([*lines, "}"]) + "\n"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from patchq import __version__
 from patchq.errors import ConflictError, UserError
-from patchq.formats import ledger as ledgers
 from patchq.formats.header import Ident, mail_safe, with_trailer
+from patchq.formats.ledger import Attempt
 from patchq.formats.series import SUFFIX
 from patchq.git import person
 from patchq.git.objects import CommitInfo
@@ -21,12 +20,12 @@ from patchq.patterns.rules import Rule, with_rules
 from patchq.patterns.trees import StoredTree, write_tree
 from patchq.project.journal import Change
 from patchq.project.project import Project
-from patchq.project.stack import Stack, State, find_patch, ledger_path, load_stack, load_state
+from patchq.project.stack import Stack, State, find_patch, ledger_with, load_stack, load_state
 from patchq.stacks._reorder import reorder
 from patchq.stacks.apply import bases_of, current, plan
 from patchq.stacks.export import Exported, files_to_leave, take_edits, write_stack
 from patchq.stacks.reconcile import ReconciledEntry, entries_of
-from patchq.system import project_files
+from patchq.system import fsio
 from patchq.system.paths import check_name
 
 
@@ -108,10 +107,10 @@ def new_by_rule(
     signoff: bool = False,
     set_name: str = "",
 ) -> Exported:
-    """Make a patch of what a rule changes, on top of the stack. The rule is kept in its message.
+    """Apply a rule on top of the stack, and make a patch of the changes. Its message keeps the rule.
 
-    :param counted: the rule has the number of its matches; otherwise they are counted.
-    :raises UserError: if the name is taken, or if the rule doesn't match as it says.
+    :param counted: True if the rule has the number of its matches; otherwise they are counted.
+    :raises UserError: if the name is taken, or if the rule matches more or less often.
     :raises EditedTreeError: if the stack's worktree holds edits or commits of the user.
     """
     check_name(name, "a patch")
@@ -241,7 +240,7 @@ def drop(project: Project, patch: str, *, why: str = "", set_name: str = "") -> 
                     broken.append(stack.names.index(c.patch))
             if not broken or stack.names.index(name) < min(broken):
                 raise
-            return _take_from_series(project, change, stack, name, why, "the stack did not apply from there on")
+            return _take_from_series(project, change, stack, name, why, "the stack did not apply from this patch on")
         [gone] = [e for e in loaded.entries if e.name == name]
         _note_withdrawn(project, change, stack, name, gone.commit.commit, why)
         return _rewrite(project, loaded, [e for e in loaded.entries if e.name != name], change, name)
@@ -254,7 +253,7 @@ def _take_from_series(project: Project, change: Change, stack: Stack, name: str,
     change.files[stack.series_relative(project.layout)] = stack.series.with_names(rest).dump()
     _note_withdrawn(project, change, stack, name, "", why)
     project.journal.perform(change)
-    notes = (f"{message}; the other files are as they were",)
+    notes = (f"{message}; the other files are unchanged",)
     return Exported(
         upstream=stack.pin.upstream, written=(), added=(), removed=(name,), unchanged=len(rest), notes=notes
     )
@@ -266,21 +265,17 @@ def _note_withdrawn(project: Project, change: Change, stack: Stack, name: str, c
     pid = ""
     if commit:
         pid = project.store.patch_ids_of([CommitId(commit)])[0]
-    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    ref, path = stack.pin.ref, ledger_path(project.layout, stack.pin.upstream)
-    line = ledgers.Attempt(
+    attempt = Attempt(
         patch=name,
         patch_id=pid or "0" * 40,
-        from_ref=ref,
-        onto=ref,
+        from_ref=stack.pin.ref,
+        onto=stack.pin.ref,
         outcome="withdrawn",
         tool=f"patchq {__version__}",
-        time=now,
+        time=fsio.utc_now(),
         how=why,
     )
-    change.files[path.relative_to(project.layout.root).as_posix()] = ledgers.add(
-        project_files.read(project.layout.root, path) or b"", [line]
-    )
+    change.files.update(ledger_with(project.layout, stack.pin.upstream, [attempt]))
 
 
 def move(project: Project, patch: str, *, before: str = "", after: str = "", set_name: str = "") -> Exported:

@@ -20,7 +20,7 @@ from patchq.git.objects import CommitInfo
 from patchq.git.replay import pick
 from patchq.git.repository import Git
 from patchq.git.worktree import branch_of
-from patchq.names import AppliedPatch, CommitId, sh, show_path
+from patchq.names import AppliedPatch, CommitId, TreeId, sh, show_path
 from patchq.project.journal import Change, TreeMove
 from patchq.project.project import Project
 from patchq.project.stack import MOST_PATCH, Remembered, Stack, State, remember
@@ -83,20 +83,27 @@ class PatchNames:
 
 
 def files_to_leave(project: Project, upstream: str, include: Collection[str]) -> list[bytes]:
-    """Return the files of a worktree that the program patch left, and report them.
+    """Return the ``*.orig`` and ``*.rej`` files that the program ``patch`` left in a worktree.
 
-    :param include: paths of such files that belong to a patch, relative to the worktree.
-    :raises UserError: if there is no such file.
+    Report each file to the user.
+
+    :param include: paths of such files to export, relative to the worktree.
+    :raises UserError: if the worktree lacks a path of ``include``.
     """
     worktree = project.worktree(upstream)
-    wanted = {os.fsencode(os.path.normpath(path)) for path in include}
-    missing = [path for path in include if not os.path.lexists(worktree.path / path)]
-    if missing:
-        raise UserError(f"{upstream}: {missing[0]} is not in {worktree.path}", hint="name a path of the worktree")
-    left = [path for path in worktree.files_of_patch() if path not in wanted]
-    for path in left:
-        shown = show_path(path)
-        project.say(f"{upstream}: left out, as `patch` writes such files: {shown} (`--include {sh(shown)}` takes it)")
+    wanted = set()
+    for name in include:
+        if not os.path.lexists(worktree.path / name):
+            raise UserError(f"{upstream}: {name} is not in {worktree.path}", hint="name a path of the worktree")
+        wanted.add(os.fsencode(os.path.normpath(name)))
+    left = []
+    for path in worktree.files_of_patch():
+        if path not in wanted:
+            left.append(path)
+            shown = show_path(path)
+            project.say(
+                f"{upstream}: left out, because `patch` writes such files: {shown} (`--include {sh(shown)}` adds it)"
+            )
     return left
 
 
@@ -180,12 +187,14 @@ def take_edits(
     upstream, edits = stack.pin.upstream, entries[-1].commit
     found = reconcile(project, stack, state, entries, edits=all_applied(state, entries[:-1]))
     folded = fold(project.store, upstream, state.base, found.entries)
-    rest = tuple(name for name in found.rest if name != entries[-1].name)
+    rest = list(found.rest)
+    if entries[-1].name in rest:
+        rest.remove(entries[-1].name)
     tip_tree = folded[-1].commit.tree
     if not found.merged:
         if tip_tree != edits.tree:
             raise ConflictError(
-                f"{upstream}: the edits can't be put there without changing what the stack gives",
+                f"{upstream}: the edits conflict with later patches, so they can't be part of that patch",
                 [Conflict(upstream=upstream, patch=entries[-1].name, path="", reason="folded tree differs")],
                 hint="make a patch of them: `patchq new`",
             )
@@ -215,7 +224,7 @@ def _commits(store: Git, state: State, head: CommitId, upstream: str) -> list[Co
     if store.line("merge-base", base, head, ok_codes=(0, 1)) != base:
         raise EditedTreeError(
             f"{upstream}: the worktree's branch no longer starts at the pinned commit {base[:12]}",
-            hint="`git reflog` there finds the old branch; `git rebase --onto` puts commits back on the base",
+            hint="`git reflog` in the worktree finds the old branch; `git rebase --onto` puts commits back on the base",
         )
     commits = store.log(f"{base}..{head}")
     for commit in commits:
@@ -237,18 +246,19 @@ def name_commits(store: Git, stack: Stack, state: State, commits: Sequence[Commi
     the files on disk. A patch that isn't applied must match in author, date and subject. A commit
     without a match gets a new name from its subject.
     """
-    by_commit = {p.applied.commit: p.applied.name for p in state.patches}
     named: dict[CommitId, str] = {}
-    for c in commits:
-        if c.commit in by_commit:
-            named[c.commit] = by_commit[c.commit]
+    ids = {c.commit for c in commits}
+    for p in state.patches:
+        if p.applied.commit in ids:
+            named[p.applied.commit] = p.applied.name
     headers: dict[str, Header] = {}
     if len(named) < len(commits):
-        headers = {e.name: Header(e.commit.author, e.commit.message) for e in entries_of(store, state)}
+        for e in entries_of(store, state):
+            headers[e.name] = Header(e.commit.author, e.commit.message)
     _match_applied(headers, commits, named)
     if len(named) < len(commits):
         _match_unapplied(stack, split_series(stack, state)[1], commits, named)
-    taken = PatchNames([*stack.names, *by_commit.values()])
+    taken = PatchNames([*stack.names, *state.names])
     entries = []
     for commit in commits:
         name = named.get(commit.commit, "")
@@ -265,13 +275,10 @@ def _match_applied(headers: Mapping[str, Header], commits: Sequence[CommitInfo],
         for commit in commits:
             if commit.commit in named or _FOLD.match(commit.message):
                 continue
-            found = []
-            for n in left:
-                if same(headers[n], commit):
-                    found.append(n)
+            found = next((name for name in left if same(headers[name], commit)), "")
             if found:
-                named[commit.commit] = found[0]
-                left.remove(found[0])
+                named[commit.commit] = found
+                left.remove(found)
 
 
 def _match_unapplied(
@@ -281,12 +288,10 @@ def _match_unapplied(
     for name in names:
         with suppress(FormatError):
             header = stack.load(name)[0]
-            same_commits = []
             for c in commits:
                 if c.commit not in named and _same_author_and_subject(header, c):
-                    same_commits.append(c)
-            if same_commits:
-                named[same_commits[0].commit] = name
+                    named[c.commit] = name
+                    break
 
 
 def _same_author(header: Header, commit: CommitInfo) -> bool:
@@ -328,9 +333,8 @@ def fold(store: Git, upstream: str, base: CommitId, entries: Sequence[Reconciled
                 f"{upstream}: {entry.commit.message.splitlines()[0]!r} names no patch below it",
                 hint="reword it in the worktree (`git commit --amend`), or `git rebase -i` it into place",
             )
-    trees = dict(zip([base], store.tree_of([base]), strict=True))
-    trees.update((e.commit.commit, e.commit.tree) for e in entries)
-    onto = trees[base]
+    onto = store.tree_of([base])[0]
+    trees = {base: onto, **{entry.commit.commit: entry.commit.tree for entry in entries}}
     result: list[ReconciledEntry] = []
     for target, folded in order:
         message = target.commit.message
@@ -382,8 +386,7 @@ def write_stack(
     else:
         tip = state.base
     tip_tree, base_tree = store.tree_of([tip, state.base])
-    below = [base_tree, *(e.commit.tree for e in entries)]
-    done = [replace(a, empty=e.commit.tree == b) for a, e, b in zip(done, entries, below, strict=False)]
+    done = _mark_empty(done, entries, base_tree)
     # Patches that applied with an offset or by rule get a new diff.
     moved = set()
     for p in state.patches:
@@ -406,15 +409,14 @@ def write_stack(
             change.files[path] = mail
             (written if before is not None else added).append(applied.name)
         remembered.append(remember(stack, applied, mail))
-    names = [a.name for a in done]
-    names += [name for name in rest if name not in names]
+    names = list(dict.fromkeys([*(a.name for a in done), *rest]))
     if twins := find_twins(names):
         raise UserError(
             f"{stack.pin.upstream}: the patches {twins[0]} and {twins[1]} are the same file on macOS and Windows",
             hint="give one of them another name",
         )
     kept = set(names)
-    removed = [n for n in stack.names if n not in kept]
+    removed = [name for name in stack.names if name not in kept]
     for name in removed:
         change.files[stack.relative(layout, name)] = None
     if list(stack.names) != names:
@@ -431,6 +433,18 @@ def write_stack(
         removed=tuple(removed),
         unchanged=unchanged,
     )
+
+
+def _mark_empty(done: Sequence[AppliedPatch], entries: Sequence[ReconciledEntry], below: TreeId) -> list[AppliedPatch]:
+    """Return the patches with ``empty`` set for those that don't change the tree.
+
+    :param below: tree of the base.
+    """
+    found = []
+    for applied, entry in zip(done, entries, strict=True):
+        found.append(replace(applied, empty=entry.commit.tree == below))
+        below = entry.commit.tree
+    return found
 
 
 def _commit(
@@ -453,30 +467,31 @@ def _commit(
             tip = entry.commit.commit
             ids.append(tip)
         headers.append(Header(entry.commit.author, message))
-    rest = zip(entries[len(ids) :], headers[len(ids) :], strict=True)
-    ids += commit_trees(store, tip, [(entry.commit.tree, header.author, header.message) for entry, header in rest])
-    return [AppliedPatch(name=entry.name, commit=commit) for entry, commit in zip(entries, ids, strict=True)], headers
+    rest = []
+    for entry, header in zip(entries[len(ids) :], headers[len(ids) :], strict=True):
+        rest.append((entry.commit.tree, header.author, header.message))
+    ids += commit_trees(store, tip, rest)
+    done = []
+    for entry, commit in zip(entries, ids, strict=True):
+        done.append(AppliedPatch(name=entry.name, commit=commit))
+    return done, headers
 
 
 def _mails(store: Git, stack: Stack, state: State, done: Sequence[AppliedPatch], same: Collection[str]) -> list[bytes]:
     """Return the patch file of each commit, read from disk for unchanged patches."""
-    new = [a for a in done if a.name not in same]
-    if len(new) * 20 > len(done):
-        written = []
-        if done:
-            written = format_patches(store, state.base, done[-1].commit, len(done))
-        found = {}
-        for a, mail in zip(done, written, strict=True):
-            if a.name not in same:
-                found[a.name] = mail
-    else:
-        found = {a.name: format_patches(store, CommitId(f"{a.commit}^"), a.commit, 1)[0] for a in new}
+    count = sum(a.name not in same for a in done)
+    written = []
+    # One git process writes all patches; for a few of them, one process each is faster.
+    if count * 20 > len(done):
+        written = format_patches(store, state.base, done[-1].commit, len(done))
     mails: list[bytes] = []
-    for a in done:
-        if a.name in found:
-            mails.append(found[a.name])
-        else:
+    for number, a in enumerate(done):
+        if a.name in same:
             mails.append(stack.read(a.name))
+        elif written:
+            mails.append(written[number])
+        else:
+            mails += format_patches(store, CommitId(f"{a.commit}^"), a.commit, 1)
     return mails
 
 
@@ -495,7 +510,7 @@ def format_patches(store: Git, base: CommitId, tip: CommitId, count: int) -> lis
             if (size := file.stat().st_size) > MOST_PATCH:
                 raise UserError(
                     f"{slug(file.stem.partition('-')[2])} would be a patch of {size} bytes; {MOST_PATCH} are the most",
-                    hint="leave its large files out: what makes them belongs in a patch, not what was made",
+                    hint="leave its large generated files out, and put what generates them into the patch",
                 )
         return [f.read_bytes() for f in files]
 

@@ -59,7 +59,7 @@ def fix(project: Project, names: Sequence[str] = ()) -> Fixed:
                 try:
                     loaded = load(project, stack, project.choose_set(""))
                 except PatchqError as error:
-                    project.say(f"{pin.upstream} {pin.ref} is left as it is: {error.message}")
+                    project.say(f"{pin.upstream} {pin.ref} is unchanged: {error.message}")
                     continue
                 importer = upstream.check.sign_off == "importer"
                 entries = [_mended(project, entry, importer) for entry in loaded.entries]
@@ -171,14 +171,23 @@ def _reworded(old: str, message: str, trailers: Sequence[tuple[str, str]]) -> st
     if message:
         text, own = split_trailers(clean_message(message))
         named = {key.lower() for key, _ in parse_trailers(message)}
-        block = [*own, *(line for line in block if line.split(":")[0].strip().lower() not in named)]
+        for line in block:
+            if line.split(":")[0].strip().lower() not in named:
+                own.append(line)
+        block = own
     if not text.strip():
         raise UserError("a message needs a subject", hint="-m 'SUBJECT' -m 'WHY'")
     values: dict[str, list[str]] = {}
     for key, value in trailers:
         values.setdefault(key.lower(), []).extend([f"{key}: {value}"] if value else [])
     for key, lines in values.items():
-        at = next((n for n, line in enumerate(block) if line.lower().startswith(f"{key}:")), len(block))
-        block = [line for line in block if not line.lower().startswith(f"{key}:")]
-        block[at:at] = lines
+        rest, at = [], None
+        for line in block:
+            if not line.lower().startswith(f"{key}:"):
+                rest.append(line)
+            elif at is None:
+                at = len(rest)
+        if at is None:
+            at = len(rest)
+        block = [*rest[:at], *lines, *rest[at:]]
     return clean_message("\n".join([text.rstrip(), "", *block]))

@@ -6,7 +6,7 @@ import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from patchq.errors import UserError
@@ -36,10 +36,10 @@ class Pair:
 
     upstream: str
     kind: str
-    old: str
-    new: str
-    moved: bool
-    text: str
+    old: str = ""
+    new: str = ""
+    moved: bool = False
+    text: str = ""
 
 
 def compare(project: Project, old: str, new: str, set_name: str = "") -> list[Pair]:
@@ -52,7 +52,7 @@ def compare(project: Project, old: str, new: str, set_name: str = "") -> list[Pa
     :raises ConflictError: if a stack doesn't apply.
     """
     with project.locked("diff"):
-        before, after = (_stacks(project, side, set_name) for side in (old, new))
+        before, after = _stacks(project, old, set_name), _stacks(project, new, set_name)
         shared = [upstream for upstream in after if upstream in before]
         if not shared:
             raise UserError(
@@ -119,37 +119,36 @@ def _names_nothing(revision: str) -> UserError:
 
 
 def _pairs(store: Git, upstream: str, old: Carried, new: Carried) -> list[Pair]:
-    if not old.commits or not new.commits:  # `git range-diff` takes no empty range
-        gone = []
-        for name, _ in old.commits:
-            gone.append(Pair(upstream=upstream, kind=REMOVED, old=name, new="", moved=False, text=""))
-        return gone + [
-            Pair(upstream=upstream, kind=ADDED, old="", new=name, moved=False, text="") for name, _ in new.commits
-        ]
-    ends = [(c.base, c.commits[-1][1].commit) for c in (old, new)]
-    ranges = [f"{base}..{tip}" for base, tip in ends]
-    text = store.run("range-diff", "--no-color", *ranges).decode("utf-8", "replace")
     found: list[Pair] = []
-    rows: list[tuple[int, int]] = []
+    if not old.commits or not new.commits:  # `git range-diff` takes no empty range
+        for name in old.names:
+            found.append(Pair(upstream=upstream, kind=REMOVED, old=name))
+        for name in new.names:
+            found.append(Pair(upstream=upstream, kind=ADDED, new=name))
+        return found
+    text = store.run("range-diff", "--no-color", _range_of(old), _range_of(new)).decode("utf-8", "replace")
+    old_names, new_names = ["", *old.names], ["", *new.names]
+    numbers: list[int] = []
+    in_both: list[int] = []
     for line in text.splitlines():
         match = _PAIR.match(line)
         if match:
-            left, right = (0 if n == "-" else int(n) for n in (match[1], match[3]))
-            rows.append((left, right))
-            was, is_now = (c.commits[n - 1][0] if n else "" for c, n in ((old, left), (new, right)))
-            found.append(Pair(upstream=upstream, kind=_SIGNS[match[2]], old=was, new=is_now, moved=False, text=""))
+            left, right = int(match[1].replace("-", "0")), int(match[3].replace("-", "0"))
+            numbers.append(left)
+            if left and right:
+                in_both.append(left)
+            kind = _SIGNS[match[2]]
+            found.append(Pair(upstream=upstream, kind=kind, old=old_names[left], new=new_names[right]))
         elif found:
-            last = found[-1]
-            body = line.removeprefix("    ")
-            found[-1] = Pair(
-                upstream=upstream, kind=last.kind, old=last.old, new=last.new, moved=False, text=last.text + body + "\n"
-            )
-    in_both = [left for left, right in rows if left and right]
+            found[-1] = replace(found[-1], text=found[-1].text + line.removeprefix("    ") + "\n")
     moved = set(in_both) - _longest_rising(in_both)
-    return [
-        Pair(upstream=p.upstream, kind=p.kind, old=p.old, new=p.new, moved=left in moved, text=p.text)
-        for p, (left, _) in zip(found, rows, strict=True)
-    ]
+    for at, number in enumerate(numbers):
+        found[at] = replace(found[at], moved=number in moved)
+    return found
+
+
+def _range_of(carried: Carried) -> str:
+    return f"{carried.base}..{carried.commits[-1][1].commit}"
 
 
 def _longest_rising(numbers: list[int]) -> set[int]:

@@ -50,7 +50,7 @@ def entries_of(store: Git, state: State) -> list[ReconciledEntry]:
     commits = []
     if state.patches:
         commits = store.log(f"{state.base}..{state.tip}")
-    return [ReconciledEntry(p.applied.name, commit) for p, commit in zip(state.patches, commits, strict=True)]
+    return [ReconciledEntry(*pair) for pair in zip(state.names, commits, strict=True)]
 
 
 def split_series(stack: Stack, state: State) -> tuple[list[str], list[str]]:
@@ -58,9 +58,11 @@ def split_series(stack: Stack, state: State) -> tuple[list[str], list[str]]:
 
     The first part also holds new patches between applied ones.
     """
-    applied = {p.applied.name for p in state.patches}
-    end = max((n for n, name in enumerate(stack.names, 1) if name in applied), default=0)
-    return list(stack.names[:end]), list(stack.names[end:])
+    names, applied = list(stack.names), set(state.names)
+    end = len(names)
+    while end and names[end - 1] not in applied:
+        end -= 1
+    return names[:end], names[end:]
 
 
 def reconcile(
@@ -82,7 +84,7 @@ def reconcile(
         )
     front, rest = split_series(stack, state)
     changed = _changed_on_disk(stack, state, front)
-    if not changed and front == [p.applied.name for p in state.patches]:
+    if not changed and tuple(front) == state.names:
         return Reconciled(entries=tuple(worktree), rest=tuple(rest), merged=False)
     base = Base(stack.pin, state.base, state.source)
     disk = _planned(project, stack, base, state, front)
@@ -94,10 +96,10 @@ def reconcile(
 
 def _changed_on_disk(stack: Stack, state: State, front: Sequence[str]) -> set[str]:
     """Return the applied patches whose files on disk differ from the applied version."""
-    before = {p.applied.name: p.sha256 for p in state.patches}
     found: set[str] = set()
-    for name in front:
-        if name in before and hashlib.sha256(stack.read(name)).hexdigest() != before[name]:
+    for patch in state.patches:
+        name = patch.applied.name
+        if name in front and hashlib.sha256(stack.read(name)).hexdigest() != patch.sha256:
             found.add(name)
     return found
 
@@ -197,8 +199,11 @@ def _with_added(order: list[str], other: Sequence[str], before: Sequence[str]) -
     for at, name in enumerate(other):
         if name in found or name in before:
             continue
-        above = [n for n in other[:at] if n in found]
-        found.insert(found.index(above[-1]) + 1 if above else 0, name)
+        place = 0
+        for above in other[:at]:
+            if above in found:
+                place = found.index(above) + 1
+        found.insert(place, name)
     return found
 
 

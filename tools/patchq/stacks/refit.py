@@ -107,7 +107,9 @@ def _put_aside(project: Project, worktree: Worktree, name: str) -> list[str]:
         fsio.remove_folder(folder)
     listed = worktree.git.run("ls-files", "--others", "-z").split(b"\0")
     found = []
-    for path in (os.fsdecode(p) for p in listed if p.endswith(_REJECTED.encode())):
+    for path in map(os.fsdecode, listed):
+        if not path.endswith(_REJECTED):
+            continue
         target = folder / Path(path)
         fsio.make_folder(target.parent)
         fsio.rename(worktree.path / path, target)
@@ -122,9 +124,8 @@ def _compare(before: bytes, after: bytes) -> str:
 
 
 def _lines(text: bytes) -> Sequence[str]:
-    lines = (show_path(line) for line in text.split(b"\n"))
     found = []
-    for line in lines:
+    for line in map(show_path, text.split(b"\n")):
         if not line.startswith("index "):
             found.append(line)
     return found

@@ -64,7 +64,8 @@ def differences(
         if pins[instead.upstream].ref != instead.ref:
             lock = replace(lock, mismatches={})
         pins[instead.upstream] = instead
-    return list(_compare(lock, set_name, pins, {u: requirements(project, c) for u, c in bases.items()}))
+    required = {upstream: requirements(project, base) for upstream, base in bases.items()}
+    return list(_compare(lock, set_name, pins, required))
 
 
 def refuse(project: Project, set_name: str, bases: Mapping[str, CommitId]) -> None:
@@ -72,7 +73,10 @@ def refuse(project: Project, set_name: str, bases: Mapping[str, CommitId]) -> No
 
     :raises UserError: if the lock doesn't list a mismatch as intended.
     """
-    found = [d for d in differences(project, set_name, bases) if not d.meant]
+    found = []
+    for difference in differences(project, set_name, bases):
+        if not difference.meant:
+            found.append(difference)
     if found:
         raise UserError("; ".join(d.message for d in found), hint=hint_for(found[0]))
 
@@ -80,7 +84,7 @@ def refuse(project: Project, set_name: str, bases: Mapping[str, CommitId]) -> No
 def hint_for(difference: SiblingDifference) -> str:
     """Return the hint for an unintended mismatch."""
     return (
-        f"pin what it asks for, or say in upstream.lock why this is meant: "
+        f"pin the version that it requires, or give the reason for the difference in upstream.lock: "
         f'[mismatches."{difference.set_name}"] {difference.distribution} = "…"'
     )
 
@@ -123,7 +127,9 @@ def _declared(store: Git, base: CommitId) -> tuple[Requirement, ...]:
 def _compare(
     lock: Lock, set_name: str, pins: Mapping[str, Pin], required: Mapping[str, list[Requirement]]
 ) -> Iterator[SiblingDifference]:
-    meant = {str(canonicalize_name(k)): why for k, why in lock.mismatches.get(set_name, {}).items()}
+    meant = {}
+    for distribution, why in lock.mismatches.get(set_name, {}).items():
+        meant[str(canonicalize_name(distribution))] = why
     here = dict(_versions(lock, set_name, pins))
     exact: dict[str, tuple[str, str]] = {}
     for upstream, requirements in required.items():

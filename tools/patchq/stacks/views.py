@@ -112,7 +112,7 @@ def _compare(stack: Stack, state: State) -> str:
         return f"other ref ({state.ref})"
     if state.pin_key != pin_key(stack.pin):
         return "outdated"
-    names = tuple(p.applied.name for p in state.patches)
+    names = state.names
     if names != stack.names[: len(names)]:
         return "outdated"
     for item in state.patches:
@@ -148,14 +148,12 @@ class PatchInfo:
 def list_patches(project: Project, names: Sequence[str] = (), set_name: str = "", topic: str = "") -> list[PatchInfo]:
     """Return the patches of a set's stacks in order; an unreadable patch has a ``problem``."""
     stacks = project.stacks(project.choose_set(set_name), names)
-    found = []
+    patches: list[PatchInfo] = []
     for stack in stacks:
         for name in stack.names:
-            found.append(_patch_info(project, stack, name))
-    patches: list[PatchInfo] = []
-    for p in found:
-        if not topic or p.topic == topic:
-            patches.append(p)
+            patch = _patch_info(project, stack, name)
+            if not topic or patch.topic == topic:
+                patches.append(patch)
     return patches
 
 
@@ -217,21 +215,22 @@ def touched(text: bytes, where: str) -> tuple[tuple[str, int, int], ...]:
     try:
         files = diff.parse(text, where)
     except diff.Unsupported:
-        names = []
+        names: dict[str, tuple[str, int, int]] = {}
         for line in text.split(b"\n"):
             if line.startswith(b"diff --git "):
-                names.append(line.split(b" b/", 1)[-1].rstrip(b'"'))
-        return tuple((show_path(n), -1, -1) for n in dict.fromkeys(names))
-    return tuple((show_path(f.path), *_count(f)) for f in files)
+                name = show_path(line.split(b" b/", 1)[-1].rstrip(b'"'))
+                names[name] = (name, -1, -1)
+        return tuple(names.values())
+    return tuple(map(_count_lines, files))
 
 
-def _count(file: diff.FilePatch) -> tuple[int, int]:
+def _count_lines(file: diff.FilePatch) -> tuple[str, int, int]:
+    """Return the path of a file with its numbers of added and removed lines."""
     added = removed = 0
     for hunk in file.hunks:
-        context = hunk.context
-        added += len(hunk.new) - context
-        removed += len(hunk.old) - context
-    return added, removed
+        added += len(hunk.new) - hunk.context
+        removed += len(hunk.old) - hunk.context
+    return show_path(file.path), added, removed
 
 
 def read_ledgers(project: Project, names: Sequence[str] = (), patch: str = "") -> dict[str, Ledger]:
@@ -247,9 +246,10 @@ def read_ledgers(project: Project, names: Sequence[str] = (), patch: str = "") -
         found[name] = parse(project_files.read(project.layout.root, path) or b"")
     if patch:
         short = patch.rpartition("/")[2]
-        found = {n: replace(x, attempts=tuple(a for a in x.attempts if a.patch == short)) for n, x in found.items()}
-        if not any(x.attempts for x in found.values()):
-            raise _untold(patch)
+        for name, ledger in found.items():
+            found[name] = replace(ledger, attempts=tuple(a for a in ledger.attempts if a.patch == short))
+        if not any(ledger.attempts for ledger in found.values()):
+            raise _not_in_ledgers(patch)
     return found
 
 
@@ -280,20 +280,20 @@ def stream_ledgers(
 
         yield name, chosen()
     if not output:
-        raise _untold(patch)
+        raise _not_in_ledgers(patch)
 
 
 def _ledgers(project: Project, names: Sequence[str]) -> dict[str, Path]:
     for name in names:
         if name not in project.lock.upstreams:
             raise UserError(f"no upstream {name!r}", hint=f"there are {', '.join(project.lock.upstreams)}")
-    paths = {name: ledger_path(project.layout, name) for name in names or project.lock.upstreams}
     ledgers: dict[str, Path] = {}
-    for name, path in paths.items():
+    for name in names or project.lock.upstreams:
+        path = ledger_path(project.layout, name)
         if path.exists():
             ledgers[name] = path
     return ledgers
 
 
-def _untold(patch: str) -> UserError:
-    return UserError(f"no ledger tells of {patch}", hint="`patchq ledger` shows them all")
+def _not_in_ledgers(patch: str) -> UserError:
+    return UserError(f"no ledger has an entry for {patch}", hint="`patchq ledger` prints all entries")
