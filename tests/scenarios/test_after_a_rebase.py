@@ -83,7 +83,7 @@ def test_what_git_does_not_have_is_not_cleared(moved: Patchq) -> None:
     edit(moved.patch_file("first"), 5)
     before = moved.snapshot()
     said = moved.fails(1, "use", "default-up-v3")
-    assert "git's history hasn't patches/up/v1/first.patch as it is here" in said
+    assert "git's history lacks the current state of patches/up/v1/first.patch" in said
     assert moved.snapshot() == before
     moved.ok("use", "default-up-v3", "--keep")
     assert sets(moved) == ["default", "default-up-v2", "default-up-v3"]

@@ -360,6 +360,8 @@ def test_the_table_of_evidence(proven: Patchq, upstream: Path) -> None:
     row = [cell.strip() for cell in said.splitlines()[-1].split("|")[1:-1]]
     assert row[0] == "up/wide"
     assert row[2:] == [f"{landed[:12]} (#77)", "v1.5", "passed"]
+    (evidence,) = json.loads(proven.ok("retire", "--onto", "v2", "--evidence", "--json"))["patches"]
+    assert (evidence["state"], evidence["proof"]) == ("passed", "passed")
     after = proven.snapshot()
     before.pop("refs"), after.pop("refs")
     assert after == before

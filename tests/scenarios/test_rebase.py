@@ -201,9 +201,7 @@ def test_a_replay_that_nothing_proves_is_for_a_person_to_look_at(stack: Patchq, 
     (parked(stack) / "a.txt").write_bytes(with_lines(40, {5: b"otherwise, changed\n"}))
     told(stack, 0, "up", "--continue", "--no-proof")
     found = told(stack, 3, "up", "--onto", "v3", "--from", "v1")
-    assert (
-        "the recorded resolution of a.txt resolves it, and no proof says that it is right" in found["stop"]["message"]
-    )
+    assert "the recorded resolution of a.txt resolves it, but no proof confirms it" in found["stop"]["message"]
     assert (parked(stack, "v3") / "a.txt").read_bytes() == with_lines(40, {5: b"otherwise, changed\n"})
     found = told(stack, 0, "up", "--continue", "--no-proof")
     assert outcomes(found) == {"first": "replayed", "second": "clean", "third": "clean"}
@@ -241,7 +239,7 @@ def test_a_poisoned_resolution_is_caught_and_told(proven: Patchq, upstream: Path
     (parked(proven) / "a.txt").write_bytes(with_lines(40, {5: b"otherwise, wrong\n"}))
     told(proven, 0, "up", "--continue", "--no-proof")
     found = told(proven, 3, "up", "--onto", "v3", "--from", "v1")
-    assert "the recorded resolution of a.txt was tried, and with it its proof failed" in found["stop"]["message"]
+    assert "the recorded resolution of a.txt was tried, but then the proof failed" in found["stop"]["message"]
     assert "<<<<<<< up v3" in (parked(proven, "v3") / "a.txt").read_text()
     (parked(proven, "v3") / "a.txt").write_bytes(with_lines(40, {5: b"otherwise, changed\n"}))
     assert outcomes(told(proven, 0, "up", "--continue"))["first"] == "resolved"
@@ -293,7 +291,7 @@ def test_on_a_persons_word_what_is_edited_upstream_is_retired_if_its_proof_agree
     release(upstream, "v2", {"a.txt": with_lines(40, {5: b"otherwise\n"})})
     release(upstream, "v3", {"a.txt": with_lines(40, {5: b"changed\nand more\n", 6: b""})})
     told(proven, 3, "up", "--onto", "v2")
-    assert "nothing of up/first was seen in v2" in proven.fails(1, "rebase", "up", "--continue", "--retire")
+    assert "no part of up/first was found in v2" in proven.fails(1, "rebase", "up", "--continue", "--retire")
     said = proven.fails(5, "rebase", "up", "--continue", "--retire", "--how", "it does the same")
     assert "up/first is not retired: its proof on the bare up v2: failed" in said
     told(proven, 0, "up", "--abort")
@@ -406,7 +404,7 @@ def test_a_patch_no_longer_requires_one_that_was_left_out(stack: Patchq, upstrea
     stack.ok("apply")
     release(upstream, "v2", {"a.txt": with_lines(40, {5: b"otherwise\n"})})
     found = told(stack, 0, "up", "--onto", "v2", "--leave-out")
-    assert found["notes"] == ["second: Requires: up/first is taken out, as v2 has no such patch"]
+    assert found["notes"] == ["second: Requires: up/first is removed, because v2 has no such patch"]
     texts = [(stack.layout.stack("up", "v2") / f"{n}.patch").read_text() for n in ("second", "third")]
     assert ["Requires: up/first" in texts[0], "Requires: up/second" in texts[1]] == [False, True]
     stack.ok("apply", "--set", found["set_name"])

@@ -93,7 +93,7 @@ def test_other_files_are_named_left_out_and_kept(stopped: Patchq, verb: tuple[st
     (folder / "a.txt.orig").write_bytes(b"of a mergetool\n")
     edit(folder / "b.txt", 30, b"unrelated\n")
     output = stopped.ok(*verb)
-    assert "skipped, as the patch doesn't change it: a.txt.orig" in output
+    assert "left out, because the patch doesn't change it: a.txt.orig" in output
     assert "b.txt" in output
     kept = output.partition("kept as the commit ")[2].split()[0].strip(")")
     assert git(stopped.layout.store, "show", f"{kept}:a.txt.orig") == "of a mergetool"

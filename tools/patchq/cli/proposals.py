@@ -117,6 +117,7 @@ def _show(found: Proposals) -> None:
 
 
 def _show_proposal(found: Proposals, proposal: ProposedResolution) -> None:
+
     echo(f"{proposal.number}: {', '.join(proposal.strategies)}", bold=True)
     for check in proposal.checks:
         echo(f"  {check.name}: {check.state}: {check.message}")

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import difflib
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 from patchq.formats.header import Header, parse_trailers
 from patchq.git.repository import Git, bare_repository
 from patchq.git.transport import fetch_history
-from patchq.names import CommitId, sh, show_path
+from patchq.names import CommitId, sh, show_path, show_paths
 from patchq.project.project import Project
 from patchq.rebase import stops
-from patchq.rebase.resolve import at_refs, commits_of, dropped_by, recorded_files
+from patchq.rebase.resolve import at_refs, carried_range, commits_of, dropped_by, recorded_files
 from patchq.rebase.state import RebaseProgress, Stop, load, stop_worktree, stopped
 from patchq.stacks.apply import carried_stacks
 from patchq.stacks.deps import dependents
 from patchq.system import runner
+from patchq.upstream.commits import pull_request_of
 from patchq.upstream.history import at_hand, fetched
 
-_PULL_REQUEST = re.compile(r"\(#(\d+)\)|^Merge pull request #(\d+)")
 #: Maximum number of lines per side that are searched in history, and of commits in the report.
-_ASKED, _TOLD = 3, 10
+_MOST_SEARCHED, _MOST_SHOWN = 3, 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,18 +39,38 @@ class Collision:
     theirs: tuple[str, ...]
 
 
+class DisputeKind(str, Enum):
+    """Changes of both sides to a file that stops a patch."""
+
+    BOTH_CHANGED = "both changed it"
+    BOTH_ADDED = "both added it"
+    UPSTREAM_REMOVED = "upstream removed it, the patch changes it"
+    PATCH_REMOVES = "the patch removes it, upstream changed it"
+    OTHER = "one side has it where the other has something else"
+
+
+#: Sides of a merge by git's stage number.
+_SIDES = {1: "base", 2: "ours", 3: "theirs"}
+#: Kind of a file by the sides that have it.
+_KINDS = {
+    ("base", "ours", "theirs"): DisputeKind.BOTH_CHANGED,
+    ("ours", "theirs"): DisputeKind.BOTH_ADDED,
+    ("base", "theirs"): DisputeKind.UPSTREAM_REMOVED,
+    ("base", "ours"): DisputeKind.PATCH_REMOVES,
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disputed:
     """File that stops the patch.
 
-    :ivar kind: text that names the sides which changed, added or removed the file.
     :ivar sides: blob of each side that has the file, for ``git cat-file`` in the store: ``base``
         (before the patch), ``ours`` (the new ref with the patches applied so far) and ``theirs``
         (the patch).
     """
 
     path: str
-    kind: str
+    kind: DisputeKind
     sides: Mapping[str, str]
     collisions: tuple[Collision, ...]
 
@@ -188,38 +208,20 @@ def _files(project: Project, stop: Stop) -> tuple[Disputed, ...]:
     stages = stops.stop_stages(stop)
     entries = {}
     if stages:
-        entries = project.store.list_tree(stop.parked, sorted({s.path for s in stages}))
+        entries = project.store.list_tree(stop.parked, stop.paths)
     contents = project.store.texts(entries)
+    sides: dict[bytes, dict[str, str]] = {}
+    for stage in stages:
+        sides.setdefault(stage.path, {})[_SIDES[stage.number]] = str(stage.entry.blob)
     found = []
-    for path in dict.fromkeys(s.path for s in stages):
-        sides = {}
-        for s in stages:
-            if s.path == path:
-                sides[s.number] = str(s.entry.blob)
-        parked = contents.get(path, b"")
-        named = {}
-        for n, word in enumerate(("base", "ours", "theirs"), 1):
-            if n in sides:
-                named[word] = sides[n]
-        both = {2, 3} <= sides.keys()
-        found.append(
-            Disputed(
-                path=show_path(path),
-                kind=_kind(set(sides)),
-                sides=named,
-                collisions=tuple(collisions(parked)) if both else (),
-            )
-        )
+    for path, blobs in sides.items():
+        clashes: tuple[Collision, ...] = ()
+        if {"ours", "theirs"} <= blobs.keys():
+            clashes = tuple(collisions(contents.get(path, b"")))
+        in_order = {side: blobs[side] for side in _SIDES.values() if side in blobs}
+        kind = _KINDS.get(tuple(in_order), DisputeKind.OTHER)
+        found.append(Disputed(path=show_path(path), kind=kind, sides=in_order, collisions=clashes))
     return tuple(found)
-
-
-def _kind(sides: set[int]) -> str:
-    return {
-        (1, 2, 3): "both changed it",
-        (2, 3): "both added it",
-        (1, 3): "upstream removed it, the patch changes it",
-        (1, 2): "the patch removes it, upstream changed it",
-    }.get(tuple(sorted(sides)), "one side has it where the other has something else")
 
 
 def collisions(parked: bytes) -> Iterator[Collision]:
@@ -258,33 +260,26 @@ def _fetch_history(project: Project, progress: RebaseProgress) -> None:
 
 def _causes(project: Project, progress: RebaseProgress, files: Sequence[Disputed]) -> tuple[str, tuple[Cause, ...]]:
     """Return the range of refs that was searched, and its commits that caused the conflicts."""
+    paths: dict[str, list[str]] = {}
+    infos, dates = [], ""
     with at_hand(project, progress.upstream) as history:
-        pins = stops.source_pin(project, progress), progress.onto
-        old, new = (history.commit(pin) if history else None for pin in pins)
-        if history is None or not old or not new:
+        between = carried_range(project, progress, history)
+        if history is None or not between:
             return "", ()
-        git, paths = history.git, dict[str, list[str]]()
+        git = history.git
         try:
             for file in files:
-                for commit in _made(git, f"{old}..{new}", file):
+                for commit in _made(git, between, file):
                     paths.setdefault(commit, []).append(file.path)
-            output = [CommitId(c) for c in list(paths)[:_TOLD]]
-            infos = []
-            if output:
-                infos = git.log("--no-walk=unsorted", *output)
-            dates = ""
-            if output:
-                dates = git.run("log", "--no-walk=unsorted", "--format=%H %as", *output).decode()
+            if shown := list(paths)[:_MOST_SHOWN]:
+                infos = git.log("--no-walk=unsorted", *shown)
+                dates = git.run("log", "--no-walk=unsorted", "--format=%H %as", *shown).decode()
         except runner.CommandError:  # the history is incomplete
             return "", ()
-    on = dict(line.split(" ") for line in dates.split("\n") if line)
+    on = dict(map(str.split, dates.splitlines()))
     causes = []
     for info in sorted(infos, key=lambda i: on[i.commit]):
         subject = info.message.split("\n", 1)[0]
-        number = _PULL_REQUEST.search(subject)
-        pull = ""
-        if number:
-            pull = next(filter(None, number.groups()), "")
         author = f"{info.author.name} <{info.author.email}>"
         causes.append(
             Cause(
@@ -292,11 +287,11 @@ def _causes(project: Project, progress: RebaseProgress, files: Sequence[Disputed
                 author=author,
                 date=on[info.commit],
                 subject=subject,
-                pull_request=pull,
+                pull_request=pull_request_of(subject),
                 paths=tuple(paths[info.commit]),
             )
         )
-    return f"{progress.upstream} {pins[0].ref}..{pins[1].ref}", tuple(causes)
+    return f"{progress.upstream} {progress.from_ref}..{progress.onto.ref}", tuple(causes)
 
 
 def _made(git: Git, between: str, file: Disputed) -> list[str]:
@@ -308,7 +303,7 @@ def _made(git: Git, between: str, file: Disputed) -> list[str]:
     for clash in file.collisions:
         base, ours = set(clash.base), set(clash.ours)
         for side in (ours - base, base - ours):
-            lines += sorted((line for line in side if line.strip()), key=len, reverse=True)[:_ASKED]
+            lines += sorted(filter(str.strip, side), key=len, reverse=True)[:_MOST_SEARCHED]
     found: dict[str, None] = {}
     for line in dict.fromkeys(lines):
         out = git.run("log", "--format=%H", f"-S{line}", between, "--", f":(literal){file.path}")
@@ -323,12 +318,12 @@ def _made(git: Git, between: str, file: Disputed) -> list[str]:
 
 
 def _dependents(project: Project, progress: RebaseProgress, stop: Stop) -> tuple[str, ...]:
-    name = f"{progress.upstream}/{stop.patch}"
+    patch = f"{progress.upstream}/{stop.patch}"
     found: dict[str, None] = {}
     stacks = project.stacks(progress.set_name)
     for stack in stacks:
         for other, header in stack.headers():
-            if name in header.values("Requires"):
+            if patch in header.values("Requires"):
                 found[f"{stack.pin.upstream}/{other}"] = None
     own = []
     for s in stacks:
@@ -336,7 +331,8 @@ def _dependents(project: Project, progress: RebaseProgress, stop: Stop) -> tuple
             own.append(s)
     if own:
         (carried,) = carried_stacks(project, own, progress.set_name)
-        found.update((f"{progress.upstream}/{n}", None) for n in dependents(project.store, carried, stop.patch))
+        for name in dependents(project.store, carried, stop.patch):
+            found[f"{progress.upstream}/{name}"] = None
     return tuple(found)
 
 
@@ -359,32 +355,39 @@ def _dropped(project: Project, progress: RebaseProgress, stop: Stop) -> tuple[Dr
 
 
 def _suggestions(project: Project, progress: RebaseProgress, stop: Stop) -> Iterator[Suggestion]:
-    paths = sorted({os.fsencode(path) for path, *_ in stop.stages})
-    sides = project.store.texts({s.path: s.entry for s in stops.stop_stages(stop) if s.number == 2})
+    paths = stop.paths
+    if not paths:
+        return
+    ours = {}
+    for stage in stops.stop_stages(stop):
+        if stage.number == 2:
+            ours[stage.path] = stage.entry
+    sides = project.store.texts(ours)
     resolve = f"patchq resolve {progress.upstream}"
-    recorded = {}
-    if paths:
-        recorded = recorded_files(project, progress, stop)
+    recorded = recorded_files(project, progress, stop)
     if recorded:
-        part = ""
-        if set(recorded) != set(paths):
-            part = f"; {len(paths) - len(recorded)} are left"
-        message = f"the recorded resolution of {', '.join(show_path(p) for p in sorted(recorded))}{part}"
+        message = f"the recorded resolution of {show_paths(sorted(recorded))}"
+        if len(recorded) < len(paths):
+            message += f"; {len(paths) - len(recorded)} are left"
         yield Suggestion(
             source="recorded", message=message, diff=_diff(sides, recorded), command=f"{resolve} --recorded"
         )
-    if not paths:
-        return
     for ref, tree in at_refs(project, progress, stop):
         after = project.store.texts(project.store.list_tree(tree, paths))
-        message = f"the patch as {progress.upstream} {ref} has it lands here"
+        message = f"the patch of {progress.upstream} {ref} applies here"
         yield Suggestion(source=ref, message=message, diff=_diff(sides, after), command=f"{resolve} --ref {sh(ref)}")
 
 
 def _diff(before: Mapping[bytes, bytes], after: Mapping[bytes, bytes]) -> str:
     found: list[str] = []
     for path, content in sorted(after.items()):
-        old, new = (c.decode("utf-8", "replace").splitlines(keepends=True) for c in (before.get(path, b""), content))
         name = show_path(path)
-        found += difflib.unified_diff(old, new, f"a/{name}", f"b/{name}")
-    return "".join(line if line.endswith("\n") else line + "\n" for line in found)
+        found += difflib.unified_diff(_lines(before.get(path, b"")), _lines(content), f"a/{name}", f"b/{name}")
+    text = ""
+    for line in found:
+        text += line.removesuffix("\n") + "\n"
+    return text
+
+
+def _lines(content: bytes) -> list[str]:
+    return content.decode("utf-8", "replace").splitlines(keepends=True)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from patchq import __version__
@@ -11,22 +10,18 @@ from patchq.errors import BuildError, UserError
 from patchq.forecast.forecast import Forecast, forecast
 from patchq.forecast.plan import Planner
 from patchq.forecast.summary import ForecastCell
-from patchq.formats import ledger as ledgers
 from patchq.formats.header import Header
+from patchq.formats.ledger import Attempt
 from patchq.merge.patches import ABSORBED
 from patchq.names import ProofRequest
 from patchq.project.journal import Change
 from patchq.project.project import Project
 from patchq.project.refs import complete_pin, pin_at
-from patchq.project.stack import ledger_path
-from patchq.rebase.stops import base_of, on_evidence_alone, proof_word
-from patchq.system import project_files
+from patchq.project.stack import ledger_with
+from patchq.rebase.stops import NOT_RUN, PASSED, Prove, base_of, on_evidence_alone, proof_word
+from patchq.system import fsio
 from patchq.upstream.history import at_hand
 from patchq.upstream.status import UpstreamCommit
-
-#: Function that runs a proof and returns its state (``passed``, ``failed``, ``error``, ``not run``)
-#: and a message.
-Prove = Callable[[ProofRequest], tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +30,8 @@ class DropEvidence:
 
     :ivar commits: upstream commits that took the patch or changed it later. Empty if upstream's
         history is not available locally.
-    :ivar proof: proof result on the bare ref: ``passed``, ``failed: …`` or ``not run: …``.
+    :ivar state: result of the proof on the bare ref: ``passed``, ``failed``, ``error`` or
+        ``not run``. ``proof`` adds the message.
     :ivar how: reason for the drop, once the patch is dropped.
     """
 
@@ -46,12 +42,13 @@ class DropEvidence:
     evidence: str
     commits: tuple[UpstreamCommit, ...]
     proof: str
+    state: str
     how: str = ""
 
     @property
     def landed(self) -> list[UpstreamCommit]:
         """Return the commits that took the patch."""
-        return [c for c in self.commits if c.did == "landed"]
+        return [commit for commit in self.commits if commit.did == "landed"]
 
 
 def gather(
@@ -70,7 +67,9 @@ def gather(
     :raises UserError: if a named patch is not carried onto the ref.
     """
     found = forecast(project, upstream, [ref], set_name=set_name, from_ref=from_ref)
-    cells = [_cell(found, name) for name in names] or [c for c in found.cells if c.outcome == ABSORBED]
+    cells = [_cell(found, name) for name in names]
+    if not names:
+        cells = [cell for cell in found.cells if cell.outcome == ABSORBED]
     return [_with_proof(project, upstream, ref, cell, prove, set_name, from_ref) for cell in cells]
 
 
@@ -99,13 +98,12 @@ def retire(
             f"upstream's {ref} doesn't have all of {seen.patch}" + (f": {seen.evidence}" if seen.evidence else ""),
             hint="if upstream replaced the patch, name the replacement after --how",
         )
-    state = seen.proof.partition(":")[0]
-    if state != "passed" and not (state == "not run" and how and seen.outcome == ABSORBED):
-        hint = "it is still needed, or its proof asks for more than upstream's solution gives"
-        if state == "not run":
+    if seen.state != PASSED and not (seen.state == NOT_RUN and how and seen.outcome == ABSORBED):
+        hint = "the patch is still needed, or its proof tests more than upstream's change does"
+        if seen.state == NOT_RUN:
             hint = "`--how TEXT` retires it on the evidence, and is recorded"
         raise BuildError(f"{seen.patch} is not retired: its proof on the bare {ref}: {seen.proof}", hint=hint)
-    if state != "passed":
+    if seen.state != PASSED:
         how = on_evidence_alone(seen.evidence, how)
     done = replace(seen, how=how or f"retired: upstream has it ({seen.evidence})")
     _record(project, upstream, done, set_name, from_ref)
@@ -116,18 +114,19 @@ def table(rows: Sequence[DropEvidence]) -> str:
     """Render the rows as a Markdown table."""
     lines = ["| patch | what upstream has | commit | release | proof |", "|---|---|---|---|---|"]
     for row in rows:
-        commits = ", ".join(
-            c.commit[:12] + (f" (#{c.pull_request})" if c.pull_request else "") for c in row.landed if c.commit
-        )
-        releases = ", ".join(dict.fromkeys(c.release for c in row.landed if c.release)) or row.ref
-        cells = (
-            row.patch,
-            f"{row.grade or 'nothing'}: {row.evidence}" if row.evidence else row.grade or "nothing",
-            commits or "no history here",
-            releases,
-            row.proof,
-        )
-        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+        commits: list[str] = []
+        releases: dict[str, None] = {}
+        for landed in row.landed:
+            if landed.commit:
+                commits.append(landed.commit[:12] + (f" (#{landed.pull_request})" if landed.pull_request else ""))
+            if landed.release:
+                releases[landed.release] = None
+        has = row.grade or "nothing"
+        if row.evidence:
+            has += f": {row.evidence}"
+        cells = (row.patch, has, ", ".join(commits) or "no history here", ", ".join(releases) or row.ref, row.proof)
+        escaped = (cell.replace("|", "\\|") for cell in cells)
+        lines.append(f"| {' | '.join(escaped)} |")
     return "\n".join(lines)
 
 
@@ -139,10 +138,12 @@ def _cell(found: Forecast, name: str) -> ForecastCell:
     short, (source,) = name.rpartition("/")[2], found.sources
     cell = next((c for c in found.cells if c.patch == f"{found.upstream}/{short}"), None)
     if cell is None:
-        why = source.absent.get(short, f"not in the stack of {source.from_ref}")
+        why = f"not in the stack of {source.from_ref}"
+        if short in source.absent:
+            why = source.absent[short].describe()
         raise UserError(f"{found.upstream}/{short} is not carried onto {source.ref}: {why}", hint="`patchq list`")
     if cell.known:
-        raise UserError(f"the stack of {source.ref} has {cell.patch}", hint=f"`patchq drop {cell.patch}` takes it out")
+        raise UserError(f"the stack of {source.ref} has {cell.patch}", hint=f"`patchq drop {cell.patch}` removes it")
     return cell
 
 
@@ -168,7 +169,7 @@ def _with_proof(
         if request.files:
             state, message = prove(request)
         else:
-            state, message = ("not run", "the patch names no proof")
+            state, message = (NOT_RUN, "the patch names no proof")
     return DropEvidence(
         patch=cell.patch,
         ref=ref,
@@ -177,6 +178,7 @@ def _with_proof(
         evidence=cell.evidence,
         commits=cell.commits,
         proof=proof_word(state, message),
+        state=state,
     )
 
 
@@ -187,24 +189,22 @@ def _record(project: Project, upstream: str, seen: DropEvidence, set_name: str, 
         planner = Planner(project, upstream, project.choose_set(set_name), history, asked=from_ref)
         plan = planner.plan(pin_at(project, planner.own.pin, seen.ref))
         (patch_id,) = project.store.patch_ids_of([plan.commits[name].commit])
-        attempt = ledgers.Attempt(
+        attempt = Attempt(
             patch=name,
             patch_id=patch_id or "0" * 40,
             from_ref=plan.from_ref,
             onto=seen.ref,
             outcome=ABSORBED,
             tool=f"patchq {__version__}",
-            time=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            time=fsio.utc_now(),
             files=(),
             grade=seen.grade,
             evidence=seen.evidence,
             broke="",
             how=seen.how,
             lines=0,
-            proof="passed on the bare upstream" if seen.proof == "passed" else seen.proof,
+            proof="passed on the bare upstream" if seen.state == PASSED else seen.proof,
         )
-        path = ledger_path(project.layout, upstream)
-        data = ledgers.add(project_files.read(project.layout.root, path) or b"", [attempt])
         change = Change(verb="retire", summary=f"retire {seen.patch} at {seen.ref}")
-        change.files[path.relative_to(project.layout.root).as_posix()] = data
+        change.files.update(ledger_with(project.layout, upstream, [attempt]))
         project.journal.perform(change)

@@ -16,18 +16,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
 from patchq.errors import BuildError, EditedTreeError, FormatError, PatchqError, SourceError, UserError
-from patchq.formats.diff import REGULAR
+from patchq.formats.diff import GITLINK, REGULAR
 from patchq.formats.header import Header
 from patchq.formats.header import parse as parse_mail
+from patchq.formats.lock import Lock
 from patchq.merge import rerere
 from patchq.merge.patches import STOPS, read_patches, replace_files, write_commits
 from patchq.merge.threeway import carry
 from patchq.merge.upstream_lines import UpstreamLine, find_dropped, show_dropped
-from patchq.names import CommitId, TreeId, counted, sh, show_path
+from patchq.names import CommitId, TreeId, counted, sh, show_path, show_paths
 from patchq.project.project import Project
 from patchq.project.stack import load_stack
 from patchq.rebase import stops
-from patchq.rebase.run import ANSWERS, RESOLUTION, RETIREMENT, go_on, go_on_after_kill, record_answer
+from patchq.rebase.run import Answer, go_on, go_on_after_kill, record_answer
 from patchq.rebase.state import (
     CARRYING,
     PatchStep,
@@ -36,23 +37,24 @@ from patchq.rebase.state import (
     Stop,
     load,
     ready_stop,
+    resolution_path,
     save,
-    state_path,
     stop_worktree,
     stopped,
+    upstreams_under_way,
 )
-from patchq.rebase.stops import Prove, Taken
+from patchq.rebase.stops import FAILED, NOT_RUN, PASSED, Prove, Taken
 from patchq.stacks.apply import carried_stacks
 from patchq.stacks.check import check_diff
 from patchq.stacks.engine import Engine, Incoming
 from patchq.stacks.export import format_patches
 from patchq.system import fsio, runner
 from patchq.system.paths import check_inside
-from patchq.upstream.history import at_hand
+from patchq.upstream.history import History, at_hand
 
 #: Maximum size in bytes of a resolution file, and time limit in seconds of a merger per file.
 MOST_BYTES, SECONDS = 64 << 20, 60
-PASSED, FAILED, NOT_RUN = "passed", "failed", "not run"
+
 #: Maximum number of dropped lines whose commits are searched. Each is a search through history.
 _MOST_ASKED = 10
 #: Maximum length of a line that git searches for.
@@ -99,7 +101,7 @@ def resume(
         if retire:
             step = stops.retire_on_word(project, progress, stop, prove, how)
             tree = worktree.snapshot(pass_over=True)
-            record_answer(project, progress, stop, tree, RETIREMENT)
+            record_answer(project, progress, stop, tree, Answer.RETIREMENT)
             return go_on(project, progress, step, tree, prove)
         taken = stops.take_own(project, progress, stop, worktree, include)
         step = stops.resolved(project, progress, stop, worktree, taken, how)
@@ -128,15 +130,14 @@ def _refuse(
         if check.state != FAILED:
             continue
         if check.name == UPSTREAM_LINES:
-            left = []
+            options = ""
             for line in dropped:
                 if not line.is_one_of(wish.dropped):
-                    left.append(line)
-            options = " ".join(f"--drop-upstream-line {sh(line.name)}" for line in left)
+                    options += f" --drop-upstream-line {sh(line.name)}"
             raise UserError(
                 f"{name}: {check.message}",
-                hint=f"put them back in {path}; or, where that is meant, "
-                f"`patchq rebase {progress.upstream} --continue {options}`",
+                hint=f"put them back in {path}; or, to drop them, "
+                f"`patchq rebase {progress.upstream} --continue{options}`",
             )
         raise BuildError(
             f"{name} is resolved, but refused: {check.name}: {check.message}",
@@ -213,7 +214,7 @@ def resolve(
             if candidate.tree != held and held != progress.files and not dry_run:
                 raise EditedTreeError(
                     f"{upstream}: the worktree holds edits of the stopped patch; they are kept",
-                    hint=f"`patchq resolve {upstream}` judges them; `git checkout HEAD -- .` there drops them",
+                    hint=f"`patchq resolve {upstream}` checks them; `git checkout HEAD -- .` there discards them",
                 )
         step = stops.as_step(project, progress, stop, candidate.tree, candidate.how)
         checks = judge(project, progress, stop, step, candidate, prove=prove, wish=wish)
@@ -247,23 +248,24 @@ def _candidate(project: Project, progress: RebaseProgress, stop: Stop, source: S
 
 
 def find_resolution(project: Project) -> RebaseProgress | None:
-    """Return the rebase in progress if the last operation answers a stop of it."""
+    """Return the rebase in progress if the last operation settled one of its stopped patches."""
     last = project.journal.last()
-    summary = ""
-    if last:
-        summary = str(last[1]["summary"])
-    kind = next((kind for kind in ANSWERS if summary.startswith(kind)), "")
-    upstream, _, patch = summary.removeprefix(kind).partition("/")
-    if not kind or not state_path(project, upstream).exists():
-        return None
-    progress = load(project, upstream)
-    if progress.phase != CARRYING or not progress.settled or progress.settled[-1].stop.patch != patch:
-        return None
-    return progress
+    changed = last[1]["files"] if last else ()
+    for upstream in upstreams_under_way(project):
+        path = resolution_path(project, upstream)
+        if path not in changed:
+            continue
+        progress = load(project, upstream)
+        if progress.phase != CARRYING or not progress.settled:
+            return None
+        # If the answer was recorded and patchq was killed, `settled` lacks its stop.
+        patch = (fsio.read_or_none(project.layout.root / path) or b"").decode().partition(" ")[0]
+        return progress if progress.settled[-1].stop.patch == patch else None
+    return None
 
 
 def undo_resolution(project: Project) -> tuple[str, str] | None:
-    """Undo the last operation if it answers a stop of a rebase in progress.
+    """Undo the last operation if it settled a stopped patch of a rebase in progress.
 
     The rebase returns to the stopped patch, and the worktree contains its files again.
 
@@ -299,11 +301,12 @@ def undo_resolution(project: Project) -> tuple[str, str] | None:
 
 def step_of(step: PatchStep, checks: Sequence[ResolutionCheck], dropped: Sequence[UpstreamLine]) -> PatchStep:
     """Return a step with the proof result and upstream's dropped lines."""
-    proofs = [check for check in checks if check.name == PASSES_WITH]
     word = ""
-    if proofs:
-        word = stops.proof_word(proofs[0].state, proofs[0].message)
-    return replace(step, proof=word, dropped=tuple((line.path, line.line, line.text) for line in dropped))
+    for check in checks:
+        if check.name == PASSES_WITH:
+            word = stops.proof_word(check.state, check.message)
+    lines = ((line.path, line.line, line.text) for line in dropped)
+    return replace(step, proof=word, dropped=tuple(lines))
 
 
 def settle(
@@ -327,7 +330,7 @@ def settle(
     )
     if note:
         project.say(f"{stop.patch}: {note}")
-    record_answer(project, progress, stop, taken.tree, RESOLUTION, files)
+    record_answer(project, progress, stop, taken.tree, Answer.RESOLUTION, files)
     result = go_on(project, progress, step, taken.tree, prove)
     if note:
         return replace(result, notes=(f"{stop.patch}: {note}", *result.notes))
@@ -358,7 +361,7 @@ def from_files(project: Project, progress: RebaseProgress, stop: Stop, given: Se
     :raises UserError: if a file is missing or matches no single conflicting path.
     :raises ConflictError: if the patch doesn't apply exactly.
     """
-    paths = sorted({os.fsdecode(path) for path, *_ in stop.stages})
+    paths = list(map(os.fsdecode, stop.paths))
     if len(given) == 1 and "=" not in given[0] and given[0].endswith((".patch", ".diff")) and given[0] not in paths:
         return _from_patch(project, progress, stop, Path(given[0]))
     files: dict[bytes, bytes | None] = {}
@@ -372,8 +375,7 @@ def from_files(project: Project, progress: RebaseProgress, stop: Stop, given: Se
         else:
             files[inside] = None
     how = "from " + ", ".join(given)
-    undecided = frozenset(os.fsencode(path) for path in paths) - files.keys()
-    return Candidate(_tree(project, progress, stop, files), how, undecided)
+    return Candidate(_tree(project, progress, stop, files), how, frozenset(stop.paths) - files.keys())
 
 
 def _path_of(given: str, paths: Sequence[str]) -> str:
@@ -381,25 +383,29 @@ def _path_of(given: str, paths: Sequence[str]) -> str:
 
     :raises UserError: if no path or more than one path matches best.
     """
-    parts = PurePath(given).parts
 
-    def alike(path: str) -> int:
-        both = zip(reversed(parts), reversed(PurePath(path).parts), strict=False)
-        return next((n for n, (a, b) in enumerate(both) if a != b), min(len(parts), len(PurePath(path).parts)))
+    def shared(path: str) -> int:
+        """Count the trailing components that a path shares with the file."""
+        count = 0
+        for mine, other in zip(reversed(PurePath(given).parts), reversed(PurePath(path).parts), strict=False):
+            if mine != other:
+                break
+            count += 1
+        return count
 
-    found = sorted(((alike(p), p) for p in paths), reverse=True)
-    if not found or not found[0][0] or (len(found) > 1 and found[0][0] == found[1][0]):
+    found = sorted(paths, key=shared, reverse=True)
+    if not found or not shared(found[0]) or (len(found) > 1 and shared(found[0]) == shared(found[1])):
         raise UserError(
             f"{given} is for none of the files that conflict, or for more than one: {', '.join(paths)}",
             hint=f"name the file: --from {sh(f'{paths[0]}={given}')}",
         )
-    return found[0][1]
+    return found[0]
 
 
 def _read(path: Path) -> bytes:
     data = fsio.read_limited(path, MOST_BYTES)
     if data is None:
-        raise UserError(f"{path} is not there", hint="a file with the resolution")
+        raise UserError(f"{path} is not there", hint="name a file with the resolution")
     return data
 
 
@@ -409,7 +415,7 @@ def _from_patch(project: Project, progress: RebaseProgress, stop: Stop, path: Pa
         _, text = parse_mail(data, str(path))
     except FormatError:
         text = data
-    (info,) = project.store.log(f"{progress.commits[stop.patch]}^!")
+    info = stops.original(project, progress, stop)
     engine = Engine(project.store, progress.upstream, project.lock.nested_in(progress.upstream))
     incoming = Incoming(name=stop.patch, header=Header(info.author, info.message), diff=text, where=str(path))
     (applied,) = engine.apply(progress.tip, [incoming])
@@ -432,16 +438,23 @@ def from_recorded(project: Project, progress: RebaseProgress, stop: Stop) -> Can
     """
     files = recorded_files(project, progress, stop)
     parked = stops.conflicting(project, stop, stop.parked)
-    if away := [show_path(path) for path, content in sorted(files.items()) if rerere.is_away(parked[path], content)]:
-        raise UserError(
-            f"what is recorded changes lines of {', '.join(away)} away from the conflict, maybe not where it did",
-            hint=f"look at it in {stop_worktree(project, progress).path}; `patchq resolve` judges what is there",
-        )
     if not files:
-        raise UserError(f"nothing is recorded for {progress.upstream}/{stop.patch}", hint="`patchq conflict` shows it")
-    names = ", ".join(show_path(p) for p in sorted(files))
-    left = frozenset(os.fsencode(path) for path, *_ in stop.stages) - files.keys()
-    return Candidate(_tree(project, progress, stop, files), f"by the recorded resolution of {names}", left)
+        raise UserError(
+            f"no resolution is recorded for {progress.upstream}/{stop.patch}",
+            hint="`patchq conflict` shows the conflict",
+        )
+    away = []
+    for path, content in files.items():
+        if rerere.is_away(parked[path], content):
+            away.append(path)
+    if away:
+        raise UserError(
+            f"the recorded resolution changes lines of {show_paths(sorted(away))} outside the conflict, "
+            "maybe in the wrong place",
+            hint=f"review it in {stop_worktree(project, progress).path}; `patchq resolve` checks the files there",
+        )
+    how = f"by the recorded resolution of {show_paths(sorted(files))}"
+    return Candidate(_tree(project, progress, stop, files), how, frozenset(stop.paths) - files.keys())
 
 
 def at_refs(project: Project, progress: RebaseProgress, stop: Stop, only: str = "") -> Iterator[tuple[str, TreeId]]:
@@ -456,7 +469,8 @@ def at_refs(project: Project, progress: RebaseProgress, stop: Stop, only: str = 
         with suppress(PatchqError):  # not available locally, or the ref's stack doesn't apply
             stops.base_of(project, pin, offline=True)
             (carried,) = carried_stacks(project, [stack], progress.set_name)
-            (patch,) = read_patches(project.store, [c for c in carried.commits if c[0] == stop.patch])
+            commit = dict(carried.commits)[stop.patch]
+            (patch,) = read_patches(project.store, [(stop.patch, commit)])
             (column,) = carry(project.store, [patch], [progress.tip], carried.base)
             landing = column.landings[0]
             if landing.outcome not in STOPS:
@@ -472,8 +486,8 @@ def from_ref(project: Project, progress: RebaseProgress, stop: Stop, ref: str) -
     found = dict(at_refs(project, progress, stop, ref))
     if ref not in found:
         raise UserError(
-            f"{stop.patch} as {progress.upstream} {ref} has it doesn't land here, or {ref} hasn't got it",
-            hint="`patchq conflict` names the refs whose patch does",
+            f"{stop.patch} of {progress.upstream} {ref} doesn't apply here, or {ref} has no such patch",
+            hint="`patchq conflict` names the refs whose patch applies",
         )
     return Candidate(found[ref], f"as at {ref}")
 
@@ -484,27 +498,34 @@ def from_merger(project: Project, progress: RebaseProgress, stop: Stop, name: st
     :raises UserError: if the lock has no such merger, or if a conflicting file lacks a side.
     :raises SourceError: if the program is not installed, fails or leaves a conflict.
     """
-    mergers = project.lock.mergers
-    if name not in mergers:
-        hint = f'[mergers.{name}] program = "{name}"'
-        raise UserError(f"no merger {name!r} in upstream.lock", hint=f"known: {', '.join(mergers) or 'none'}; {hint}")
+    program = find_merger(project.lock, name)
     sides: dict[bytes, dict[int, bytes]] = {}
-    stages = [s for s in stops.stop_stages(stop) if s.entry.mode in (REGULAR, b"100755")]
-    contents = project.store.read_blobs(s.entry.blob for s in stages)
+    stages = stops.stop_stages(stop)
+    contents = project.store.read_blobs(s.entry.blob for s in stages if s.entry.mode != GITLINK)
     for stage in stages:
-        sides.setdefault(stage.path, {})[stage.number] = contents[stage.entry.blob]
-    whole = {}
-    for path, found in sides.items():
-        if found.keys() == {1, 2, 3}:
-            whole[path] = found
-    left = sorted({os.fsencode(path) for path, *_ in stop.stages} - whole.keys())
-    if left:
-        raise UserError(
-            f"{show_path(left[0])} has no three sides to merge",
-            hint=f"--from {sh(show_path(left[0]) + '=')} removes the file; add a file name to take its content",
-        )
-    files = {path: run_merger(mergers[name], path, found) for path, found in whole.items()}
+        if stage.entry.mode in (REGULAR, b"100755"):
+            sides.setdefault(stage.path, {})[stage.number] = contents[stage.entry.blob]
+    files = {}
+    for path in stop.paths:
+        if sides.get(path, {}).keys() != {1, 2, 3}:
+            raise UserError(
+                f"{show_path(path)} doesn't exist as a file on all three sides, so it can't be merged",
+                hint=f"--from {sh(show_path(path) + '=')} removes the file; add a file name to take its content",
+            )
+        files[path] = run_merger(program, path, sides[path])
     return Candidate(_tree(project, progress, stop, files), f"by the merger {name}")
+
+
+def find_merger(lock: Lock, name: str) -> str:
+    """Return the program of a merger.
+
+    :raises UserError: if the lock has no such merger.
+    """
+    if name not in lock.mergers:
+        known = ", ".join(lock.mergers) or "none"
+        hint = f'known: {known}; to add one: [mergers.{name}] program = "{name}"'
+        raise UserError(f"no merger {name!r} in upstream.lock", hint=hint)
+    return lock.mergers[name]
 
 
 def run_merger(program: str, path: bytes, sides: Mapping[int, bytes]) -> bytes:
@@ -515,7 +536,7 @@ def run_merger(program: str, path: bytes, sides: Mapping[int, bytes]) -> bytes:
     """
     with tempfile.TemporaryDirectory(prefix="patchq-") as text:
         folder, end = Path(text), PurePath(os.fsdecode(path)).suffix
-        names = [f"{side}{end}" for side in ("base", "ours", "theirs")]
+        names = ["base" + end, "ours" + end, "theirs" + end]
         for number, name in enumerate(names, 1):
             (folder / name).write_bytes(sides[number])
         argv = [program, "merge", *names, "--output", f"merged{end}"]
@@ -534,7 +555,7 @@ def run_merger(program: str, path: bytes, sides: Mapping[int, bytes]) -> bytes:
 
 def _tree(project: Project, progress: RebaseProgress, stop: Stop, files: Mapping[bytes, bytes | None]) -> TreeId:
     """Return the stopped patch's tree with these files replaced. None removes a file."""
-    (info,) = project.store.log(f"{progress.commits[stop.patch]}^!")
+    info = stops.original(project, progress, stop)
     modes = {s.path: s.entry.mode for s in stops.stop_stages(stop)}
     return replace_files(project.store, CommitId(stop.parked), info, files, modes)
 
@@ -575,16 +596,24 @@ def dropped_by(project: Project, progress: RebaseProgress, stop: Stop, commit: C
     return find_dropped(project.store, old=old, new=commit, upstream=progress.base)
 
 
+def carried_range(project: Project, progress: RebaseProgress, history: History | None) -> str:
+    """Return git's range of upstream's commits between the two refs; empty if the history lacks them."""
+    if history is None:
+        return ""
+    old, new = history.commit(stops.source_pin(project, progress)), history.commit(progress.onto)
+    if old and new:
+        return f"{old}..{new}"
+    return ""
+
+
 def commits_of(project: Project, progress: RebaseProgress, lines: Sequence[UpstreamLine]) -> dict[UpstreamLine, str]:
     """Return the upstream commits that added lines, if upstream's history is available locally."""
     found: dict[UpstreamLine, str] = {}
     if not lines:
         return found
     with at_hand(project, progress.upstream) as history:
-        old, new = (
-            history.commit(pin) if history else None for pin in (stops.source_pin(project, progress), progress.onto)
-        )
-        if history is None or not old or not new:
+        between = carried_range(project, progress, history)
+        if history is None or not between:
             return found
         for line in lines[:_MOST_ASKED]:
             if "\0" in line.text or len(line.text) > _MOST_TEXT:
@@ -594,7 +623,7 @@ def commits_of(project: Project, progress: RebaseProgress, lines: Sequence[Upstr
                 "-1",
                 "--format=%H",
                 f"-S{line.text.strip()}",
-                f"{old}..{new}",
+                between,
                 "--",
                 f":(literal){line.path}",
             )
@@ -660,7 +689,7 @@ def _settled(project: Project, progress: RebaseProgress, stop: Stop, candidate: 
         return FAILED, f"{show_path(undecided[0])}: {stops.UNDECIDED}"
     if candidate.tree == project.store.tree_of([progress.tip])[0]:
         return FAILED, "nothing is left of the patch"
-    return PASSED, f"{len({path for path, *_ in stop.stages})} files"
+    return PASSED, f"{len(stop.paths)} files"
 
 
 def _applies(project: Project, progress: RebaseProgress, stop: Stop, commit: CommitId, tree: TreeId) -> tuple[str, str]:
@@ -673,7 +702,7 @@ def _applies(project: Project, progress: RebaseProgress, stop: Stop, commit: Com
     except PatchqError as error:
         return FAILED, error.message
     if applied.offsets or project.store.tree_of([applied.commit])[0] != tree:
-        return FAILED, "its patch file gives another tree"
+        return FAILED, "applying its patch file gives another tree"
     return PASSED, f"onto {progress.upstream} {progress.onto.ref}, exactly"
 
 
@@ -688,18 +717,18 @@ def _text(project: Project, upstream: str, commit: CommitId) -> tuple[str, str]:
 
 def _python(project: Project, progress: RebaseProgress, commit: CommitId) -> tuple[str, str]:
     """Check that changed Python files compile, except files that did not compile before."""
-    changed = []
-    for c in project.store.changes_of([commit])[0]:
-        if c.new and c.path.endswith(b".py"):
-            changed.append(c)
-    sides = [*(change.old for change in changed), *(change.new for change in changed)]
-    contents = project.store.read_blobs(entry.blob for entry in sides if entry)
-    for change in changed:
-        assert change.new
-        message = _compiled(contents[change.new.blob])
-        if message and not (change.old and _compiled(contents[change.old.blob])):
-            return FAILED, f"{show_path(change.path)} doesn't compile: {message}"
-    return PASSED, f"{counted(len(changed), 'file')} compiled"
+    new, old = {}, {}
+    for change in project.store.changes_of([commit])[0]:
+        if change.new and change.path.endswith(b".py"):
+            new[change.path] = change.new
+            if change.old:
+                old[change.path] = change.old
+    before = project.store.texts(old)
+    for path, content in project.store.texts(new).items():
+        message = _compiled(content)
+        if message and not (path in before and _compiled(before[path])):
+            return FAILED, f"{show_path(path)} doesn't compile: {message}"
+    return PASSED, f"{counted(len(new), 'file')} compiled"
 
 
 def _compiled(source: bytes) -> str:

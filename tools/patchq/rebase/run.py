@@ -9,9 +9,10 @@ ledger.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from enum import Enum
+from itertools import starmap
 
 from patchq import __version__
 from patchq.errors import UserError
@@ -23,7 +24,17 @@ from patchq.formats.lockedit import with_pin
 from patchq.git.objects import CommitInfo
 from patchq.git.worktree import branch_of
 from patchq.merge import rerere
-from patchq.merge.patches import BY_RULE, CONFLICT, STOPS, Landing, Patch, read_patches, write_commits
+from patchq.merge.patches import (
+    BY_RULE,
+    CONFLICT,
+    STOPS,
+    Landing,
+    Patch,
+    StopKind,
+    StopReason,
+    read_patches,
+    write_commits,
+)
 from patchq.merge.target import Column
 from patchq.merge.threeway import Moves, carry
 from patchq.names import CommitId, TreeId, sh
@@ -31,7 +42,7 @@ from patchq.patterns.rules import moved_to
 from patchq.project.journal import Change
 from patchq.project.project import Project
 from patchq.project.refs import complete_pin, pin_at, pins_between
-from patchq.project.stack import Stack, State, ledger_path, load_stack, pin_key
+from patchq.project.stack import Stack, State, ledger_with, load_stack, pin_key
 from patchq.rebase import stops
 from patchq.rebase.state import (
     ABORTING,
@@ -60,8 +71,14 @@ from patchq.system import fsio, project_files
 from patchq.system.paths import LOCK_NAME, check_name, find_twins
 from patchq.upstream.history import at_hand
 
-#: Answers to a stop, each as the summary of its operation begins.
-RESOLUTION, RETIREMENT, SKIP = ANSWERS = ("resolution of ", "retirement of ", "skip of ")
+
+class Answer(Enum):
+    """The user's answer to a stopped patch, as the summary of its operation names it."""
+
+    RESOLUTION = "resolution"
+    RETIREMENT = "retirement"
+    SKIP = "skip"
+
 
 # Commands
 
@@ -129,11 +146,11 @@ def start(
             )
         project.say(plan.message)
         commits = {name: str(plan.commits[name].commit) for name in plan.order}
-        target_set = _choose_set(project, set_name, new_set, onto)
+        new_set = _choose_set(project, set_name, new_set, onto)
         progress = RebaseProgress(
             upstream=upstream,
             set_name=set_name,
-            new_set=target_set,
+            new_set=new_set,
             from_ref=plan.from_ref,
             onto=onto,
             old_base=plan.base,
@@ -178,7 +195,7 @@ def skip(project: Project, upstream: str, *, prove: Prove, how: str = "") -> Res
             notes.append(f"{stop.patch}: {note}")
         if unopposed := stops.unopposed_paths(project, progress, stop):
             notes.append(f"{stop.patch}: skipped, although they apply: its changes of {', '.join(unopposed)}")
-        record_answer(project, progress, stop, files, SKIP)
+        record_answer(project, progress, stop, files, Answer.SKIP)
         result = go_on(project, progress, stops.skipped(stop, how), files, prove)
         return replace(result, notes=(*notes, *result.notes))
 
@@ -209,7 +226,7 @@ def _run(project: Project, progress: RebaseProgress, prove: Prove) -> Result:
         names = progress.order[len(progress.done) :]
         if not names:
             return _finish(project, progress)
-        patches = _patches(project, progress, names)
+        patches = read_carried(project, progress, names)
         moves: Moves = {}
         (column,) = carry(project.store, patches, [progress.tip], progress.old_base, moves=moves)
         with stops.StoppedUpstream(project, progress, patches, moves) as upstream:
@@ -225,19 +242,19 @@ def record_answer(
     progress: RebaseProgress,
     stop: Stop,
     tree: TreeId,
-    kind: str,
+    answer: Answer,
     files: Mapping[str, bytes | None] | None = None,
 ) -> None:
-    """Record how a stop was answered, as an operation that ``undo`` takes back.
+    """Record how the user answered a stop, as an operation that ``undo`` reverts.
 
     :param tree: tree of the conflict worktree, which ``undo`` restores.
-    :param kind: one of :data:`ANSWERS`.
     :param files: files of the project that the answer writes.
     """
     changed = dict(files or {})
-    # Even if the answer writes no other file, `undo` must find this operation.
+    # `undo` finds the operation by this file, which no other operation changes.
     changed[resolution_path(project, progress.upstream)] = f"{stop.patch} {tree}\n".encode()
-    project.journal.perform(Change(verb="rebase", summary=f"{kind}{progress.upstream}/{stop.patch}", files=changed))
+    summary = f"{answer.value} of {progress.upstream}/{stop.patch}"
+    project.journal.perform(Change(verb="rebase", summary=summary, files=changed))
     progress.settled.append(Settled(stop=stop, steps=len(progress.done), tree=str(tree)))
 
 
@@ -264,7 +281,7 @@ def _land(
     :returns: False if a patch stops. True if the results are used up, or if the remaining patches
         must be applied again onto a recorded resolution.
     """
-    landings = [column.landings[n] for n in range(len(patches))]
+    landings = list(map(column.landings.__getitem__, range(len(patches))))
     recorded = rerere.recorded(project.layout, progress.upstream).is_dir()
     run: list[tuple[Patch, Landing]] = []
     ahead: dict[str, CommitId] = {}
@@ -301,9 +318,9 @@ def _commits_ahead(
     project: Project, progress: RebaseProgress, patches: Sequence[Patch], column: Column
 ) -> dict[str, CommitId]:
     """Write the commits of the patches that apply, if no rule interrupts their chain."""
-    landings = [column.landings[n] for n in range(len(patches))]
     whole = []
-    for patch, landing in zip(patches, landings, strict=True):
+    for number, patch in enumerate(patches):
+        landing = column.landings[number]
         if landing.outcome == BY_RULE:
             return {}
         if landing.outcome not in STOPS:
@@ -350,7 +367,7 @@ def _prove_rule(
     """
     commit = _commits(project, progress, [(patch, landing)], column)[patch.name]
     state, message = stops.run_proof(project, progress, patch.name, commit, prove)
-    if state in ("passed", "not run"):
+    if state in (stops.PASSED, stops.NOT_RUN):
         step = PatchStep(
             patch=patch.name,
             outcome=BY_RULE,
@@ -361,8 +378,8 @@ def _prove_rule(
             known=patch.name in progress.target,
         )
         return landing, step
-    message = f"by its rules, its proof {state}: {message}"
-    return replace(landing, outcome=CONFLICT, changes=landing.conflicted, message=message), None
+    reason = StopReason(kind=StopKind.PROOF, text=f"{state}: {message}")
+    return replace(landing, outcome=CONFLICT, changes=landing.conflicted, reasons=(reason,)), None
 
 
 def _over(project: Project, progress: RebaseProgress) -> Result | None:
@@ -386,12 +403,14 @@ def go_on_after_kill(project: Project, progress: RebaseProgress, prove: Prove) -
     return _run(project, progress, prove)
 
 
-def _patches(project: Project, progress: RebaseProgress, names: Sequence[str]) -> list[Patch]:
-    """Return the patches to carry."""
-    infos = {}
-    for i in project.store.log("--no-walk=unsorted", *(progress.commits[n] for n in names)):
-        infos[i.commit] = i
-    return read_patches(project.store, [(name, infos[CommitId(progress.commits[name])]) for name in names])
+def read_carried(project: Project, progress: RebaseProgress, names: Sequence[str]) -> list[Patch]:
+    """Read patches of the stack that is carried."""
+    ids = [progress.commits[name] for name in names]
+    infos = {info.commit: info for info in project.store.log("--no-walk=unsorted", *ids)}
+    commits = []
+    for name, commit in zip(names, ids, strict=True):
+        commits.append((name, infos[CommitId(commit)]))
+    return read_patches(project.store, commits)
 
 
 def _commits(
@@ -447,7 +466,8 @@ def _finish(project: Project, progress: RebaseProgress) -> Result:
         for step in kept:
             info, gone = _without_requires(infos[CommitId(step.commit)], progress.upstream, names)
             entries.append(ReconciledEntry(step.patch, info))
-            notes += [f"{step.patch}: Requires: {name} is taken out, as {onto.ref} has no such patch" for name in gone]
+            for name in gone:
+                notes.append(f"{step.patch}: Requires: {name} is removed, because {onto.ref} has no such patch")
         (tree,) = project.store.tree_of([progress.tip])
         state = State(
             set_name=progress.new_set,
@@ -473,10 +493,7 @@ def _finish(project: Project, progress: RebaseProgress) -> Result:
     if progress.phase != FINISHING:
         progress.phase, progress.attempts = FINISHING, _attempts(project, progress)
         save(project, progress)
-    ledger = ledger_path(layout, progress.upstream)
-    change.files[ledger.relative_to(layout.root).as_posix()] = ledgers.add(
-        project_files.read(layout.root, ledger) or b"", progress.attempts
-    )
+    change.files.update(ledger_with(layout, progress.upstream, progress.attempts))
     project.journal.perform(change)
     project.__dict__.pop("lock", None)
     found = replace(result(project, progress, "done"), notes=tuple(notes))
@@ -503,36 +520,39 @@ def _without_requires(info: CommitInfo, upstream: str, names: set[str]) -> tuple
 
 def _attempts(project: Project, progress: RebaseProgress) -> list[ledgers.Attempt]:
     """Return the ledger lines for the patches of this rebase."""
-    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    now = fsio.utc_now()
     between = pins_between(
         project.lock.upstreams[progress.upstream], stops.source_pin(project, progress), progress.onto
     )
-    new = [s for s in progress.done if not s.known]
-    ids = project.store.patch_ids_of([CommitId(progress.commits[s.patch]) for s in new])
-    known_ids = [patch_id or "0" * 40 for patch_id in ids]
-    return [
-        ledgers.Attempt(
-            patch=s.patch,
-            patch_id=pid,
-            from_ref=progress.from_ref,
-            onto=progress.onto.ref,
-            outcome=s.outcome,
-            tool=f"patchq {__version__}",
-            time=now,
-            files=tuple(ledgers.FileOutcome(path, hunks) for path, hunks in s.files),
-            grade=s.grade,
-            evidence=s.evidence,
-            # If releases in between were skipped, an earlier one may have broken the patch.
-            broke=progress.onto.ref if s.files and not between else "",
-            how=s.how,
-            lines=s.lines,
-            proof=s.proof,
-            offsets=s.offsets,
-            checked=s.checked,
-            dropped=tuple(ledgers.DroppedLine(*line) for line in s.dropped),
+    new = [step for step in progress.done if not step.known]
+    ids = project.store.patch_ids_of([CommitId(progress.commits[step.patch]) for step in new])
+    found = []
+    for step, patch_id in zip(new, ids, strict=True):
+        broke = ""
+        if step.files and not between:  # otherwise an earlier release may have broken the patch
+            broke = progress.onto.ref
+        found.append(
+            ledgers.Attempt(
+                patch=step.patch,
+                patch_id=patch_id or "0" * 40,
+                from_ref=progress.from_ref,
+                onto=progress.onto.ref,
+                outcome=step.outcome,
+                tool=f"patchq {__version__}",
+                time=now,
+                files=tuple(starmap(ledgers.FileOutcome, step.files)),
+                grade=step.grade,
+                evidence=step.evidence,
+                broke=broke,
+                how=step.how,
+                lines=step.lines,
+                proof=step.proof,
+                offsets=step.offsets,
+                checked=step.checked,
+                dropped=tuple(starmap(ledgers.DroppedLine, step.dropped)),
+            )
         )
-        for s, pid in zip(new, known_ids, strict=True)
-    ]
+    return found
 
 
 def _clean_up(project: Project, progress: RebaseProgress) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -79,6 +80,11 @@ class Stop:
     replayed: str = ""
     by_history: bool = False
     resolution: str = ""
+
+    @property
+    def paths(self) -> list[bytes]:
+        """Return the conflicting paths, sorted."""
+        return sorted({os.fsencode(path) for path, *_ in self.stages})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -172,32 +178,29 @@ def result(project: Project, progress: RebaseProgress, state: str) -> Result:
     )
 
 
+def upstreams_under_way(project: Project) -> list[str]:
+    """Return the upstreams with a rebase in progress."""
+    return sorted(path.stem for path in (project.layout.private / "rebase").glob("*.json"))
+
+
 def under_way(project: Project) -> list[Result]:
     """Return the rebases in progress."""
-    names = sorted(path.stem for path in (project.layout.private / "rebase").glob("*.json"))
-    return [result(project, load(project, name), "stopped") for name in names]
+    return [result(project, load(project, name), "stopped") for name in upstreams_under_way(project)]
 
 
 def tally_result(found: Result) -> RefTally:
     """Count the steps of a rebase as :func:`tally` counts the cells of a forecast."""
     dropped = []
-    for s in found.steps:
-        if not s.commit and drop_reason(s.outcome, s.how) and s.outcome != ABSORBED:
-            dropped.append(s)
     cells = []
     for s in found.steps:
-        if s not in dropped:
-            cells.append(
-                ForecastCell(
-                    patch=f"{found.upstream}/{s.patch}",
-                    ref=found.onto,
-                    outcome=s.outcome,
-                    files=tuple(FileConflict(path, (0,) * hunks) for path, hunks in s.files),
-                    known=s.known,
-                )
-            )
-    names = [*(f"{found.upstream}/{s.patch}" for s in dropped), *(f"{found.upstream}/{d.patch}" for d in found.dropped)]
-    return summary(found.onto, cells, names)
+        name = f"{found.upstream}/{s.patch}"
+        if not s.commit and drop_reason(s.outcome, s.how) and s.outcome != ABSORBED:
+            dropped.append(name)
+            continue
+        files = (FileConflict(path, (0,) * hunks) for path, hunks in s.files)
+        cells.append(ForecastCell(patch=name, ref=found.onto, outcome=s.outcome, files=tuple(files), known=s.known))
+    dropped += [f"{found.upstream}/{drop.patch}" for drop in found.dropped]
+    return summary(found.onto, cells, dropped)
 
 
 def ready_stop(progress: RebaseProgress) -> Stop | None:
@@ -287,21 +290,16 @@ def _progress(raw: dict[str, Any], upstream: str) -> RebaseProgress:
         raise ValueError("it is another upstream's")
     for name in (raw["set_name"], raw["new_set"]):
         check_name(name, "a set")
-    stopped = raw["stop"] or {"parked": raw["base"], "replayed": "", "stages": []}
-    ids = [raw["old_base"], raw["base"], stopped["parked"], *raw["commits"].values()]
-    optional = [stopped["replayed"], *(step["commit"] for step in raw["done"])]
-    ids += [blob for _, _, blob, _ in stopped["stages"]]
-    stops = [stopped, *(item["stop"] for item in raw.get("settled", ()))]
-    optional += [one.get("resolution", "") for one in stops]
-    ids += filter(None, optional)
-    ids += [item["tree"] for item in raw.get("settled", ())]
-    if bad := next((value for value in ids if not _ID.fullmatch(value)), ""):
-        raise ValueError(f"{bad!r} is no id")
+    for value in _ids_of(raw):
+        if not _ID.fullmatch(value):
+            raise ValueError(f"{value!r} is no id")
     stop = raw.pop("stop")
-    done = [_step(step) for step in raw.pop("done")]
-    attempts = [_attempt(attempt) for attempt in raw.pop("attempts")]
-    # Older versions of patchq did not write it.
-    settled = [Settled(**{**item, "stop": _stop(item["stop"])}) for item in raw.pop("settled", ())]
+    done = list(map(_step, raw.pop("done")))
+    attempts = list(map(_attempt, raw.pop("attempts")))
+    # Older versions of patchq did not write `settled` and `dropped`.
+    settled = []
+    for item in raw.pop("settled", ()):
+        settled.append(Settled(**{**item, "stop": _stop(item["stop"])}))
     dropped = [Drop(**item) for item in raw.pop("dropped", ())]
     found = RebaseProgress(
         **{**raw, "onto": Pin(**raw["onto"]), "order": tuple(raw["order"]), "target": tuple(raw["target"])},
@@ -313,6 +311,22 @@ def _progress(raw: dict[str, Any], upstream: str) -> RebaseProgress:
     if stop:
         found.stop = _stop(stop)
     return found
+
+
+def _ids_of(raw: Mapping[str, Any]) -> list[str]:
+    """Return all ids in the state."""
+    ids = [raw["old_base"], raw["base"], *raw["commits"].values()]
+    optional = [step["commit"] for step in raw["done"]]
+    stop = raw["stop"]
+    if stop:
+        ids.append(stop["parked"])
+        optional += [stop["replayed"], stop.get("resolution", "")]
+        for _, _, blob, _ in stop["stages"]:
+            ids.append(blob)
+    for item in raw.get("settled", ()):
+        ids.append(item["tree"])
+        optional.append(item["stop"].get("resolution", ""))
+    return [*ids, *filter(None, optional)]
 
 
 def _attempt(raw: Mapping[str, Any]) -> ledgers.Attempt:

@@ -16,17 +16,28 @@ from patchq.formats import ledger as ledgers
 from patchq.formats.diff import GITLINK, SYMLINK
 from patchq.formats.header import Header, Ident, parse_trailers
 from patchq.formats.lock import Pin
+from patchq.formats.treepath import parents_of
 from patchq.git.diffs import PathChange
 from patchq.git.mergetree import Stage
-from patchq.git.objects import TreeEntry, blob_id
-from patchq.git.repository import scratch
+from patchq.git.objects import CommitInfo, TreeEntry, blob_id
+from patchq.git.repository import Git, scratch
 from patchq.git.worktree import Worktree, branch_of
 from patchq.merge import rerere
-from patchq.merge.patches import ABSORBED, BY_RULE, REPLAYED, STOPS, Landing, Patch, write_commits
+from patchq.merge.patches import (
+    ABSORBED,
+    BY_RULE,
+    REPLAYED,
+    STOPS,
+    Landing,
+    Patch,
+    replace_files,
+    stage_paths,
+    write_commits,
+)
 from patchq.merge.target import Column
 from patchq.merge.threeway import Moves, look_at
 from patchq.merge.upstream_lines import find_dropped, show_dropped
-from patchq.names import BlobId, CommitId, ProofRequest, TreeId, sh, show_path
+from patchq.names import BlobId, CommitId, ProofRequest, TreeId, sh, show_path, show_paths
 from patchq.project.journal import KEPT
 from patchq.project.project import Project
 from patchq.project.stack import load_stack
@@ -41,10 +52,12 @@ from patchq.upstream.match import Asked, UpstreamMatch, matches, once_more, verd
 from patchq.upstream.releases import Releases, on_the_way
 
 RESOLVED = "resolved"
+#: States of proofs and of checks.
+PASSED, FAILED, NOT_RUN = "passed", "failed", "not run"
 _CACHE = re.compile(rb"(?:^|/)(?:__pycache__|\.pytest_cache|\.mypy_cache|\.ruff_cache)/")
 _MOST_NAMED = 20
 #: Message for a conflicting path without markers that the user has not resolved.
-UNDECIDED = "one side changed it, the other removed it or has its own"
+UNDECIDED = "one side changed it, and the other removed or replaced it"
 
 #: Function that runs a proof and returns its state (``passed``, ``failed``, ``error``, ``not run``)
 #: and a message.
@@ -57,6 +70,7 @@ def stop_at(
     """Return the stop of a patch that doesn't apply, without a conflict worktree yet."""
     seen = upstream.look(patch)
     outcome, grade, evidence = verdict(landing, seen, progress.onto.ref)
+    stopping = sum(found.outcome in STOPS for found in rest)
     return Stop(
         patch=patch.name,
         outcome=outcome,
@@ -66,8 +80,8 @@ def stop_at(
         grade=grade,
         evidence=evidence,
         message=landing.message,
-        carries=sum(found.outcome not in STOPS for found in rest),
-        stops=sum(found.outcome in STOPS for found in rest),
+        carries=len(rest) - stopping,
+        stops=stopping,
         by_history=seen.by_history,
     )
 
@@ -77,10 +91,11 @@ def parked_commit(
 ) -> CommitId:
     """Write the commit for the conflict worktree. Its markers name the ref and the patch."""
     changes, contents = list(landing.changes), dict(column.contents)
+    conflicting_paths = stage_paths(landing.stages)
     ours = f"{progress.upstream} {progress.onto.ref}"
     theirs = f"{patch.name} (written for {progress.from_ref})"
     for n, change in enumerate(changes):
-        if change.new and any(s.path == change.path for s in landing.stages) and change.new.blob in contents:
+        if change.new and change.path in conflicting_paths and change.new.blob in contents:
             text = contents[change.new.blob]
             for label, words in zip(landing.labels, (ours, theirs), strict=True):
                 text = text.replace(b" " + label.encode(), b" " + words.encode())
@@ -148,7 +163,7 @@ def retire(project: Project, progress: RebaseProgress, stop: Stop, prove: Prove)
     if stop.outcome != ABSORBED:
         return None
     state, message = run_proof(project, progress, stop.patch, progress.base, prove, bare=True)
-    if state != "passed":
+    if state != PASSED:
         word = f"its proof on the bare {progress.upstream} {progress.onto.ref}: {proof_word(state, message)}"
         progress.stop = replace(stop, message=f"not retired: {word}")
         return None
@@ -167,18 +182,18 @@ def retire_on_word(project: Project, progress: RebaseProgress, stop: Stop, prove
     name = f"{progress.upstream}/{stop.patch}"
     if not stop.grade and not how:
         raise UserError(
-            f"nothing of {name} was seen in {progress.onto.ref}",
+            f"no part of {name} was found in {progress.onto.ref}",
             hint="if upstream replaced the patch, name the replacement after --how; `--skip` leaves the patch out",
         )
     state, message = run_proof(project, progress, stop.patch, progress.base, prove, bare=True)
-    if state == "passed":
+    if state == PASSED:
         return _retired(stop, how)
-    if state == "not run" and stop.outcome == ABSORBED and how:
+    if state == NOT_RUN and stop.outcome == ABSORBED and how:
         on_evidence = on_evidence_alone(stop.evidence, how)
         return replace(_retired(stop, on_evidence), proof=proof_word(state, message))
     rebase = f"patchq rebase {progress.upstream}"
     hint = f"resolve it, then `{rebase} --continue`; or `{rebase} --skip` leaves it out"
-    if state == "not run" and stop.outcome == ABSORBED:
+    if state == NOT_RUN and stop.outcome == ABSORBED:
         hint = (
             f"`{rebase} --continue --retire --how TEXT` retires it on the evidence, and is recorded; "
             f"`{rebase} --skip` leaves it out"
@@ -227,7 +242,7 @@ def run_proof(
         bare=bare,
     )
     if not request.files:
-        return "not run", "the patch names no proof"
+        return NOT_RUN, "the patch names no proof"
     project.say(f"  the proof of {patch} on {'the bare ' if bare else ''}{progress.upstream} {progress.onto.ref} …")
     state, message = prove(request)
     project.say(f"  the proof of {patch}: {state}")
@@ -235,14 +250,14 @@ def run_proof(
 
 
 def header_of(project: Project, progress: RebaseProgress, patch: str) -> Header:
-    """Return the header of a patch in the stack that is carried, or in the one at the new ref."""
+    """Return the header of a patch from the source stack, or from the new ref's stack."""
     stack = load_stack(project.layout, source_pin(project, progress))
     return (stack if patch in stack.names else load_stack(project.layout, progress.onto)).load(patch)[0]
 
 
 def proof_word(state: str, message: str) -> str:
     """Return the ledger's text for a proof result."""
-    if state == "passed":
+    if state == PASSED:
         return state
     return f"{state}: {message}"
 
@@ -306,9 +321,12 @@ def unopposed_paths(project: Project, progress: RebaseProgress, stop: Stop) -> l
     """Return the files of a conflicting patch whose changes merge without a conflict."""
     if not stop.parked or not stop.stages:
         return []
-    conflicting_paths = set(_paths(stop))
-    changes = project.store.changes(progress.tip, CommitId(stop.parked))
-    return [show_path(change.path) for change in changes if change.path not in conflicting_paths]
+    changed = _changed_paths(project.store, progress.tip, stop.parked)
+    return list(map(show_path, sorted(changed.difference(stop.paths))))
+
+
+def _changed_paths(store: Git, before: str, after: str) -> set[bytes]:
+    return {change.path for change in store.changes(before, after)}
 
 
 def _stage_numbers(stop: Stop) -> dict[bytes, set[int]]:
@@ -321,12 +339,15 @@ def _stage_numbers(stop: Stop) -> dict[bytes, set[int]]:
 
 def conflicting(project: Project, stop: Stop, tree: str) -> dict[bytes, bytes]:
     """Return the conflicting files of a tree that both sides changed."""
-    numbers = _stage_numbers(stop)
-    both = [path for path in _paths(stop) if numbers[path] >= {2, 3}]
-    entries = {}
+    both = []
+    for path, numbers in sorted(_stage_numbers(stop).items()):
+        if numbers >= {2, 3}:
+            both.append(path)
+    files = {}
     if both:
-        entries = project.store.list_tree(tree, both)
-    files = {path: e for path, e in entries.items() if e.mode not in (SYMLINK, GITLINK)}
+        for path, entry in project.store.list_tree(tree, both).items():
+            if entry.mode not in (SYMLINK, GITLINK):
+                files[path] = entry
     return project.store.texts(files)
 
 
@@ -341,27 +362,21 @@ def replay(project: Project, progress: RebaseProgress, patch: Patch, prove: Prov
     resolved = rerere.replay(
         project.store, stop_stages(stop), parked, layout=project.layout, upstream=progress.upstream
     )
-    if not resolved or set(resolved) != set(_paths(stop)):
+    if not resolved or sorted(resolved) != stop.paths:
         return None
-    entries = project.store.list_tree(stop.parked, sorted(resolved))
-    blobs = {path: blob_id(content) for path, content in resolved.items()}
-    changes = [PathChange(path, None, TreeEntry(e.mode, blobs[path])) for path, e in entries.items()]
-    (on_parked,) = write_commits(
-        project.store, CommitId(stop.parked), [(patch.commit, changes)], {blobs[p]: c for p, c in resolved.items()}
-    )
-    (tree,) = project.store.tree_of([on_parked])
+    tree = replace_files(project.store, CommitId(stop.parked), patch.commit, resolved, {})
     commit = project.store.commit_tree(tree, [progress.tip], patch.commit.author, patch.commit.message)
-    how = "the recorded resolution of " + ", ".join(show_path(p) for p in sorted(resolved))
+    how = f"the recorded resolution of {show_paths(stop.paths)}"
     if any(rerere.is_away(parked[path], content) for path, content in resolved.items()):
-        message = f"{how} resolves it, and changes lines away from the conflict, maybe not where it did: look at it"
+        message = f"{how} resolves it, but changes lines outside the conflict, maybe in the wrong place: review it"
         progress.stop = replace(stop, replayed=str(tree), message=message)
         return None
     if dropped := find_dropped(project.store, old=patch.commit.commit, new=commit, upstream=progress.base):
-        message = f"{how} resolves it, and drops lines that upstream added: {show_dropped(dropped)}"
+        message = f"{how} resolves it, but drops lines that upstream added: {show_dropped(dropped)}"
         progress.stop = replace(stop, replayed=str(tree), message=message)
         return None
     state, message = run_proof(project, progress, stop.patch, commit, prove)
-    if state == "passed":
+    if state == PASSED:
         lines = _changed_lines(project, patch.commit.commit, commit)
         return PatchStep(
             patch=patch.name,
@@ -372,11 +387,11 @@ def replay(project: Project, progress: RebaseProgress, patch: Patch, prove: Prov
             lines=lines,
             proof=state,
         )
-    if state == "not run":
-        message = f"{how} resolves it, and no proof says that it is right ({message}): look at it"
+    if state == NOT_RUN:
+        message = f"{how} resolves it, but no proof confirms it ({message}): review it"
         progress.stop = replace(stop, replayed=str(tree), message=message)
     else:
-        progress.stop = replace(stop, message=f"{how} was tried, and with it its proof {state}: {message}")
+        progress.stop = replace(stop, message=f"{how} was tried, but then the proof {state}: {message}")
     return None
 
 
@@ -396,7 +411,7 @@ def codemod(project: Project, progress: RebaseProgress, patch: Patch, prove: Pro
     except UserError as error:
         progress.stop = replace(stop, message=error.message)
         return None
-    if {change.path for change in store.changes(progress.tip, tree)} != patch.paths:
+    if _changed_paths(store, progress.tip, tree) != patch.paths:
         progress.stop = replace(stop, message="its command changes other files than the patch")
         return None
     commit = store.commit_tree(tree, [progress.tip], patch.commit.author, patch.commit.message)
@@ -404,7 +419,7 @@ def codemod(project: Project, progress: RebaseProgress, patch: Patch, prove: Pro
         progress.stop = replace(stop, message=f"its command drops lines that upstream added: {show_dropped(dropped)}")
         return None
     state, message = run_proof(project, progress, stop.patch, commit, prove)
-    if state != "passed":
+    if state != PASSED:
         progress.stop = replace(stop, message=f"its command was run, and its proof: {proof_word(state, message)}")
         return None
     lines = _changed_lines(project, patch.commit.commit, commit)
@@ -442,30 +457,30 @@ def take_own(
     """
     held = worktree.snapshot()
     own = _own_paths(project, progress, stop, worktree)
-    folders = tuple(os.fsencode(path.rstrip("/")) + b"/" for path in include)
-    more = {os.fsencode(path.rstrip("/")) for path in include}
+    included = {os.fsencode(path.rstrip("/")) for path in include}
     others = []
     for change in project.store.changes(progress.files, held):
-        taken = change.path in own or change.path in more or b"." in more or change.path.startswith(folders)
-        if not taken:
+        places = {change.path, *parents_of(change.path), b"."}
+        if change.path not in own and included.isdisjoint(places):
             others.append(PathChange(change.path, change.new, change.old))
     if not others:
         return Taken(tree=held, held=held)
-    (info,) = project.store.log(f"{progress.commits[stop.patch]}^!")
+    info = original(project, progress, stop)
     on_held = project.store.commit_tree(held, [progress.tip], info.author, info.message)
     (without,) = write_commits(project.store, on_held, [(info, others)], {})
-    names = tuple(show_path(change.path) for change in others)
-    return Taken(tree=project.store.tree_of([without])[0], held=held, left_out=names)
+    names = (show_path(change.path) for change in others)
+    return Taken(tree=project.store.tree_of([without])[0], held=held, left_out=tuple(names))
 
 
 def _own_paths(project: Project, progress: RebaseProgress, stop: Stop, worktree: Worktree) -> set[bytes]:
     """Return the paths that belong to the stopped patch or are staged."""
     store = project.store
-    own = set(_paths(stop))
-    own |= {change.path for change in store.changes(progress.tip, stop.parked)}
-    own |= {change.path for change in store.changes_of([CommitId(progress.commits[stop.patch])])[0]}
+    commit = progress.commits[stop.patch]
+    own = set(stop.paths)
+    own |= _changed_paths(store, progress.tip, stop.parked)
+    own |= _changed_paths(store, f"{commit}^", commit)
     if stop.resolution:
-        own |= {change.path for change in store.changes(stop.parked, stop.resolution)}
+        own |= _changed_paths(store, stop.parked, stop.resolution)
     staged = worktree.git.run("diff-index", "--cached", "-z", "--name-only", progress.files).split(b"\0")
     return own | set(staged[:-1])
 
@@ -479,16 +494,23 @@ def put_aside(project: Project, worktree: Worktree, taken: Taken) -> str:
     """
     if not taken.left_out:
         return ""
-    store = project.store
-    nobody = Ident("patchq", "patchq@localhost", int(time.time()), "+0000")
-    (parent,) = [commit for commit in [worktree.head()] if commit]
-    kept = store.commit_tree(taken.held, [parent], nobody, "Left out of a resolution\n")
-    store.run("update-ref", f"{KEPT}{kept}", kept)
+    store, head = project.store, worktree.head()
+    assert head
+    kept = _keep(store, taken.held, head, "Left out of a resolution\n")
     for change in store.changes(taken.tree, taken.held):
         if change.old:
             path = os.fsdecode(change.path)
             worktree.git.run("restore", f"--source={taken.tree}", "--worktree", "--staged", "--", f":(literal){path}")
-    return f"skipped, as the patch doesn't change it: {', '.join(taken.left_out)}; kept as the commit {kept}"
+    names = ", ".join(taken.left_out)
+    return f"left out, because the patch doesn't change it: {names}; kept as the commit {kept}"
+
+
+def _keep(store: Git, tree: TreeId, parent: CommitId, message: str) -> CommitId:
+    """Commit a tree and keep the commit with a ref."""
+    nobody = Ident("patchq", "patchq@localhost", int(time.time()), "+0000")
+    commit = store.commit_tree(tree, [parent], nobody, message)
+    store.run("update-ref", f"{KEPT}{commit}", commit)
+    return commit
 
 
 def keep_files(project: Project, progress: RebaseProgress, stop: Stop, tree: TreeId) -> str:
@@ -500,9 +522,7 @@ def keep_files(project: Project, progress: RebaseProgress, stop: Stop, tree: Tre
     store = project.store
     if tree == store.tree_of([stop.parked])[0]:
         return ""
-    nobody = Ident("patchq", "patchq@localhost", int(time.time()), "+0000")
-    kept = store.commit_tree(tree, [progress.tip], nobody, f"{stop.patch}, as it was\n")
-    store.run("update-ref", f"{KEPT}{kept}", kept)
+    kept = _keep(store, tree, progress.tip, f"{stop.patch}, as it was\n")
     return f"the worktree's files are kept as the commit {kept} of {project.layout.store}"
 
 
@@ -542,14 +562,11 @@ def keep_ignored(project: Project, worktree: Worktree) -> str:
         worktree.git.run("read-tree", head, env=env)
         worktree.git.run("update-index", "--add", "-z", "--stdin", data=b"\0".join(paths) + b"\0", env=env)
         tree = TreeId(worktree.git.run("write-tree", env=env).decode().strip())
-    nobody = Ident("patchq", "patchq@localhost", int(time.time()), "+0000")
-    kept = store.commit_tree(tree, [head], nobody, "Ignored files of a worktree\n")
-    store.run("update-ref", f"{KEPT}{kept}", kept)
-    names = ", ".join(show_path(path) for path in paths[:_MOST_NAMED])
-    more = ""
+    kept = _keep(store, tree, head, "Ignored files of a worktree\n")
+    names = show_paths(paths[:_MOST_NAMED])
     if len(paths) > _MOST_NAMED:
-        more = f" and {len(paths) - _MOST_NAMED} more"
-    return f"the worktree is removed; its ignored files are kept as the commit {kept}: {names}{more}"
+        names += f" and {len(paths) - _MOST_NAMED} more"
+    return f"the worktree is removed; its ignored files are kept as the commit {kept}: {names}"
 
 
 def resolved(
@@ -563,43 +580,38 @@ def resolved(
     """
     tree = taken.tree
     marked, undecided = unsettled(project, stop, tree, unmerged(worktree))
+    name = f"{progress.upstream}/{stop.patch}"
     if marked:
-        conflicts = []
-        for p in marked:
-            conflicts.append(
-                Conflict(
-                    upstream=progress.upstream, patch=stop.patch, path=show_path(p), reason="still has conflict markers"
-                )
-            )
-        names = ", ".join(c.path for c in conflicts)
         raise ConflictError(
-            f"{progress.upstream}/{stop.patch}: conflict markers are left in {names}",
-            conflicts,
+            f"{name}: conflict markers are left in {show_paths(marked)}",
+            _conflicts(progress, stop, marked, "still has conflict markers"),
             hint=f"resolve them in {worktree.path}, then `patchq rebase {progress.upstream} --continue`",
         )
     if undecided:
-        names = ", ".join(show_path(p) for p in undecided)
-        links = any(s.entry.mode == GITLINK and s.path in undecided for s in stop_stages(stop))
-        how = "`git rm` or `git add` it"
-        if links:
-            how = "`git update-index --cacheinfo 160000,COMMIT,PATH`"
+        command = "`git rm` or `git add` it"
+        if any(s.entry.mode == GITLINK and s.path in undecided for s in stop_stages(stop)):
+            command = "`git update-index --cacheinfo 160000,COMMIT,PATH`"
         raise ConflictError(
-            f"{progress.upstream}/{stop.patch}: {names}: {UNDECIDED}",
-            [
-                Conflict(upstream=progress.upstream, patch=stop.patch, path=show_path(p), reason="is not decided")
-                for p in undecided
-            ],
-            hint=f"{how} in {worktree.path}, or `patchq rebase {progress.upstream} --skip`",
+            f"{name}: {show_paths(undecided)}: {UNDECIDED}",
+            _conflicts(progress, stop, undecided, "is not decided"),
+            hint=f"{command} in {worktree.path}, or `patchq rebase {progress.upstream} --skip`",
         )
     if tree == project.store.tree_of([progress.tip])[0]:
         edited = ""
         if taken.left_out:
-            edited = f"`--include {sh(taken.left_out[0])}` takes what you edited there; "
+            edited = f"`--include {sh(taken.left_out[0])}` includes your edits of that file; "
         raise UserError(
-            f"nothing is left of {progress.upstream}/{stop.patch}",
+            f"nothing is left of {name}",
             hint=f"{edited}`--skip` leaves it out of the new stack; if upstream has it, `--continue --retire`",
         )
     return as_step(project, progress, stop, tree, how)
+
+
+def _conflicts(progress: RebaseProgress, stop: Stop, paths: Sequence[bytes], reason: str) -> list[Conflict]:
+    found = []
+    for path in map(show_path, paths):
+        found.append(Conflict(upstream=progress.upstream, patch=stop.patch, path=path, reason=reason))
+    return found
 
 
 def unmerged(worktree: Worktree) -> frozenset[bytes]:
@@ -620,30 +632,25 @@ def unsettled(project: Project, stop: Stop, tree: TreeId, left: Collection[bytes
 
     :param left: paths that are not yet resolved by `git add` or `git rm`.
     """
-    paths = _paths(stop)
-    there = {}
-    if paths:
-        there = project.store.list_tree(tree, paths)
-    parked = {}
-    if paths:
-        parked = project.store.list_tree(stop.parked, paths)
-    marked = []
-    for p, text in sorted(project.store.texts(there).items()):
-        if not rerere.is_settled(text):
-            marked.append(p)
+    paths = stop.paths
+    if not paths:
+        return [], []
+    there = project.store.list_tree(tree, paths)
+    parked = project.store.list_tree(stop.parked, paths)
+    texts = project.store.texts(there)
     deleted_by_both = {1}
-    numbers = _stage_numbers(stop)
-    gone = {path for path in paths if numbers[path] == deleted_by_both}
-    same = []
-    for p in paths:
-        if p in left and p not in gone and there.get(p) == parked.get(p):
-            same.append(p)
-    return marked, [p for p in same if p not in marked]
+    marked, undecided = [], []
+    for path, numbers in sorted(_stage_numbers(stop).items()):
+        if path in texts and not rerere.is_settled(texts[path]):
+            marked.append(path)
+        elif path in left and numbers != deleted_by_both and there.get(path) == parked.get(path):
+            undecided.append(path)
+    return marked, undecided
 
 
 def as_step(project: Project, progress: RebaseProgress, stop: Stop, tree: TreeId, how: str) -> PatchStep:
     """Commit a tree as the stopped patch, with its message and author; return the step."""
-    (info,) = project.store.log(f"{progress.commits[stop.patch]}^!")
+    info = original(project, progress, stop)
     commit = project.store.commit_tree(tree, [progress.tip], info.author, info.message)
     lines = _changed_lines(project, info.commit, commit)
     if tree == stop.replayed:
@@ -662,22 +669,27 @@ def as_step(project: Project, progress: RebaseProgress, stop: Stop, tree: TreeId
     )
 
 
+def original(project: Project, progress: RebaseProgress, stop: Stop) -> CommitInfo:
+    """Return the commit of the stopped patch in the stack that is carried."""
+    (info,) = project.store.log(f"{progress.commits[stop.patch]}^!")
+    return info
+
+
 def _changed_lines(project: Project, old: CommitId, new: CommitId) -> int:
+    """Count the lines in which two versions of a patch differ."""
     sides = []
     for text in project.store.diffs_of([old, new]):
-        sides.append(
-            [line for line in text.split(b"\n") if line[:1] in b"+-" and not line.startswith((b"+++", b"---"))]
-        )
+        lines = []
+        for line in text.split(b"\n"):
+            if line[:1] in b"+-" and not line.startswith((b"+++", b"---")):
+                lines.append(line)
+        sides.append(lines)
     return ledgers.changed_lines(*sides)
 
 
 def stop_stages(stop: Stop) -> list[Stage]:
     """Return the conflicting paths as index stages: base (1), ours (2) and the patch (3)."""
     return [Stage(os.fsencode(p), TreeEntry(mode.encode(), BlobId(blob)), n) for p, mode, blob, n in stop.stages]
-
-
-def _paths(stop: Stop) -> list[bytes]:
-    return sorted({os.fsencode(path) for path, *_ in stop.stages})
 
 
 def source_pin(project: Project, progress: RebaseProgress) -> Pin:

@@ -16,7 +16,7 @@ from patchq.project.journal import Change
 from patchq.project.project import Project
 from patchq.project.refs import older_first
 from patchq.project.stack import load_stack
-from patchq.rebase.state import load
+from patchq.rebase.state import load, upstreams_under_way
 from patchq.system import project_files
 from patchq.system.paths import LOCK_NAME, check_name, ref_to_folder
 
@@ -84,13 +84,7 @@ def use(project: Project, set_name: str, *, name: str = "", keep: bool = False, 
         if called != set_name and called in lock.sets and called not in gone:
             raise UserError(f"there is a set {called} already", hint="another name after --as")
         _refuse_under_way(project, [*gone, *([set_name] if called != set_name else [])])
-        left = {s: refs for s, refs in lock.sets.items() if s not in gone}
-        pins: list[Pin] = []
-        for replaced in gone:
-            for pin in lock.pins_of(replaced):
-                used = any(refs.get(pin.upstream) == pin.ref for refs in left.values())
-                if not used and pin not in pins:
-                    pins.append(pin)
+        pins = _unused_pins(lock, gone)
         change = Change(verb="use", summary=f"use {called}")
         files = _stack_files(project, pins)
         _refuse_unkept(project, lock, gone, pins, files)
@@ -117,13 +111,32 @@ def use(project: Project, set_name: str, *, name: str = "", keep: bool = False, 
         )
 
 
+def _unused_pins(lock: Lock, gone: Sequence[str]) -> list[Pin]:
+    """Return the pins that only the removed sets use."""
+    used: list[Pin] = []
+    for name in lock.sets.keys() - gone:
+        used += lock.pins_of(name)
+    pins: list[Pin] = []
+    for name in gone:
+        for pin in lock.pins_of(name):
+            if pin not in used and pin not in pins:
+                pins.append(pin)
+    return pins
+
+
 def _rewrite(lock: Lock, data: bytes, set_name: str, called: str, gone: Sequence[str], pins: Sequence[Pin]) -> bytes:
     heir, others = _environments(lock, set_name, gone)
     data = relock.with_default(data, called)
-    tables = [("sets", s) for s in gone] + [("upstreams", p.upstream, "pins", p.ref) for p in pins]
-    tables += [("environments", s) for s in others]
-    # The mismatches were accepted for the removed pins only.
-    tables += [("mismatches", s) for s in gone if s in lock.mismatches]
+    tables: list[tuple[str, ...]] = []
+    for name in gone:
+        tables.append(("sets", name))
+        # The mismatches were accepted for the removed pins only.
+        if name in lock.mismatches:
+            tables.append(("mismatches", name))
+    for pin in pins:
+        tables.append(("upstreams", pin.upstream, "pins", pin.ref))
+    for name in others:
+        tables.append(("environments", name))
     data = relock.without(data, tables)
     for table, known in (("sets", lock.sets), ("environments", lock.environments), ("mismatches", lock.mismatches)):
         if called != set_name and set_name in known:
@@ -172,12 +185,12 @@ def _older(lock: Lock, other: str, set_name: str) -> bool:
 
 
 def _refuse_under_way(project: Project, sets: Sequence[str]) -> None:
-    for path in sorted((project.layout.private / "rebase").glob("*.json")):
-        progress = load(project, path.stem)
+    for upstream in upstreams_under_way(project):
+        progress = load(project, upstream)
         if progress.set_name in sets or progress.new_set in sets:
             raise UserError(
-                f"a rebase of {path.stem} from the set {progress.set_name} is under way",
-                hint=f"`patchq rebase {path.stem} --continue`, or `--abort`, first",
+                f"a rebase of {upstream} from the set {progress.set_name} is under way",
+                hint=f"`patchq rebase {upstream} --continue` or `--abort` first",
             )
 
 
@@ -202,11 +215,11 @@ def _refuse_unkept(
     if not sets:
         return
     root = project.layout.root
-    hint = "commit it first; `--keep` clears nothing"
+    hint = "commit it first; `--keep` removes nothing"
     try:
         kept = {str(path): data for path, data in person.files_at(root, "HEAD", LOCK_NAME, *files).items()}
     except UserError as error:
-        raise UserError(f"git's history keeps nothing of what would go: {error.message}", hint=hint) from None
+        raise UserError(f"git's history has none of the files to remove: {error.message}", hint=hint) from None
     missing = []
     for f in files:
         if kept.get(f) != project_files.read(root, root / f):
@@ -226,4 +239,4 @@ def _refuse_unkept(
         more = ""
         if len(missing) > 3:
             more = f" and {len(missing) - 3} more"
-        raise UserError(f"git's history hasn't {', '.join(missing[:3])}{more} as it is here", hint=hint)
+        raise UserError(f"git's history lacks the current state of {', '.join(missing[:3])}{more}", hint=hint)

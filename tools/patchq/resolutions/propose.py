@@ -19,8 +19,6 @@ from patchq.project.project import Project
 from patchq.rebase import stops
 from patchq.rebase.conflict import Brief, brief
 from patchq.rebase.resolve import (
-    FAILED,
-    NOT_RUN,
     Candidate,
     Resolution,
     ResolutionCheck,
@@ -30,7 +28,7 @@ from patchq.rebase.resolve import (
     resolve,
 )
 from patchq.rebase.state import RebaseProgress, Stop, load, proposals_path, stopped
-from patchq.rebase.stops import Prove
+from patchq.rebase.stops import FAILED, NOT_RUN, Prove
 from patchq.resolutions import _programs
 from patchq.resolutions._candidates import StrategyOutcome as StrategyOutcome
 from patchq.resolutions._candidates import StrategyResult, candidates
