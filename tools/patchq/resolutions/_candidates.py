@@ -80,8 +80,8 @@ def look(sides: Sides, strategy: str, tree: TreeId, *, adapts: bool = False) -> 
         if strategy in _git_strategies.IGNORE_BLANKS and (path := misplaced(sides, tree)):
             return StrategyResult(strategy=strategy, outcome=StrategyOutcome.MISPLACED, where=path)
     paths = sides.changed_by(tree)
-    before = [sides.texts(side, paths) for side in (sides.ours, sides.patch.commit)]
-    name, message, unread = broken(before, sides.texts(tree, paths))
+    _, ours, theirs, result = sides.versions(tree, paths)
+    name, message, unread = broken([ours, theirs], result)
     if name:
         return StrategyResult(strategy=strategy, outcome=StrategyOutcome.SYNTAX, where=f"{name}: {message}")
     return StrategyResult(strategy=strategy, outcome=StrategyOutcome.PROPOSED, tree=tree, unread=tuple(unread))

@@ -1,7 +1,7 @@
 """Git's other ways to merge: diff algorithms, ignored blanks, more renames.
 
 ``git merge-tree`` of git 2.39 has no options for them. So git merges in a scratch worktree that has
-only the files which matter. Git's attributes in them name no program that patchq's git would run.
+only the relevant files. If their attributes name a merge driver or a filter, git doesn't run it.
 """
 
 from __future__ import annotations
@@ -46,9 +46,7 @@ def merges(sides: Sides) -> Iterator[tuple[str, TreeId | None]]:
     with fsio.temporary_folder() as folder:
         scratch = bare_repository(folder / "git", git)
         env = {"GIT_INDEX_FILE": str(folder / "index")}
-        base, ours, theirs = (
-            _part(scratch, git.list_tree(side), wanted, env) for side in (sides.base, sides.ours, sides.patch.commit)
-        )
+        base, ours, theirs = (_part(scratch, git.list_tree(side), wanted, env) for side in sides.commits)
         for name, option in STRATEGIES.items():
             with fsio.temporary_folder(inside=folder) as place:
                 (place / "files").mkdir()
@@ -71,7 +69,8 @@ def _merge(git: Git, option: str, sides: tuple[TreeId, TreeId, TreeId], env: Map
 def _wanted(sides: Sides) -> set[bytes]:
     """Return the paths to merge: those that conflict or that the patch changes.
 
-    If one of them is gone, add the paths that upstream added with the same suffix, as new names.
+    If upstream removed one of them, also return the paths that upstream added with the same suffix:
+    one of them may be its new name.
     """
     git = sides.git
     found = set(sides.touched)

@@ -31,10 +31,7 @@ T = TypeVar("T", bound=Hashable)
 
 def lost_change(sides: Sides, tree: TreeId) -> str:
     """Return a word that the result has too often or too seldom, or an empty string."""
-    paths = sides.changed_by(tree)
-    base, ours, theirs, result = (
-        _count(sides.texts(side, paths)) for side in (sides.base, sides.ours, sides.patch.commit, tree)
-    )
+    base, ours, theirs, result = map(_count, sides.versions(tree, sides.changed_by(tree)))
     word = _unlike(base, ours, theirs, result)
     if word is not None:
         return word.decode("utf-8", "replace")
@@ -43,10 +40,7 @@ def lost_change(sides: Sides, tree: TreeId) -> str:
 
 def made_twice(sides: Sides, tree: TreeId) -> str:
     """Return a line that both sides add and that the result has more often than either, or an empty string."""
-    paths = sides.changed_by(tree)
-    base, ours, theirs, result = (
-        _count_lines(sides.texts(side, paths)) for side in (sides.base, sides.ours, sides.patch.commit, tree)
-    )
+    base, ours, theirs, result = map(_count_lines, sides.versions(tree, sides.changed_by(tree)))
     for line, count in result.items():
         added_by_both = min(ours[line], theirs[line]) > base[line]
         if added_by_both and count > max(ours[line], theirs[line]):
@@ -62,8 +56,7 @@ def stale_name(sides: Sides, tree: TreeId) -> str:
     for path in sorted(sides.changed_by(tree)):
         if PurePath(os.fsdecode(path)).suffix.lower() in PROSE:
             continue
-        trees = (sides.base, sides.ours, sides.patch.commit, tree)
-        versions = [sides.texts(side, [path]).get(path, b"") for side in trees]
+        versions = [files.get(path, b"") for files in sides.versions(tree, [path])]
         if sides.files and path in sides.files:  # upstream may have moved the file
             versions[:3] = sides.files[path]
         base, ours, theirs, result = map(_names, versions)
@@ -120,20 +113,26 @@ def misplaced(sides: Sides, tree: TreeId) -> str:
         suffix = PurePath(os.fsdecode(path)).suffix.lower()
         if suffix in BLANKS_FREE:
             continue
-        versions = []
-        for side in (sides.base, sides.ours, sides.patch.commit, tree):
-            versions.append(sides.texts(side, [path]).get(path, b""))
+        versions = [files.get(path, b"") for files in sides.versions(tree, [path])]
         if versions[3] == versions[1] or (versions[3] == versions[2] and versions[0] == versions[1]):
             continue
         if suffix not in (".py", ".pyi"):
             return os.fsdecode(path)
         try:
-            base, ours, theirs, result = (Counter(_placed(ast.parse(version), ())) for version in versions)
+            base, ours, theirs, result = map(_statements, versions)
         except (SyntaxError, ValueError, RecursionError):
             return os.fsdecode(path)
         if _unlike(base, ours, theirs, result):
             return os.fsdecode(path)
     return ""
+
+
+def _statements(source: bytes) -> Counter[tuple[str, ...]]:
+    """Count the statements of a Python file, each with its blocks.
+
+    :raises SyntaxError, ValueError, RecursionError: if the file can't be parsed.
+    """
+    return Counter(_placed(ast.parse(source), ()))
 
 
 def _placed(node: ast.AST, inside: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
@@ -150,12 +149,13 @@ def _head(node: ast.AST) -> str:
     """Return a statement without the statements in it."""
     parts = [type(node).__name__]
     for name, value in ast.iter_fields(node):
-        nested = isinstance(value, list) and any(isinstance(item, ast.stmt | ast.ExceptHandler) for item in value)
-        if nested:
-            continue
-        if isinstance(value, list):
-            items = value
-        else:
-            items = [value]
-        parts.append(name + ",".join(ast.dump(item) if isinstance(item, ast.AST) else repr(item) for item in items))
+        items = value if isinstance(value, list) else [value]
+        if not any(isinstance(item, ast.stmt | ast.ExceptHandler) for item in items):
+            parts.append(name + ",".join(map(_dump, items)))
     return " ".join(parts)
+
+
+def _dump(item: object) -> str:
+    if isinstance(item, ast.AST):
+        return ast.dump(item)
+    return repr(item)

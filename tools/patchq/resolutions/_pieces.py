@@ -26,6 +26,7 @@ _MARKER = 40
 #: Product of the lengths of two texts above which they are not compared.
 _MOST_COMPARED = 4_000_000
 #: Entry that begins or ends a section of a changelog, so that the order of entries matters.
+_ITEM = re.compile(rb"\s*(?:[-*+]|\d+[.)])\s")
 _RELEASE = re.compile(rb"\brelease\b|\bversion\s+\d|\b\d{4}-\d\d-\d\d\b", re.IGNORECASE)
 
 
@@ -163,8 +164,8 @@ def _collide(first: _SideEdit, second: _SideEdit) -> bool:
 
 
 def _adjacent_lines(region: Region) -> bytes | None:
-    """Merge changes of adjacent lines, which git takes for a conflict."""
-    base, ours, theirs = (text.splitlines(keepends=True) for text in (region.base, region.ours, region.theirs))
+    """Merge changes of adjacent lines, which git reports as a conflict."""
+    base, ours, theirs = region.base.splitlines(True), region.ours.splitlines(True), region.theirs.splitlines(True)
     if len(base) * max(len(ours), len(theirs)) > _MOST_COMPARED or not _ends_lines(region):
         return None
     merged = _merge(base, [*_edits(base, ours, 0), *_edits(base, theirs, 1)])
@@ -185,27 +186,24 @@ def _both_paragraphs(region: Region) -> bytes | None:
     """Keep the entries that both sides add to a list or a changelog, upstream's first."""
     if region.base.strip() or not _ends_lines(region):
         return None
-    ours, theirs = (_entries(text) for text in (region.ours, region.theirs))
+    ours, theirs = _entries(region.ours), _entries(region.theirs)
     if not ours or not theirs or ours & theirs:
         return None
     return region.ours + region.theirs
 
 
 def _entries(text: bytes) -> set[bytes]:
-    """Return the list entries of a text without blanks, or nothing if it is no whole list."""
-    lines = []
-    for line in text.splitlines():
-        if line.strip():
-            lines.append(line)
-    indents = {len(line) - len(line.lstrip()) for line in lines}
-    first = b""
-    if lines:
-        first = lines[0]
-    if _RELEASE.search(text):
+    """Return the list entries of a text without blanks, or nothing if the text is not a list as a whole."""
+    lines = list(filter(bytes.strip, text.splitlines()))
+    if _RELEASE.search(text) or not lines or not _ITEM.match(lines[0]):
         return set()
-    if not re.match(rb"\s*(?:[-*+]|\d+[.)])\s", first) or len(first) - len(first.lstrip()) != min(indents):
+    if _indent(lines[0]) > min(map(_indent, lines)):
         return set()
     return {b"".join(line.split()) for line in lines}
+
+
+def _indent(line: bytes) -> int:
+    return len(line) - len(line.lstrip())
 
 
 def _both_definitions(region: Region) -> bytes | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+from collections.abc import Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -35,7 +36,7 @@ def by_merger(sides: Sides, name: str, program: str) -> StrategyResult:
 
 
 def by_command(sides: Sides, command: str, report: Brief) -> StrategyResult:
-    """Run a command in a scratch copy of the conflict worktree, and return what it makes of the files.
+    """Run a command in a scratch copy of the conflict worktree, and return the resulting files.
 
     Its standard input is the conflict report as JSON, with the scratch worktree as ``worktree``.
     Only the conflicting files and the patch's own are taken.
@@ -51,14 +52,17 @@ def by_command(sides: Sides, command: str, report: Brief) -> StrategyResult:
     with fsio.temporary_folder() as folder:
         tree = folder / "tree"
         copy_tree(sides.git, sides.parked, tree)
-        before = {path: _content(tree, path) for path in _files(sides)}
+        before = _contents(tree, _files(sides))
         data = {"schema": "patchq/conflict/1", **asdict(replace(report, worktree=str(tree)))}
         try:
             runner.run(argv, cwd=tree, data=json.dumps(data).encode(), timeout=_SECONDS)
-            after = {path: _content(tree, path) for path in before}
+            after = _contents(tree, before)
         except (runner.CommandError, FormatError) as error:
             return StrategyResult(strategy=command, outcome=StrategyOutcome.FAILED, where=error.message)
-    changed = {path: content for path, content in after.items() if content != before[path]}
+    changed = {}
+    for path, content in after.items():
+        if content != before[path]:
+            changed[path] = content
     if not changed:
         return StrategyResult(strategy=command, outcome=StrategyOutcome.CONFLICT)
     return look(sides, command, sides.with_files(changed), adapts=True)
@@ -66,8 +70,17 @@ def by_command(sides: Sides, command: str, report: Brief) -> StrategyResult:
 
 def _files(sides: Sides) -> list[bytes]:
     """Return the paths that a command may change: no links, no submodules."""
-    there = sides.git.list_tree(sides.parked, sorted(sides.touched))
-    return sorted(path for path in sides.touched if path not in there or there[path].mode in (REGULAR, EXECUTABLE))
+    touched = sorted(sides.touched)
+    there = sides.git.list_tree(sides.parked, touched)
+    found = []
+    for path in touched:
+        if path not in there or there[path].mode in (REGULAR, EXECUTABLE):
+            found.append(path)
+    return found
+
+
+def _contents(tree: Path, paths: Iterable[bytes]) -> dict[bytes, bytes | None]:
+    return {path: _content(tree, path) for path in paths}
 
 
 def _content(tree: Path, path: bytes) -> bytes | None:

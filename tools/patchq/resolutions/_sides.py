@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
 from patchq.formats.diff import REGULAR
 from patchq.git.mergetree import Stage
-from patchq.git.objects import CommitInfo, TreeEntry
+from patchq.git.objects import CommitInfo
 from patchq.git.repository import Git
-from patchq.merge.patches import replace_files
-from patchq.names import CommitId, TreeId
+from patchq.merge.patches import replace_files, stage_paths
+from patchq.names import BlobId, CommitId, TreeId
 
 EXECUTABLE = b"100755"
 #: Suffixes of code in which blanks within or before a line have no meaning.
@@ -42,30 +43,35 @@ class Sides:
         """Return the commit that the patch was written for."""
         return self.patch.parents[0]
 
+    @property
+    def commits(self) -> tuple[CommitId, CommitId, CommitId]:
+        """Base, ours and theirs."""
+        return self.base, self.ours, self.patch.commit
+
     @cached_property
     def paths(self) -> tuple[bytes, ...]:
         """Conflicting paths."""
-        return tuple(sorted({stage.path for stage in self.stages}))
+        return tuple(stage_paths(self.stages))
 
     @cached_property
     def files(self) -> dict[bytes, tuple[bytes, bytes, bytes]] | None:
-        """Base, ours and theirs of each conflicting path, or None if a path is no text on three sides."""
-        sides: dict[bytes, dict[int, TreeEntry]] = {}
+        """Base, ours and theirs of each conflicting path.
+
+        None if a path is not a text file on all three sides.
+        """
+        blobs: dict[bytes, dict[int, BlobId]] = {}
         for stage in self.stages:
-            sides.setdefault(stage.path, {})[stage.number] = stage.entry
-        if any(found.keys() != {1, 2, 3} for found in sides.values()):
-            return None
-        entries: list[TreeEntry] = []
-        for found in sides.values():
-            entries += found.values()
-        if any(entry.mode not in (REGULAR, EXECUTABLE) for entry in entries):
-            return None
-        contents = self.git.read_blobs(entry.blob for entry in entries)
+            if stage.entry.mode not in (REGULAR, EXECUTABLE):
+                return None
+            blobs.setdefault(stage.path, {})[stage.number] = stage.entry.blob
+        contents = self.git.read_blobs(chain.from_iterable(map(dict.values, blobs.values())))
         if any(b"\0" in content for content in contents.values()):
             return None
         files = {}
-        for path, found in sides.items():
-            files[path] = _three([contents[found[n].blob] for n in (1, 2, 3)])
+        for path, sides in blobs.items():
+            if sides.keys() != {1, 2, 3}:
+                return None
+            files[path] = (contents[sides[1]], contents[sides[2]], contents[sides[3]])
         return files
 
     def with_files(self, files: Mapping[bytes, bytes | None]) -> TreeId:
@@ -76,18 +82,19 @@ class Sides:
     @cached_property
     def touched(self) -> frozenset[bytes]:
         """Paths that conflict or that the patch changes."""
-        changed = self.git.changes_of([self.patch.commit])[0]
-        return frozenset({*self.paths, *(change.path for change in changed)})
+        return self._changed(self.base, self.patch.commit).union(self.paths)
 
-    def changed_by(self, tree: TreeId) -> set[bytes]:
-        """Return the paths that a candidate changes in ``ours``, besides those of the patch."""
-        return {change.path for change in self.git.changes(self.ours, tree)} | self.touched
+    def changed_by(self, tree: TreeId) -> frozenset[bytes]:
+        """Return the paths that a candidate changes in ``ours``, and those that the patch changes."""
+        return self._changed(self.ours, tree) | self.touched
+
+    def _changed(self, before: str, after: str) -> frozenset[bytes]:
+        return frozenset(change.path for change in self.git.changes(before, after))
 
     def texts(self, treeish: str, paths: Collection[bytes]) -> dict[bytes, bytes]:
         """Return the files of a tree at these paths."""
         return self.git.texts(self.git.list_tree(treeish, sorted(paths)))
 
-
-def _three(contents: list[bytes]) -> tuple[bytes, bytes, bytes]:
-    base, ours, theirs = contents
-    return base, ours, theirs
+    def versions(self, tree: TreeId, paths: Collection[bytes]) -> list[dict[bytes, bytes]]:
+        """Return the files at these paths in the base, in ours, in theirs and in a candidate."""
+        return [self.texts(each, paths) for each in (*self.commits, tree)]

@@ -15,14 +15,15 @@ from patchq.formats import toml
 def broken(before: Sequence[Mapping[bytes, bytes]], after: Mapping[bytes, bytes]) -> tuple[str, str, list[str]]:
     """Return the first file that does not parse with the parser's message, and the files that no parser reads.
 
-    A file that does not parse on one of the sides may have as many errors as there.
+    A file that does not parse on one of the sides may have as many errors as on that side.
 
     :param before: the files of each side.
     :param after: the files of the resolution.
     """
     unread = []
     for path, content in sorted(after.items()):
-        if content in [side.get(path) for side in before]:
+        versions = [side[path] for side in before if path in side]
+        if content in versions:
             continue
         name = os.fsdecode(path)
         found = _errors(path, content)
@@ -30,11 +31,11 @@ def broken(before: Sequence[Mapping[bytes, bytes]], after: Mapping[bytes, bytes]
             unread.append(name)
             continue
         count, message = found
-        known = []
-        for side in before:
-            if path in side:
-                known.append((_errors(path, side[path]) or (0, ""))[0])
-        most = max(known, default=0)
+        most = 0
+        for version in versions:
+            errors = _errors(path, version)
+            if errors:
+                most = max(most, errors[0])
         if count > most:
             return name, message, unread
         if most and language_of(path) != "c++":

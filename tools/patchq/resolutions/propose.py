@@ -1,4 +1,4 @@
-"""Propose resolutions of a stopped patch, and keep one on the user's word.
+"""Propose resolutions of a stopped patch, and keep the one that the user chooses.
 
 A proposal has passed every check of ``resolve``. Keeping it runs them again, on the same path as
 any other resolution.
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from patchq.errors import StateError, UserError
-from patchq.merge.patches import STOPS, read_patches
+from patchq.merge.patches import STOPS
 from patchq.merge.threeway import carry
 from patchq.names import CommitId, ProofRequest, TreeId
 from patchq.project.project import Project
@@ -24,9 +24,11 @@ from patchq.rebase.resolve import (
     ResolutionCheck,
     ResolveRequest,
     Source,
+    find_merger,
     judge,
     resolve,
 )
+from patchq.rebase.run import read_carried
 from patchq.rebase.state import RebaseProgress, Stop, load, proposals_path, stopped
 from patchq.rebase.stops import FAILED, NOT_RUN, Prove
 from patchq.resolutions import _programs
@@ -108,10 +110,8 @@ def propose(project: Project, upstream: str, request: ProposeRequest, *, prove: 
 
     :raises UserError: if no patch is stopped, or if the lock lacks a merger.
     """
-    if unknown := [name for name in request.mergers if name not in project.lock.mergers]:
-        known = ", ".join(project.lock.mergers) or "none"
-        hint = f'known: {known}; [mergers.{unknown[0]}] program = "{unknown[0]}"'
-        raise UserError(f"no merger {unknown[0]!r} in upstream.lock", hint=hint)
+    for name in request.mergers:
+        find_merger(project.lock, name)
     report = None
     if request.tools:
         report = brief(project, upstream)
@@ -143,7 +143,8 @@ def propose(project: Project, upstream: str, request: ProposeRequest, *, prove: 
                 outcome = StrategyOutcome.REFUSED
             else:
                 outcome = StrategyOutcome.PROPOSED
-            tried += [StrategyAttempt(strategy=found.strategy, outcome=outcome, where=refused) for found in same]
+            for found in same:
+                tried.append(StrategyAttempt(strategy=found.strategy, outcome=outcome, where=refused))
             if not refused:
                 proposals.append(_proposal(project, progress, stop, tree, checks, same))
         numbered = tuple(replace(proposal, number=number) for number, proposal in enumerate(proposals, 1))
@@ -179,7 +180,7 @@ def _every(project: Project, sides: Sides, request: ProposeRequest, report: Brie
     if not sides.stages:
         return
     yield from candidates(sides)
-    programs = {name: project.lock.mergers[name] for name in request.mergers}
+    programs = {name: find_merger(project.lock, name) for name in request.mergers}
     if _MERGER not in programs.values() and shutil.which(_MERGER):
         programs = {_MERGER: _MERGER, **programs}
     for name, program in programs.items():
@@ -236,9 +237,7 @@ def _proposal(
     later = progress.order[len(progress.done) + 1 :]
     stopping = 0
     if later:
-        commits = {name: CommitId(progress.commits[name]) for name in later}
-        infos = {info.commit: info for info in project.store.log("--no-walk=unsorted", *commits.values())}
-        patches = read_patches(project.store, [(name, infos[one]) for name, one in commits.items()])
+        patches = read_carried(project, progress, later)
         (column,) = carry(project.store, patches, [commit], progress.old_base)
         stopping = sum(landing.outcome in STOPS for landing in column.landings.values())
     return ProposedResolution(
@@ -275,9 +274,10 @@ def _saved(project: Project, upstream: str, stop: Stop) -> list[tuple[TreeId, st
     try:
         if (raw["patch"], raw["parked"]) != (stop.patch, stop.parked):
             return []
-        found = [(str(item["tree"]), str(item["how"])) for item in raw["proposals"]]
+        found = [(TreeId(item["tree"]), str(item["how"])) for item in raw["proposals"]]
     except (KeyError, TypeError) as error:
         raise StateError(f"{path} has no proposals: {error}", hint=f"`patchq rebase {upstream} --propose`") from None
-    if any(not _ID.fullmatch(tree) for tree, _ in found):
-        raise StateError(f"{path} has a tree that is no id", hint=f"`patchq rebase {upstream} --propose`")
-    return [(TreeId(tree), how) for tree, how in found]
+    for tree, _ in found:
+        if not _ID.fullmatch(str(tree)):
+            raise StateError(f"{path} has an invalid tree id", hint=f"`patchq rebase {upstream} --propose`")
+    return found

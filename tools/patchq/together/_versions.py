@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
 from patchq.errors import PatchqError, UserError
 from patchq.formats.header import Ident
@@ -22,6 +23,7 @@ from patchq.system.paths import KERNELS, LOCK_NAME, Layout, folder_to_ref
 
 #: Upstream and ref.
 At = tuple[str, str]
+Name = TypeVar("Name", str, bytes)
 #: Files of a project that ``check`` judges.
 PARTS = (LOCK_NAME, "patches", "tests/stacks", KERNELS)
 _MERGER = Ident("patchq", "patchq@localhost", 946684800, "+0000")
@@ -198,9 +200,9 @@ def merge_versions(
     )
 
 
-def changed_names(before: Mapping[str, BlobId], after: Mapping[str, BlobId]) -> set[str]:
-    """Return the names whose files differ."""
-    names: set[str] = set()
+def changed_names(before: Mapping[Name, BlobId], after: Mapping[Name, BlobId]) -> set[Name]:
+    """Return the names or paths whose files differ."""
+    names: set[Name] = set()
     for name in before.keys() | after.keys():
         if before.get(name) != after.get(name):
             names.add(name)

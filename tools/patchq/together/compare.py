@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
+from itertools import chain
 from pathlib import Path
 
 from patchq.drift import bodies
@@ -198,7 +199,7 @@ class _CarriedStack:
         (tree,) = store.tree_of([carried.base])
         base = Column(store, tree, self.patches)
         (bare,) = look_at(store, self.patches, [self.other_tip], carried.base)
-        for path in {path for patch in self.patches for path in patch.paths}:
+        for path in set().union(*(patch.paths for patch in self.patches)):
             if base.bare.get(path) == bare.bare.get(path):
                 self.untouched.add(show_path(path))
         for number, patch in enumerate(self.patches):
@@ -267,7 +268,7 @@ def _compared(
         return _of(patch, is_ours, Relation.SAME, partners=related, grade=grade)
     if landing.outcome in STOPS:
         files = tuple(file.path for file in landing.files)
-        # A patch that takes back an earlier one of its own fork has nothing to do without that one.
+        # A patch that reverts an earlier patch of its own fork changes nothing without that patch.
         is_done = landing.outcome == ABSORBED
         if is_done or (files and side.untouched.issuperset(files)):
             earlier = []
@@ -280,8 +281,8 @@ def _compared(
         return _of(patch, is_ours, Relation.CONFLICT, partners=partners, paths=files)
     shared = _shared_definitions(patch, other.patches, contents)
     if shared or related:
-        names = dict.fromkeys((*related, *(name for names in shared.values() for name in names)))
-        paths = sorted({path for name in related for path in related[name]})
+        names = dict.fromkeys(chain(related, *shared.values()))
+        paths = sorted(set().union(*related.values()))
         return _of(
             patch, is_ours, Relation.OVERLAP, partners=list(names), paths=tuple(paths), definitions=tuple(shared)
         )
@@ -326,33 +327,35 @@ def _telling_lines(patch: Patch, path: bytes) -> Counter[tuple[bool, bytes]]:
     found: Counter[tuple[bool, bytes]] = Counter()
     for block in patch.blocks(path):
         for is_added, lines in ((False, block.removed), (True, block.added)):
-            found.update((is_added, line) for line in lines if len(line) >= _TELLING)
+            for line in lines:
+                if len(line) >= _TELLING:
+                    found[is_added, line] += 1
     return found
 
 
 def _same_new_file(patch: Patch, other: Patch, path: bytes) -> bool:
     """Return whether both patches add a file."""
-    return all(edit.old is None for each in (patch, other) for edit in each.edits if edit.path == path)
+    return all(edit.old is None for edit in (*patch.edits, *other.edits) if edit.path == path)
 
 
 def _near(patch: Patch, others: Sequence[Patch], files: Sequence[str]) -> list[str]:
     """Return the other patches whose hunks share a line with a patch's hunks in conflicting files."""
-    found: dict[str, None] = {}
-    for path in patch.paths:
-        if show_path(path) not in files:
-            continue
-        mine = _lines(patch, path)
-        for other in others:
-            if not mine.isdisjoint(_lines(other, path)):
-                found[other.name] = None
-    return [other.name for other in others if other.name in found]
+    found: list[str] = []
+    paths = set(filter(lambda path: show_path(path) in files, patch.paths))
+    for other in others:
+        for path in paths & other.paths:
+            if other.name not in found and not _lines(patch, path).isdisjoint(_lines(other, path)):
+                found.append(other.name)
+    return found
 
 
 def _lines(patch: Patch, path: bytes) -> set[bytes]:
     """Return the old lines of a patch's hunks in a file, with their context."""
     found: set[bytes] = set()
     for hunk in patch.hunks.get(path, ()):
-        found.update(line.strip() for line in hunk.old if len(line.strip()) >= _SHORT)
+        for line in map(bytes.strip, hunk.old):
+            if len(line) >= _SHORT:
+                found.add(line)
     return found
 
 
@@ -397,14 +400,18 @@ def _union(
     while rest:
         patches = read_patches(store, rest)
         (column,) = carry(store, patches, [last.other_tip], last.carried.base)
-        carried = []
-        for number, patch in enumerate(patches):
+        carried, stopped = [], []
+        applied = []
+        for number, commit in enumerate(rest):
             outcome = column.landings[number].outcome
-            carried.append(UnionPatch(name=patch.name, is_ours=last_is_ours, outcome=outcome))
-        stopped = [one for one in carried if one.outcome in STOPS]
+            one = UnionPatch(name=commit[0], is_ours=last_is_ours, outcome=outcome)
+            if outcome in STOPS:
+                stopped.append(one)
+            else:
+                carried.append(one)
+                applied.append(commit)
         if not stopped:
             return order + carried, left_out
         left_out += stopped
-        gone = {one.name for one in stopped}
-        rest = [(name, info) for name, info in rest if name not in gone]
+        rest = applied
     return order, left_out

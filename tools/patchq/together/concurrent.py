@@ -109,8 +109,7 @@ class MergedProject:
         for step in self.steps:
             before = step.base.stacks
             for at in step.ours.stacks.keys() & step.theirs.stacks.keys():
-                sides = (step.ours.stacks[at], step.theirs.stacks[at])
-                if all(side != before.get(at, {}) for side in sides):
+                if before.get(at, {}) not in (step.ours.stacks[at], step.theirs.stacks[at]):
                     found.add(at)
         return found
 
@@ -171,7 +170,8 @@ def _read_merge(project: Project, steps: Sequence[MergeStep]) -> MergedProject:
         clashes += _series(step)
         clashes += _proofs(step)
     last = steps[-1].merged
-    is_readable = LOCK_NAME not in broken and not any(c.kind is ClashKind.SERIES for c in clashes)
+    kinds = {clash.kind for clash in clashes}
+    is_readable = LOCK_NAME not in broken and ClashKind.SERIES not in kinds
     if is_readable:
         last.write_all()
         for name in ("state", "check"):
@@ -299,13 +299,14 @@ class _StackFiles:
 
     def load(self, paths: Collection[bytes]) -> None:
         """Read files in one call."""
-        blobs = {path: self._blob(path) for path in paths}
-        contents = self.git.read_blobs(blob for blob in blobs.values() if blob)
+        blobs = {}
+        for path in paths:
+            self._contents[path] = None
+            if blob := self._blob(path):
+                blobs[path] = blob
+        contents = self.git.read_blobs(blobs.values())
         for path, blob in blobs.items():
-            if blob:
-                self._contents[path] = contents[blob]
-            else:
-                self._contents[path] = None
+            self._contents[path] = contents[blob]
 
     def _blob(self, path: bytes) -> BlobId | None:
         if path in self._entries:
@@ -314,11 +315,7 @@ class _StackFiles:
 
     def read(self, path: bytes) -> bytes | None:
         if path not in self._contents:
-            blob = self._blob(path)
-            if blob:
-                self._contents[path] = self.git.read_blobs([blob])[blob]
-            else:
-                self._contents[path] = None
+            self.load([path])
         return self._contents[path]
 
     def count(self, name: str) -> int:
@@ -338,7 +335,7 @@ class _BranchComparison:
         self._tips: dict[tuple[At, frozenset[tuple[str, BlobId]]], TreeId | None] = {}
         for at, plan in plans.items():
             self._tips[self._key(step.merged, at)] = plan.after.tree
-        self.sides = [self._changed(version) for version in (step.ours, step.theirs)]
+        self.sides = (self._changed(step.ours), self._changed(step.theirs))
         self.ats = sorted({*self.sides[0], *self.sides[1]})
         self.proofs: set[str] = set()
         self._changes: dict[tuple[str, str], list[PathChange]] = {}
@@ -377,26 +374,33 @@ class _BranchComparison:
         return list(found)
 
     def _proofs_changed(self) -> bool:
-        changed = [changed_names(self.step.base.proofs, v.proofs) for v in (self.step.ours, self.step.theirs)]
-        return bool((self.sides[0] or changed[0]) and (self.sides[1] or changed[1]))
+        before = self.step.base.proofs
+        ours = self.sides[0] or changed_names(before, self.step.ours.proofs)
+        theirs = self.sides[1] or changed_names(before, self.step.theirs.proofs)
+        return bool(ours and theirs)
 
     def _groups(self) -> list[tuple[At, ...]]:
         """Return the changed stacks that are used together: those of each set, and each other one."""
-        groups: dict[tuple[At, ...], None] = {}
-        left = set(self.ats)
-        sets: Mapping[str, Mapping[str, str]] = {}
         if LOCK_NAME in self.step.conflicts:
             with_lock = self.step.theirs
         else:
             with_lock = self.step.merged
         with_lock.write([LOCK_NAME])
-        sets = with_lock.project.lock.sets
-        for refs in sets.values():
-            group = tuple(at for at in self.ats if refs.get(at[0]) == at[1])
-            left -= set(group)
-            groups[group] = None
-        groups.update(dict.fromkeys((at,) for at in sorted(left)))
-        return [group for group in groups if group or len(groups) == 1]
+        groups: dict[tuple[At, ...], None] = {}
+        left = list(self.ats)
+        for refs in with_lock.project.lock.sets.values():
+            group = []
+            for at in self.ats:
+                if refs.get(at[0]) == at[1]:
+                    group.append(at)
+                    if at in left:
+                        left.remove(at)
+            groups[tuple(group)] = None
+        for at in left:
+            groups[at,] = None
+        if len(groups) > 1:
+            groups.pop((), None)
+        return list(groups)
 
     def _of_group(self, group: Sequence[At]) -> Iterator[Clash]:
         trees: list[dict[str, _StackFiles]] = [{}, {}, {}, {}]
@@ -461,23 +465,26 @@ class _BranchComparison:
         for upstream, before in base.items():
             after = side[upstream]
             if upstream == _PROOFS:
-                for path in changed_names_of(before.blobs, after.blobs):
+                for path in sorted(changed_names(before.blobs, after.blobs)):
                     found[upstream, path] = _added_by(before.read(path) or b"", after.read(path) or b"")
             elif before.tree != after.tree:
                 for change in self._changes[before.tree, after.tree]:
                     found[upstream, change.path] = set()
-                lines = added_lines(self.store.diff_as_merged(before.tree, after.tree))
-                found.update(((upstream, path), numbers) for path, numbers in lines.items())
+                for path, numbers in added_lines(self.store.diff_as_merged(before.tree, after.tree)).items():
+                    found[upstream, path] = numbers
         return found
 
     def _differing(self, side: Mapping[str, _StackFiles], merge: Mapping[str, _StackFiles]) -> list[Place]:
         found: list[Place] = []
         for upstream, before in side.items():
             after = merge[upstream]
+            paths: list[bytes] = []
             if upstream == _PROOFS:
-                found += [(upstream, path) for path in changed_names_of(before.blobs, after.blobs)]
+                paths = sorted(changed_names(before.blobs, after.blobs))
             elif before.tree != after.tree:
-                found += [(upstream, change.path) for change in self._changes[before.tree, after.tree]]
+                paths = [change.path for change in self._changes[before.tree, after.tree]]
+            for path in paths:
+                found.append((upstream, path))
         return found
 
     def _twice(self, found: Twice, refs: Mapping[str, At]) -> Clash:
@@ -532,7 +539,7 @@ class _BranchComparison:
         version = (self.step.ours, self.step.theirs)[side]
         found = []
         for patch in sorted(self.sides[side].get(at, ())):
-            if any(path in _touched(v, at, patch) for v in (version, self.step.base)):
+            if path in _touched(version, at, patch) | _touched(self.step.base, at, patch):
                 found.append(f"{at[0]}/{patch}")
         return tuple(found)
 
@@ -602,15 +609,6 @@ def _as_trees(side: Mapping[str, _StackFiles]) -> Trees:
         return sum(tree.count(name) for upstream, tree in side.items() if upstream != _PROOFS)
 
     return Trees(read=read, paths=paths, count=count)
-
-
-def changed_names_of(before: Mapping[bytes, BlobId], after: Mapping[bytes, BlobId]) -> list[bytes]:
-    """Return the paths whose files differ."""
-    found: list[bytes] = []
-    for path in before.keys() | after.keys():
-        if before.get(path) != after.get(path):
-            found.append(path)
-    return sorted(found)
 
 
 def _added_by(before: bytes, after: bytes) -> set[int]:
