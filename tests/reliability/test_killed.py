@@ -193,7 +193,7 @@ def test_a_checkout_killed_half_way_is_finished(stack: Patchq, monkeypatch: pyte
         stack.run("apply", "--to", "first")
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 9 << 8
-    assert "finished what an interrupted command had begun" in stack.ok("fetch")
+    assert "finished an interrupted command" in stack.ok("fetch")
     assert "1 of 3" in stack.ok("status")
     assert git(stack.tree(), "status", "--porcelain") == ""
     assert b"changed" not in (stack.tree() / "b.txt").read_bytes()
@@ -228,7 +228,7 @@ def test_apply_after_the_kill_reads_what_was_finished(
         stack.run(*args)
     os.waitpid(child, 0)
     out = stack.ok("apply")
-    assert "finished what an interrupted command had begun" in out
+    assert "finished an interrupted command" in out
     names = [line.removesuffix(".patch") for line in (stack.layout.stack("up", "v1") / "series").read_text().split()]
     assert names == (["second", "third"] if args[0] == "drop" else ["third", "first", "second"])
     assert f"up to date, {len(names)} patches" in out

@@ -91,7 +91,7 @@ def test_init_writes_the_version_and_another_one_says_so(tmp_path: Path, monkeyp
     assert "was made with" not in new.run("list").output
     new.layout.lock.write_text(text.replace(f'"{__version__}"', '"0.0.7"'))
     said = " ".join(new.run("check").output.split())
-    assert f"upstream.lock was made with patchq 0.0.7, this is {__version__}" in said
+    assert f"upstream.lock was written by patchq 0.0.7, but this is {__version__}" in said
     assert json.loads(new.run("list", "--json").output)["schema"].startswith("patchq/"), "and JSON stays JSON"
 
 

@@ -98,7 +98,7 @@ def _joined(runs: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, int, in
 
 
 def leading(hunk: diff.Hunk) -> int:
-    """Count a hunk's leading context lines; the fewest possible if lines repeat."""
+    """Count the context lines before a hunk's first change, without those counted as trailing context."""
     most = max(min(len(hunk.old), len(hunk.new)) - hunk.trailing, 0)
     count = 0
     while count < most and hunk.old[count] == hunk.new[count]:

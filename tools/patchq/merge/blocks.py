@@ -105,7 +105,7 @@ def _plain_lines(lines: Iterable[bytes]) -> list[bytes]:
 
 
 def word_of(line: bytes) -> bytes:
-    """Return the longest word of a line. A text without the word lacks the line."""
+    """Return the longest word of a line. A text without this word can't contain the line."""
     return max(line.split(), key=len)
 
 

@@ -56,7 +56,7 @@ class Column:
         for path in touched:
             folders.update(parents_of(path))
         near = touched | folders
-        #: Folders that a patch leaves and that contain files unknown to the patch.
+        #: Folders in which a patch leaves none of its files, but the tree has others.
         self.left: set[bytes] = set()
         #: Folders of the patches' paths that exist in the tree.
         self.folders = {b""}

@@ -59,9 +59,7 @@ _NOT_WALKED = ("objects", "modules", "lfs")
 #: Versions of git's index format that are searched without git.
 _PLAIN_INDEXES = (b"DIRC\0\0\0\2", b"DIRC\0\0\0\3")
 _GITFILE = re.compile(rb"gitdir: (/[^\0]*[^\0\r\n])\n", re.DOTALL)
-_LEAVE = (
-    "check where it came from and remove it; edits in the worktrees in .patchq/trees that no patch has exist only there"
-)
+_LEAVE = "check where it came from, save edits in .patchq/trees that are in no patch, and remove it"
 
 
 def check_private(layout: Layout) -> None:
@@ -72,7 +70,7 @@ def check_private(layout: Layout) -> None:
     for path in _own_paths(layout):
         if _is_link(path):
             raise StateError(
-                f"{path} is a symbolic link to {os.readlink(path)}, and patchq writes there without following links",
+                f"{path} is a symbolic link to {os.readlink(path)}; patchq doesn't follow links in its own folder",
                 hint="check its purpose and replace it with a folder or file; "
                 f"to keep {path.name} on another disk, mount it there",
             )

@@ -286,7 +286,7 @@ class Journal:
             fsio.remove(operations / f"{name}.json")
 
     def _finish_redo(self, record: Mapping[str, Any], done: Path, undone: Path) -> None:
-        """Replace the record of an ``undo`` by that of the operation, or back if it is given up."""
+        """Mark the operation as done again in the journal, or as undone if the ``redo`` is given up."""
         if record.get("given_up"):
             # The reverse of a redo is the undo before it.
             undo = {}

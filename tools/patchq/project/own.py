@@ -56,6 +56,6 @@ def differs(pinned: str) -> str:
     if pinned in ("", __version__):
         return ""
     return (
-        f"upstream.lock was made with patchq {pinned}, this is {__version__}: "
-        f'install that one, or write patchq = "{__version__}" there'
+        f"upstream.lock was written by patchq {pinned}, but this is {__version__}: "
+        f'install that version, or set patchq = "{__version__}" in upstream.lock'
     )

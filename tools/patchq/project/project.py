@@ -97,7 +97,7 @@ class Project:
             if finish and self.layout.private.joinpath("journal", "pending.json").exists():
                 summary = self.journal.recover()
                 if summary:
-                    self.say(f"finished what an interrupted command had begun: {summary}")
+                    self.say(f"finished an interrupted command: {summary}")
             # Another command may have changed upstream.lock before this one got the lock.
             self.__dict__.pop("lock", None)
             yield

@@ -126,7 +126,7 @@ def tag_versions(names: Iterable[str], like: str) -> dict[Version, str]:
 
     prefix = _prefix(like)
     found: dict[Version, str] = {}
-    # Of two tags for one version, prefer the ref's prefix, then the longer tag: v1.0 to v1.
+    # Of two tags for one version, prefer one with the ref's prefix, then the longer one (v1.0, not v1).
     for tag in sorted(names, key=lambda tag: (_prefix(tag) == prefix, tag)):
         for text in (tag, tag.removeprefix(prefix)):
             with suppress(ValueError):  # InvalidVersion, or too many digits for int()

@@ -47,7 +47,7 @@ class DropEvidence:
 
     @property
     def landed(self) -> list[UpstreamCommit]:
-        """Return the commits that took the patch."""
+        """Return the upstream commits that contain the patch."""
         return [commit for commit in self.commits if commit.did == "landed"]
 
 

@@ -89,10 +89,10 @@ class Stop:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settled:
-    """Resolved stop, kept for ``undo``.
+    """Stopped patch that the user resolved, dropped or skipped; ``undo`` returns to it.
 
-    :ivar steps: number of steps before the stop.
-    :ivar tree: tree of the resolution.
+    :ivar steps: number of steps before the stopped patch.
+    :ivar tree: tree of the conflict worktree at that time.
     """
 
     stop: Stop
@@ -221,7 +221,7 @@ def stopped(progress: RebaseProgress) -> Stop:
     if stop := ready_stop(progress):
         return stop
     raise UserError(
-        f"the rebase of {progress.upstream} was interrupted; no patch waits yet",
+        f"the rebase of {progress.upstream} was interrupted before a patch stopped",
         hint=f"`patchq rebase {progress.upstream} --continue`",
     )
 

@@ -23,7 +23,7 @@ class StrategyOutcome(Enum):
     CONFLICT = "conflict"
     #: A change of one side is missing.
     LOST_CHANGE = "lost change"
-    #: A line that both sides add is there twice.
+    #: The result has a line twice that both sides add once.
     MADE_TWICE = "made twice"
     #: One side removes a name from a file, and the other adds uses of it.
     STALE_NAME = "stale name"

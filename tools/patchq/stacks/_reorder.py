@@ -20,7 +20,7 @@ from patchq.names import CommitId
 from patchq.stacks.reconcile import ReconciledEntry
 
 _REF = b"refs/patchq/scratch/reorder"
-#: Fewer consecutive patches are merged, because each import adds a pack to the store.
+#: Fewer consecutive patches than this are merged one by one: each import would add a pack to the store.
 _FEW = 8
 
 

@@ -388,7 +388,7 @@ def _union(
 ) -> tuple[list[UnionPatch], list[UnionPatch]]:
     """Return the order of a stack with both forks' patches, and the patches that it leaves out.
 
-    A patch may only apply with one that was left out, so the rest is carried again until all apply.
+    A patch may need one that was left out, so the remaining patches are carried again until all apply.
     """
     order = [UnionPatch(name=patch.name, is_ours=first_is_ours, outcome="") for patch in first.patches]
     last_is_ours = not first_is_ours

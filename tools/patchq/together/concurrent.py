@@ -533,7 +533,7 @@ class _BranchComparison:
         )
 
     def _patches(self, side: int, at: At | None, path: bytes) -> tuple[str, ...]:
-        """Return the patches of a branch that it changed and that touch a file."""
+        """Return the patches that a branch changed and that touch a file."""
         if at is None:
             return ()
         version = (self.step.ours, self.step.theirs)[side]
