@@ -101,7 +101,7 @@ def _plain(line: bytes) -> bytes:
 
 def _plain_lines(lines: Iterable[bytes]) -> list[bytes]:
     """Normalize the blanks of lines and drop blank lines."""
-    return [line for line in map(_plain, lines) if line]
+    return list(filter(None, map(_plain, lines)))
 
 
 def word_of(line: bytes) -> bytes:

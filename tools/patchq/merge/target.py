@@ -88,7 +88,10 @@ class Column:
 
     def read(self, entries: Iterable[TreeEntry | None]) -> None:
         """Read files with one process."""
-        wanted = {e.blob for e in entries if e and e.mode != diff.GITLINK} - self.contents.keys()
+        wanted = set()
+        for entry in entries:
+            if entry and entry.mode != diff.GITLINK and entry.blob not in self.contents:
+                wanted.add(entry.blob)
         self.contents.update(self.git.read_blobs(wanted))
 
     def read_maps(self) -> None:

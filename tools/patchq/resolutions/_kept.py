@@ -56,7 +56,7 @@ def stale_name(sides: Sides, tree: TreeId) -> str:
     for path in sorted(sides.changed_by(tree)):
         if PurePath(os.fsdecode(path)).suffix.lower() in PROSE:
             continue
-        versions = [files.get(path, b"") for files in sides.versions(tree, [path])]
+        versions = sides.contents(tree, path)
         if sides.files and path in sides.files:  # upstream may have moved the file
             versions[:3] = sides.files[path]
         base, ours, theirs, result = map(_names, versions)
@@ -113,7 +113,7 @@ def misplaced(sides: Sides, tree: TreeId) -> str:
         suffix = PurePath(os.fsdecode(path)).suffix.lower()
         if suffix in BLANKS_FREE:
             continue
-        versions = [files.get(path, b"") for files in sides.versions(tree, [path])]
+        versions = sides.contents(tree, path)
         if versions[3] == versions[1] or (versions[3] == versions[2] and versions[0] == versions[1]):
             continue
         if suffix not in (".py", ".pyi"):

@@ -95,6 +95,10 @@ class Sides:
         """Return the files of a tree at these paths."""
         return self.git.texts(self.git.list_tree(treeish, sorted(paths)))
 
+    def contents(self, tree: TreeId, path: bytes) -> list[bytes]:
+        """Return a file in the base, in ours, in theirs and in a candidate; empty where it is missing."""
+        return [files.get(path, b"") for files in self.versions(tree, [path])]
+
     def versions(self, tree: TreeId, paths: Collection[bytes]) -> list[dict[bytes, bytes]]:
         """Return the files at these paths in the base, in ours, in theirs and in a candidate."""
         return [self.texts(each, paths) for each in (*self.commits, tree)]

@@ -512,7 +512,7 @@ def format_patches(store: Git, base: CommitId, tip: CommitId, count: int) -> lis
                     f"{slug(file.stem.partition('-')[2])} would be a patch of {size} bytes; {MOST_PATCH} are the most",
                     hint="leave its large generated files out, and put what generates them into the patch",
                 )
-        return [f.read_bytes() for f in files]
+        return list(map(Path.read_bytes, files))
 
 
 def _check_reads_back(stack: Stack, applied: AppliedPatch, header: Header, mail: bytes) -> None:

@@ -62,9 +62,10 @@ def fix(project: Project, names: Sequence[str] = ()) -> Fixed:
                     project.say(f"{pin.upstream} {pin.ref} is unchanged: {error.message}")
                     continue
                 importer = upstream.check.sign_off == "importer"
-                entries = [_mended(project, entry, importer) for entry in loaded.entries]
+                entries = [_with_trailers(project, entry, importer) for entry in loaded.entries]
                 done = write_stack(project, change, stack, loaded.state, entries, loaded.head, move=loaded.follows)
-                written += [f"{pin.upstream}/{pin.ref}/{name}" for name in done.written]
+                for name in done.written:
+                    written.append(f"{pin.upstream}/{pin.ref}/{name}")
         if len(written) > count:
             project.journal.perform(change)
         return Fixed(tuple(written))
@@ -98,7 +99,11 @@ def _fix_files(project: Project, names: Sequence[str]) -> list[str]:
     return list(change.files)
 
 
-def _mended(project: Project, entry: ReconciledEntry, importer: bool) -> ReconciledEntry:
+def _with_trailers(project: Project, entry: ReconciledEntry, importer: bool) -> ReconciledEntry:
+    """Add a missing status and the user's missing sign-off to a patch.
+
+    :param importer: True if the user who imported a patch signs it off, not its author.
+    """
     message = entry.commit.message
     header = Header(entry.commit.author, message)
     if not header.values("Upstream-Status"):

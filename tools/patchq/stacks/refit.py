@@ -94,9 +94,10 @@ def _least_context(text: bytes, name: str) -> int:
         files = diff.parse(text, name)
     except diff.Unsupported:
         return 1
-    only_adds = any(len(hunk.old) == hunk.context for file in files for hunk in file.hunks)
-    if only_adds:
-        return 1
+    for file in files:
+        for hunk in file.hunks:
+            if len(hunk.old) == hunk.context:
+                return 1
     return 0
 
 
