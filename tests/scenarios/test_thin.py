@@ -33,6 +33,16 @@ print(json.dumps({
     "other": (lib.jit.env.DATA / "inner" / "other.cu").read_text(),
 }))
 """
+PROOF = """
+def test_answer(upstream_import, trees):
+    assert upstream_import("lib").answer() == 42
+    assert (trees / "lib" / "lib" / "data" / "kernel.cu").read_text() == "// patched\\n"
+"""
+SOURCE_PROOF = """
+
+def test_source(trees):
+    assert "lib" in (trees / "lib" / "pyproject.toml").read_text()
+"""
 CHILDREN = """
 import json, multiprocessing, sys
 
@@ -101,12 +111,18 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
         patchq = new_project(folder / "project")
         patchq.ok("pin", "lib", "--url", str(lib), "--ref", "v1.0", "--archive", "lib==1.0")
         add_to_lock(patchq, **{"data-module": "lib.jit.env"})
+        with patchq.layout.lock.open("a") as lock:
+            lock.write('links = { "data" = "lib/data" }\n')
+        proof = patchq.root / "tests" / "stacks" / "lib" / "test_answer.py"
+        proof.parent.mkdir(parents=True)
+        proof.write_text(PROOF)
         patchq.ok("apply")
         tree = patchq.tree("lib")
         edit(tree / "lib" / "core.py", 3, b"    return 42\n")
         (tree / "lib" / "added.py").write_text("VALUE = 7\n")
         (tree / "lib" / "data" / "kernel.cu").write_text("// patched\n")
-        patchq.ok("new", "lib", "answer", "-m", "Answer right\n\nIt was one less.")
+        message = "Answer right\n\nIt was one less."
+        patchq.ok("new", "lib", "answer", "-m", message, "--proof", str(proof.relative_to(patchq.root)))
         answer = json.loads(patchq.ok("build", "--thin", "--no-isolation", "--json"))
         (full,) = (patchq.root / "dist" / "default").glob("*.whl")
         (wheel,) = answer["wheels"]
@@ -323,6 +339,42 @@ def test_the_start_module_is_a_known_one() -> None:
     from patchq.environment._known import known_module
 
     assert known_module(Path(thin.__file__).with_name("_start.py").read_bytes()) is not None
+
+
+@pytest.mark.parametrize(("is_patched", "code", "state"), [(True, 0, "passed"), (False, 5, "failed")])
+def test_proofs_run_on_installed_packages(
+    environment: Environment, made: Made, is_patched: bool, code: int, state: str
+) -> None:
+    environment.install(made.release, *([made.thin] if is_patched else ()))
+    (environment.site / "pytest.pth").write_text(f"{Path(pytest.__file__).parents[1]}\n")
+    done = made.patchq.run("test", "--python", str(environment.python), "--json")
+    assert done.exit_code == code, done.output
+    (proof,) = json.loads(done.stdout)["proofs"]
+    assert (proof["state"], proof["cells"][0]["trees"]) == (state, {})
+    assert is_patched or "41 == 42" in proof["message"]
+    # The results are the environment's: nothing is kept as a result of the trees.
+    assert not (made.patchq.root / ".patchq" / "results").exists()
+
+
+def test_a_proof_of_other_source_files_is_not_run(environment: Environment, made: Made) -> None:
+    environment.install(made.release, made.thin)
+    (environment.site / "pytest.pth").write_text(f"{Path(pytest.__file__).parents[1]}\n")
+    proof = made.patchq.root / "tests" / "stacks" / "lib" / "test_answer.py"
+    proof.write_text(PROOF + SOURCE_PROOF)
+    try:
+        said = made.patchq.ok("test", "--python", str(environment.python))
+    finally:
+        proof.write_text(PROOF)
+    assert "not run    lib/answer: needs lib/pyproject.toml of the source tree" in said
+    assert said.count("patchq test lib/answer\n") == 1
+
+
+def test_proofs_need_the_packages(environment: Environment, made: Made) -> None:
+    said = made.patchq.fails(6, "test", "--python", str(environment.python))
+    assert "has no module lib.jit.env" in said
+    assert "verify-installed" in said
+    said = made.patchq.fails(2, "test", "--python", str(environment.python), "--prove")
+    assert "--python can't be combined with --prove" in said
 
 
 def test_verify_installed(thin: Environment, made: Made) -> None:

@@ -124,12 +124,7 @@ def verify(
     clean = {"path": settings["stdlib"], "cache_prefix": ""}
     judge_startup(InstalledEnvironment(_interpreter(settings, clean)), before)
     names = sorted({package or name.replace("-", "_") for name, package in packages.items()})
-    answer = _ask(python, (), {"look": "start", "packages": names})
-    if not _is_start(answer):
-        raise UserError(
-            f"{python} doesn't print its path: start-up code prints other text",
-            hint="check the .pth files and sitecustomize of that environment",
-        )
+    answer = _ask_start(python, names)
     environment = InstalledEnvironment(_interpreter(settings, answer))
     start = _start(answer)
     wanted = _wanted(environment, packages, optional or {})
@@ -199,7 +194,31 @@ def interpreter(python: str) -> str:
     return path
 
 
+def module_file(python: str, name: str) -> Path | None:
+    """Return the file that ``import name`` would load in an interpreter; None if there is no such module.
+
+    For a package, return its folder. Nothing is imported, not even a parent package.
+
+    :raises UserError: if the interpreter can't be run.
+    """
+    origin = _ask_start(python, [name])["specs"][name]["origin"]
+    if origin:
+        return Path(origin)
+    return None
+
+
 _PYTHON_HINT = "--python takes the path of an interpreter, such as .venv/bin/python"
+
+
+def _ask_start(python: str, packages: Sequence[str]) -> Any:
+    """Return the answer of ``probe.at_start`` in an interpreter."""
+    answer = _ask(python, (), {"look": "start", "packages": packages})
+    if not _is_start(answer):
+        raise UserError(
+            f"{python} doesn't print its path: start-up code prints other text",
+            hint="check the .pth files and sitecustomize of that environment",
+        )
+    return answer
 
 
 def _ask(python: str, options: Sequence[str], question: Mapping[str, Any]) -> Any:

@@ -5,7 +5,9 @@ This module uses the standard library and pytest only.
 ``PATCHQ_TREES`` is the folder of the applied trees. ``PATCHQ_IMPORTS`` is a JSON object that maps
 import names to trees. The plugin puts the trees first on the import path. At the end of the run
 it checks that every module of these packages came from its tree. ``PATCHQ_RESULTS`` is the file
-for the outcome of each test and the kind of its failure.
+for the outcome of each test and the kind of its failure. ``PATCHQ_INSTALLED`` is set if proofs
+import installed packages: ``PATCHQ_TREES`` then has only the packages' data files, and a test that
+needs another file of the source tree is not run.
 
 Proofs use its fixtures ``trees``, ``upstream_import`` and ``nvcc``. ``nvcc`` reuses earlier
 compilations if ``PATCHQ_COMPILATIONS`` names their folder.
@@ -86,6 +88,8 @@ def pytest_runtest_makereport(
         if call.excinfo is not None and report.outcome == "failed":
             asserted = call.excinfo.errisinstance((AssertionError, pytest.fail.Exception)) and report.when == "call"
             outcome, message = ("assertion" if asserted else "error"), call.excinfo.exconly()
+            if missing := _missing_source(call.excinfo.value):
+                outcome, message = "skipped", f"not run: needs {missing} of the source tree"
         elif report.outcome == "skipped" and call.excinfo is not None:
             message = str(call.excinfo.value)
         noted = {"test": item.nodeid, "outcome": outcome, "message": message[:2000]}
@@ -93,6 +97,15 @@ def pytest_runtest_makereport(
             noted["facts"] = json.dumps({key: str(value) for key, value in item.user_properties})
         _outcomes.append(noted)
     return report
+
+
+def _missing_source(error: BaseException) -> str:
+    """Return the path of the source file that an error is about; empty if it isn't about one."""
+    if isinstance(error, FileNotFoundError) and os.environ.get("PATCHQ_INSTALLED"):
+        path, trees = Path(str(error.filename)), Path(os.environ["PATCHQ_TREES"]).resolve()
+        if trees in path.parents:
+            return path.relative_to(trees).as_posix()
+    return ""
 
 
 def pytest_collectreport(report: pytest.CollectReport) -> None:

@@ -8,14 +8,16 @@ processes or on the workers of a Dask scheduler (:mod:`patchq.proofs.cluster`).
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
+from pathlib import Path
 
 from patchq.environment.machine import Machine, this_machine
 from patchq.errors import EnvironmentFault
-from patchq.names import CommitId, ProofRequest
+from patchq.names import CommitId, ProofRequest, sh
 from patchq.project.project import Project
-from patchq.proofs.judge import NO_RESULT, CellResult, Verdict, is_kept, result_of, verdict_of
+from patchq.proofs.judge import NO_RESULT, NOT_RUN, CellResult, Verdict, is_kept, result_of, verdict_of
 from patchq.proofs.plan import (
     RESULT_VERSION,
     WITH,
@@ -27,7 +29,7 @@ from patchq.proofs.plan import (
     planning,
     result_key,
 )
-from patchq.proofs.run import run_cell, run_here, trees_lock
+from patchq.proofs.run import in_slots, link_data, run_cell, run_here, trees_lock
 from patchq.proofs.warm import run_in_forks
 from patchq.system import fsio
 
@@ -54,6 +56,35 @@ def run_proofs(
     proofs, cells = plan_cells(project, patches, set_name, prove, machine)
     results = run_cells_kept(project, cells, machine, fresh, run_cells or run_in_forks, progress)
     return _judged(proofs, cells, results, prove)
+
+
+def run_installed(
+    project: Project,
+    python: str,
+    patches: Sequence[str] = (),
+    *,
+    set_name: str = "",
+    progress: Callable[[CellResult], None] = lambda _: None,
+) -> list[Verdict]:
+    """Run proofs on the packages that are installed for an interpreter. Results aren't kept.
+
+    :param python: interpreter of the environment.
+    :param patches: names of patches; all if empty.
+    """
+    set_name = project.choose_set(set_name)
+    proofs, cells = plan_cells(project, patches, set_name, False, this_machine())
+    verdicts: list[Verdict] = []
+    with tempfile.TemporaryDirectory(prefix="patchq-") as text:
+        installed = link_data(project, set_name, python, Path(text))
+        results = in_slots(project, cells, lambda cell, slot: run_cell(project, cell, slot, installed=installed))
+        for proof, result in zip(proofs, results, strict=True):
+            progress(result)
+            verdict = verdict_of(proof, [result], False)
+            command = verdict.command
+            if verdict.state != NOT_RUN and command:
+                command += f" --python {sh(python)}"
+            verdicts.append(replace(verdict, command=command))
+    return verdicts
 
 
 def prove_trees(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 import signal
 import sys
 import tempfile
@@ -13,12 +12,17 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from patchq.environment.machine import this_machine
+from patchq.environment.verify import interpreter, module_file
 from patchq.errors import EnvironmentFault
+from patchq.formats.lock import BuildConfig
+from patchq.names import sh
 from patchq.project.project import Project
 from patchq.proofs.judge import ERROR, NOT_RUN, CellResult, state_of
 from patchq.proofs.plan import ProofCell, Variant
@@ -33,6 +37,18 @@ _Result = TypeVar("_Result")
 #: Function that runs pytest with arguments, environment, folder and timeout in seconds. It returns
 #: the output and the exit code, or the negative number of the signal that ended pytest.
 Execute = Callable[[Sequence[str], Mapping[str, str], Path, float | None], tuple[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """Environment whose packages proofs import instead of the trees.
+
+    :ivar python: interpreter of the environment.
+    :ivar data: folder that proofs get instead of the trees, with links to the packages' data files.
+    """
+
+    python: str
+    data: Path
 
 
 def run_here(project: Project, cells: Sequence[ProofCell]) -> Iterable[CellResult]:
@@ -64,25 +80,35 @@ def trees_lock(project: Project) -> AbstractContextManager[bool]:
 
 
 def in_its_own_process(
-    args: Sequence[str], env: Mapping[str, str], cwd: Path, timeout: float | None
+    args: Sequence[str], env: Mapping[str, str], cwd: Path, timeout: float | None, *, python: str = sys.executable
 ) -> tuple[str, int]:
     """Run pytest in a new process and return its output and exit code.
 
     :raises CommandError: if pytest exceeds the timeout.
     """
-    argv = [sys.executable, "-m", "pytest", *args]
+    argv = [python, "-m", "pytest", *args]
     done = runner.run(argv, cwd=cwd, env=env, timeout=timeout, ok_codes=range(-64, 256))
     return (done.stdout + done.stderr).decode("utf-8", "replace"), done.returncode
 
 
-def run_cell(project: Project, cell: ProofCell, slot: int = 0, execute: Execute = in_its_own_process) -> CellResult:
-    """Run a proof on a variant's trees, checked out into a slot."""
+def run_cell(
+    project: Project,
+    cell: ProofCell,
+    slot: int = 0,
+    execute: Execute = in_its_own_process,
+    *,
+    installed: Installed | None = None,
+) -> CellResult:
+    """Run a proof on a variant's trees, checked out into a slot.
+
+    :param installed: environment whose packages the proof imports instead of the trees.
+    """
     machine = this_machine()
     proof, variant = cell.proof, cell.variant
     missing = [n for n in proof.needs if n not in machine.can]
     about: dict[str, Any] = {
         "machine": machine.facts(),
-        "trees": dict(variant.trees),
+        "trees": {} if installed else dict(variant.trees),
         "left_out": variant.left_out,
     }
     if missing:
@@ -94,8 +120,10 @@ def run_cell(project: Project, cell: ProofCell, slot: int = 0, execute: Execute 
             proof=proof.title, variant=variant.kind, state=ERROR, message="the patch names no Proof:", **about
         )
     start = time.monotonic()
-    folder = checkout(project, variant, slot)
-    tests, message = run_pytest(project, folder, proof.files, timeout=cell.timeout, execute=execute)
+    folder = installed.data if installed else checkout(project, variant, slot)
+    tests, message = run_pytest(
+        project, folder, proof.files, timeout=cell.timeout, execute=execute, installed=installed
+    )
     seconds = round(time.monotonic() - start, 2)
     state, words = state_of(tests, message)
     return CellResult(
@@ -133,6 +161,39 @@ def checkout(project: Project, variant: Variant, slot: int) -> Path:
     return root
 
 
+def link_data(project: Project, set_name: str, python: str, root: Path) -> Installed:
+    """Link the data files of an environment's packages into ``root``, where the trees have them.
+
+    The build table's ``links`` name the data files and their places in the trees.
+
+    :raises UserError: if there is no interpreter ``python``.
+    :raises EnvironmentFault: if the environment lacks a package with data files.
+    """
+    python = interpreter(python)
+    for pin in project.lock.pins_of(set_name):
+        build = project.lock.upstreams[pin.upstream].build
+        if not build or not build.links:
+            continue
+        package = _package_folder(python, build)
+        nested = project.lock.nested_in(pin.upstream)
+        for inside, path in build.links.items():
+            link = root / pin.upstream / path
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(package / inside)
+            if path in nested:
+                (root / nested[path]).symlink_to(package / inside)
+    return Installed(python, root)
+
+
+def _package_folder(python: str, build: BuildConfig) -> Path:
+    """Return the folder of a package's data files: that of its data module, which a thin wheel may move."""
+    name = build.data_module or build.package
+    file = module_file(python, name)
+    if file is None:
+        raise EnvironmentFault(f"{python} has no module {name}", hint=f"patchq verify-installed --python {sh(python)}")
+    return next(folder for folder in (file, *file.parents) if folder.name == build.package.rpartition(".")[2])
+
+
 def run_pytest(
     project: Project,
     trees: Path,
@@ -141,6 +202,7 @@ def run_pytest(
     cwd: Path | None = None,
     timeout: float | None = None,
     execute: Execute = in_its_own_process,
+    installed: Installed | None = None,
 ) -> tuple[list[dict[str, str]] | None, str]:
     """Run test files on trees. Return each test's outcome and pytest's output.
 
@@ -148,13 +210,18 @@ def run_pytest(
 
     :param cwd: folder to run in; the project's folder by default.
     :param timeout: seconds; after a timeout there are no outcomes, and the output says so.
-    :raises EnvironmentFault: if this Python has no pytest.
+    :param installed: environment whose packages the tests import instead of the trees.
+    :raises EnvironmentFault: if its interpreter, or this one, has no pytest.
     """
+    python = sys.executable
+    if installed:
+        python = installed.python
+        execute = partial(in_its_own_process, python=python)
     with tempfile.TemporaryDirectory(prefix="patchq-") as text:
         results = Path(text) / "results.json"
         packages = {}
         for u in project.lock.upstreams.values():
-            if u.build and (trees / u.name).is_dir():
+            if u.build and not installed and (trees / u.name).is_dir():
                 packages[u.build.package] = str(trees / u.name)
         env = {
             "PATCHQ_TREES": str(trees),
@@ -165,6 +232,8 @@ def run_pytest(
             "PYTHONPATH": str(Path(__file__).resolve().parents[2]),
             "CUDA_CACHE_DISABLE": "1",
         }
+        if installed:
+            env["PATCHQ_INSTALLED"] = "1"
         options = ["-q", "-p", "patchq.testing", "-p", "no:cacheprovider", "-o", "addopts=", "--no-header"]
         try:
             message, code = execute([*options, *files], env, cwd or project.layout.root, timeout)
@@ -173,8 +242,8 @@ def run_pytest(
         data = fsio.read_or_none(results)
         if data is None and _NO_PYTEST.search(message):
             raise EnvironmentFault(
-                f"{sys.executable} has no pytest, which runs the proofs",
-                hint=f"{shlex.join([sys.executable])} -m pip install pytest",
+                f"{python} has no pytest, which runs the proofs",
+                hint=f"{sh(python)} -m pip install pytest",
             )
         if data is None and code < 0:
             message += f"\nthe process was killed by signal {-code}"

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 @click.argument("patches", nargs=-1)
 @click.option("--prove", is_flag=True, help="Also run each proof without its patch, where it must fail.")
 @click.option("--fresh", is_flag=True, help="Run proofs again that have a result for the same inputs.")
+@click.option("--python", default="", metavar="PATH", help="Interpreter whose installed packages the proofs import.")
 @click.option("--scheduler", default="", metavar="tcp://HOST:PORT", help="Dask scheduler whose workers run the proofs.")
 @click.option("--junit", type=click.Path(path_type=Path), help="JUnit XML file to write.")
 @click.option("--sarif", type=click.Path(path_type=Path), help="SARIF file to write.")
@@ -47,6 +48,7 @@ def command(
     patches: tuple[str, ...],
     prove: bool,
     fresh: bool,
+    python: str,
     scheduler: str,
     junit: Path | None,
     sarif: Path | None,
@@ -66,12 +68,13 @@ def command(
 
     With --mutate: measures proof strength and shows the mutants that survive. An interrupted run resumes.
     """
-    from patchq.errors import EnvironmentFault
     from patchq.proofs import verdicts as report
-    from patchq.proofs.judge import NO_RESULT, NOT_RUN
-    from patchq.proofs.prove import run_proofs
+    from patchq.proofs.judge import NO_RESULT
+    from patchq.proofs.prove import run_installed, run_proofs
     from patchq.system.fsio import dump_json, write_atomic
 
+    if python and (prove or fresh or scheduler or upstreams_own or mutating):
+        raise click.UsageError("--python can't be combined with --prove, --fresh, --scheduler, --upstream or --mutate")
     project = open_project(as_json)
     if upstreams_own:
         _upstream(project, patches, set_name, as_json)
@@ -102,12 +105,31 @@ def command(
         return
     if at_most or seconds or seed is not None:
         raise click.UsageError("--at-most, --seconds and --seed are of --mutate")
+    if python:
+        verdicts = run_installed(project, python, patches, set_name=set_name, progress=tell)
+        _show(project, verdicts, junit, sarif, set_name, as_json)
+        return
     verdicts = run_proofs(
         project, patches, set_name=set_name, prove=prove, fresh=fresh, run_cells=runner, progress=tell
     )
     if results := [v for v in verdicts if v.state != NO_RESULT]:
         every = report.with_older(results, _older_results(project))
         write_atomic(results_file(project), dump_json({"version": 1, **report.proofs_json(every)}))
+    _show(project, verdicts, junit, sarif, set_name, as_json)
+
+
+def _show(
+    project: Project,
+    verdicts: Sequence[Verdict],
+    junit: Path | None,
+    sarif: Path | None,
+    set_name: str,
+    as_json: bool,
+) -> None:
+    """Print verdicts, write the requested reports, and exit with the code of the worst verdict."""
+    from patchq.errors import EnvironmentFault
+    from patchq.proofs.judge import NO_RESULT, NOT_RUN
+
     write_reports(project, verdicts, junit, sarif, set_name)
     show_verdicts(verdicts, as_json, "test")
     if any(not v.ok and v.state not in (NOT_RUN, NO_RESULT) for v in verdicts):
