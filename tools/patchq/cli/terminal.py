@@ -186,6 +186,8 @@ def confirm(question: str) -> None:
 
 #: Blanks between the columns of a table.
 _GAP = 2
+#: Width of a table if the output isn't a terminal.
+_PIPE_WIDTH = 200
 
 
 def ask_number(question: str, most: int) -> int:
@@ -204,27 +206,47 @@ def show_table(heads: Sequence[str], rows: Iterable[Sequence[str]], title: str =
     The first column doesn't wrap. On a terminal where a word of another column would break, each row becomes a
     paragraph. Text in cells is neither markup nor terminal commands.
     """
+    heads = [head.translate(LINE) for head in heads]
+    rows = [[cell.translate(LINE) for cell in row] for row in rows]
+    if not title and not sys.stdout.isatty() and (lines := _plain_lines([heads, *rows], _PIPE_WIDTH)):
+        _make_way()
+        write(_no_commands("\n".join(lines)))
+        return
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     plain = not sys.stdout.isatty() or bool(os.environ.get("NO_COLOR"))
     console = Console(
-        width=None if sys.stdout.isatty() else 200, highlight=False, force_terminal=False if plain else None
+        width=None if sys.stdout.isatty() else _PIPE_WIDTH, highlight=False, force_terminal=False if plain else None
     )
-    rows = [[cell.translate(LINE) for cell in row] for row in rows]
     if sys.stdout.isatty() and _least_width([heads, *rows]) > console.width:
         _show_paragraphs(heads, rows, title.translate(LINE), console.width)
         return
     table = Table(title=Text(title.translate(LINE)) if title else None, title_justify="left", box=None, pad_edge=False)
     for number, head in enumerate(heads):
-        table.add_column(head.translate(LINE), overflow="fold", no_wrap=number == 0)
+        table.add_column(head, overflow="fold", no_wrap=number == 0)
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     with console.capture() as printed:
         console.print(table)
     _make_way()
     write(_no_commands("\n".join(line.rstrip() for line in printed.get().splitlines())))
+
+
+def _plain_lines(rows: Sequence[Sequence[str]], width: int) -> list[str]:
+    """Return a table's lines without rich, which takes longer to import than most commands to run.
+
+    Return no lines if the table is too wide, or has characters that may not be one column wide.
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    if sum(widths) + _GAP * (len(widths) - 1) > width or not all("".join(row).isascii() for row in rows):
+        return []
+    lines = []
+    for row in rows:
+        cells = (cell.ljust(size) for cell, size in zip(row, widths, strict=True))
+        lines.append((" " * _GAP).join(cells).rstrip())
+    return lines
 
 
 def _least_width(rows: Sequence[Sequence[str]]) -> int:

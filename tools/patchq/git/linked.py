@@ -10,13 +10,6 @@ from patchq.git.repository import Git
 from patchq.names import sh
 
 
-def is_cut(found: bytes, whole: bytes) -> bool:
-    """Return whether a power cut may have left ``found`` of ``whole``: a prefix, or zeros."""
-    if found == whole or len(found) > len(whole):
-        return False
-    return whole.startswith(found) or not found.strip(b"\0")
-
-
 class Linked(Git):
     """Git commands in a worktree of the store."""
 

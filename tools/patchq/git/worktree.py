@@ -13,7 +13,7 @@ from pathlib import Path
 from patchq.errors import EditedTreeError, PatchqError
 from patchq.git import _writable
 from patchq.git.gitlinks import in_the_worktree, settle_submodules, stray_repositories, untracked_repositories
-from patchq.git.linked import Linked, is_cut
+from patchq.git.linked import Linked
 from patchq.git.objects import TreeEntry
 from patchq.git.owners import refuse_if_special
 from patchq.git.repository import Git
@@ -183,7 +183,7 @@ class Worktree:
             (record / "gitdir", os.fsencode(self.path / ".git") + b"\n"),
         ):
             found = fsio.read_or_none(path)
-            if (found is None and path != self.path / ".git") or (found is not None and is_cut(found, whole)):
+            if (found is None and path != self.path / ".git") or (found is not None and fsio.is_cut(found, whole)):
                 fsio.write_atomic(path, whole)
         if not _HEAD.fullmatch(fsio.read_or_none(record / "HEAD") or b""):  # half a commit's id, too
             fsio.write_atomic(record / "HEAD", b"ref: %s\n" % branch_of(self.upstream).encode())
@@ -415,7 +415,7 @@ class Worktree:
             found = os.readlink(full)
         else:
             found = fsio.read_or_none(Path(os.fsdecode(full))) or b""
-        if found in contents or (moved and any(is_cut(os.fsencode(found), t) for t in targets or [b""])):
+        if found in contents or (moved and any(fsio.is_cut(os.fsencode(found), t) for t in targets or [b""])):
             return True
         clean = self.git.run("hash-object", f"--path={os.fsdecode(path)}", "--", os.fsdecode(path)).decode().strip()
         return any(clean == side.blob for side in sides)

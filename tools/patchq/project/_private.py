@@ -16,9 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from patchq.errors import StateError
-from patchq.git.linked import is_cut
 from patchq.git.owners import foreign_owner, refuse_if_special, refuse_special, trust_hint
-from patchq.git.repository import Foreign
 from patchq.system import fsio
 from patchq.system.paths import Layout
 
@@ -184,6 +182,8 @@ def _is_tracked(layout: Layout) -> bool:
     except (OSError, ValueError):  # .git of a worktree is a file; a missing index is empty
         if (folder / ".git").is_dir() and not index.exists():
             return False
+    from patchq.git.repository import Foreign
+
     refuse_special(folder / ".git", deep=False)
     inside = layout.private.relative_to(folder).as_posix()
     return bool(Foreign(folder).run("ls-files", "-z", "--", inside, ok_codes=(0, 128)))
@@ -215,7 +215,7 @@ def _check_store(store: Path, more: re.Pattern[bytes]) -> None:
     _check_config(store / "config", more)
     for record in records:
         common = fsio.read_or_none(record / "commondir")
-        if common is not None and common != b"../..\n" and not is_cut(common, b"../..\n"):
+        if common is not None and common != b"../..\n" and not fsio.is_cut(common, b"../..\n"):
             raise StateError(f"{record / 'commondir'} is not patchq's", hint=_LEAVE)
 
 
@@ -263,7 +263,7 @@ def _check_tree(tree: Path, store: Path) -> None:
         content = fsio.read_or_none(gitfile)
     if content is None:
         return
-    if is_cut(content, b"gitdir: " + os.fsencode(store / "worktrees" / tree.name) + b"\n"):
+    if fsio.is_cut(content, b"gitdir: " + os.fsencode(store / "worktrees" / tree.name) + b"\n"):
         return  # damaged by a power cut, and repaired before git reads it
     # Accept only the exact format that git writes, which git and patchq read in the same way.
     match = _GITFILE.fullmatch(content)

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 from patchq.errors import UserError, nearest
 from patchq.formats.lock import MOST_BYTES, Lock, Pin, parse
-from patchq.git.repository import Git, init_store
-from patchq.git.worktree import Worktree
 from patchq.project._private import check_private
-from patchq.project.journal import Journal
 from patchq.project.stack import Stack, load_stack
 from patchq.system import fsio, leftovers, project_files
 from patchq.system.paths import Layout, find_project
 
 if TYPE_CHECKING:
+    from patchq.git.repository import Git
+    from patchq.git.worktree import Worktree
+    from patchq.project.journal import Journal
     from patchq.system.progress import Progress
 
 
@@ -69,15 +69,21 @@ class Project:
 
     @cached_property
     def store(self) -> Git:
+        from patchq.git.repository import init_store  # slow, and not all commands use the store
+
         check_private(self.layout)
         return init_store(self.layout.store)
 
     @cached_property
     def journal(self) -> Journal:
+        from patchq.project.journal import Journal
+
         return Journal(self.layout, self.store, self.worktree)
 
     def worktree(self, upstream: str) -> Worktree:
         """Return the worktree of an upstream. It may not exist yet."""
+        from patchq.git.worktree import Worktree
+
         # The worktree of a rebase is named UPSTREAM@REF; names of upstreams and sets have no @.
         nested = self.lock.nested_in(upstream.partition("@")[0])
         return Worktree(self.store, upstream, self.layout.tree(upstream), nested)

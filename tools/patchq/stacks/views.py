@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +11,6 @@ from patchq.errors import PatchqError, UserError
 from patchq.formats import diff
 from patchq.formats.header import Header
 from patchq.formats.lock import Pin
-from patchq.git.worktree import TreeStatus, Worktree
 from patchq.names import show_path
 from patchq.project.project import Project
 from patchq.project.stack import Stack, State, find_patch, ledger_path, load_state, pin_key
@@ -21,6 +19,7 @@ from patchq.system import fsio, project_files
 if TYPE_CHECKING:
     from patchq.formats.jsonlines import Problem
     from patchq.formats.ledger import Attempt, Ledger
+    from patchq.git.worktree import TreeStatus, Worktree
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +45,8 @@ class StackStatus:
 
 def status(project: Project, set_name: str = "") -> list[StackStatus]:
     """Return the status of each stack of a set and of its worktree."""
+    from concurrent.futures import ThreadPoolExecutor
+
     set_name = project.choose_set(set_name)
     stacks = project.stacks(set_name)
     states = [load_state(project.layout, stack.pin.upstream) for stack in stacks]

@@ -69,6 +69,13 @@ def sync_file_system(folder: Path) -> None:
         os.close(fd)
 
 
+def is_cut(found: bytes, whole: bytes) -> bool:
+    """Return whether a power cut may have left ``found`` of ``whole``: a prefix, or zeros."""
+    if found == whole or len(found) > len(whole):
+        return False
+    return whole.startswith(found) or not found.strip(b"\0")
+
+
 def write_atomic(path: Path, data: bytes) -> None:
     """Replace ``path`` with ``data``: write a temporary file next to it, fsync, rename."""
     write_all({path: data})
