@@ -354,7 +354,7 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        ("other", "the lock has"), ("truncated", "could not be downloaded|of \\d+ bytes came"), ("short", "the lock has"),
+        ("other", "the lock has"), ("truncated", "could not be downloaded|of \\d+ bytes received"), ("short", "the lock has"),
         ("slow", "too slowly"), ("silent", "could not be downloaded"), ("endless", "is larger than 1 MiB"), ("broken", "503"), ("gone", "404"),
     ],
 )  # fmt: skip

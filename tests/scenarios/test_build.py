@@ -268,7 +268,7 @@ def test_a_wheel_that_took_the_file_from_elsewhere_is_refused(pair: Patchq) -> N
         "from setuptools import setup\nsetup()\n"
     )
     pair.ok("new", "app", "sneaky", "-m", "Sneaky\n\nWhy.")
-    assert "not as the patches leave it" in pair.fails(5, "build", "app", "--no-isolation")
+    assert "without the changes of the patches" in pair.fails(5, "build", "app", "--no-isolation")
 
 
 def test_an_overlay_leaves_out_what_must_be_compiled(pair: Patchq) -> None:

@@ -94,7 +94,7 @@ def test_another_lock_or_a_full_folder_is_refused(stack: Patchq, bundle: Path, t
     full.mkdir()
     (full / "mine.txt").write_text("mine\n")
     told = Patchq(full).fails(1, "apply", "--from-bundle", str(bundle))
-    assert "holds mine.txt and is no project" in told
+    assert "contains mine.txt and is not a project" in told
     assert [p.name for p in full.iterdir()] == ["mine.txt"]
     assert "No such file" in stack.fails(1, "apply", "--from-bundle", str(tmp_path / "none"))
     assert "all of it" in stack.fails(2, "apply", "first", "--from-bundle", str(bundle))

@@ -123,7 +123,7 @@ def an_unsigned_tag(upstream: Path, ours: Signer, other: Signer) -> str:
 
 def by_somebody_else(upstream: Path, ours: Signer, other: Signer) -> str:
     other.sign(upstream, "tag", "-s", "v2", "-m", "two")
-    return "it is signed with a key that is not in it"
+    return "the signing key is not in it"
 
 
 def altered(upstream: Path, ours: Signer, other: Signer) -> str:

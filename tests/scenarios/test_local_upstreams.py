@@ -68,7 +68,7 @@ def test_the_folder_that_the_project_lies_in_is_no_upstream(
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "home" / ".gitconfig"))
     locked_to(empty, url)
-    assert "this project lies in it; nothing was read" in empty.fails(1, "fetch")
+    assert "it contains this project; nothing was read" in empty.fails(1, "fetch")
 
 
 @pytest.mark.parametrize(
@@ -83,8 +83,8 @@ def test_a_home_folder_is_no_upstream(empty: Patchq, tmp_path: Path, monkeypatch
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "home" / ".gitconfig"))
     (tmp_path / "link").symlink_to(home)
     locked_to(empty, url.replace("HOME", str(home)).replace("LINK", str(tmp_path / "link")))
-    assert "a home folder lies in it; nothing was read" in empty.fails(1, "fetch")
-    assert "a home folder lies in it; nothing was read" in empty.fails(1, "pin", "--check")
+    assert "it contains a home folder; nothing was read" in empty.fails(1, "fetch")
+    assert "it contains a home folder; nothing was read" in empty.fails(1, "pin", "--check")
 
 
 @pytest.mark.parametrize("url", ["$HOME", "~nobody-of-that-name", "circle", "circle/x"])

@@ -99,7 +99,7 @@ def test_offline_and_a_tag_that_is_not_here(patchq: Patchq, upstream: Path, list
     lock = patchq.layout.lock
     lock.write_text(lock.read_text().replace(str(upstream), f"http://127.0.0.1:{listener.port}/up.git"))
     said = patchq.fails(1, "apply", "--offline")
-    assert "its tag may be signed, but --offline forbids asking for it" in said
+    assert "its tag may be signed, but --offline forbids fetching it" in said
     assert listener.seen == 0
 
 

@@ -95,7 +95,7 @@ def test_text_beside_something_binary_may_move(blocks: Patchq) -> None:
 def test_a_hunk_with_wrong_counts_is_told_in_words(blocks: Patchq) -> None:
     rewrite(blocks, (HERE, b"@@ -11,8 +11,8 @@"))
     said = blocks.fails(1, "apply")
-    assert "its lines and its counts disagree" in said
+    assert "its line counts don't match its lines" in said
     assert re.search(r"corrupt patch at (line |<stdin>:)", said), said  # as older and newer gits say it
     rewrite(blocks, (b"@@ -11,8 +11,8 @@", b"@@ -11,6 +11,6 @@"))
     assert "git would silently skip them" in blocks.fails(1, "apply")

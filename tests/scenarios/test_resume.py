@@ -135,7 +135,7 @@ def test_a_later_command_goes_on(pinned: Patchq, server: Server, monkeypatch: py
     monkeypatch.setattr(index, "RESUMED", 1)
     server.most = 200_000
     said = pinned.fails(1, "fetch")
-    assert "200000 bytes are kept, and it goes on there" in said
+    assert "200000 bytes are kept, and the next run continues there" in said
     assert "hint: run the command again" in said
     assert partial(server).stat().st_size == 200_000
     pinned.ok("fetch")

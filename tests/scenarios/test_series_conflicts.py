@@ -136,7 +136,7 @@ def test_a_removed_patch_does_not_come_back(pair: tuple[Patchq, Patchq]) -> None
     assert merge(mine.root).returncode == 1
     before = mine.snapshot()
     out = mine.fails(1, "check", "--fix")
-    assert "a side removed or moved lines: HEAD has no patch there;" in out
+    assert "a side removed or moved lines: HEAD has no patch;" in out
     assert "has third, theirs\n" in out
     assert mine.snapshot() == before
     (mine.root / SERIES).write_text("first.patch\nsecond.patch\ntheirs.patch\n")

@@ -40,7 +40,7 @@ def test_a_plain_folder_that_is_gone(empty: Patchq, tmp_path: Path) -> None:
     empty.ok("fetch")  # the store has it
     shutil.rmtree(empty.root / ".patchq")
     out = empty.fails(1, "fetch")
-    assert f"comes from {folder}, and no such folder is there" in out
+    assert f"comes from {folder}, which doesn't exist" in out
     assert "patchq pin up --url" in out
 
 
@@ -56,7 +56,7 @@ def test_git_unreachable_falls_back_to_the_archive(empty: Patchq, tmp_path: Path
     commit = "0123456789012345678901234567890123456789"
     url = "http://127.0.0.1:1/nothing.git"
     out = empty.ok("pin", "p", "--url", url, "--commit", commit, "--archive", "./p-1.tar.gz", "--ref", "v1")
-    assert "is taken as given" in out
+    assert "is recorded without a check" in out
     out = empty.ok("fetch")
     lines = [line for line in out.splitlines() if "can't be reached" in line]
     assert len(lines) == 1

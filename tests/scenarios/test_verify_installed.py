@@ -355,7 +355,7 @@ def test_a_manifest_that_claims_other_patches(env: Environment) -> None:
     env.manifest(more)
     env.record("lib/_patchq.json")
     assert env.codes(project=False) == {"manifest-disagrees"}
-    assert "of another stack id" in env.lib(project=False)["problems"][0]
+    assert "its pins and patches give another stack id" in env.lib(project=False)["problems"][0]
 
 
 @pytest.mark.parametrize(

@@ -256,12 +256,12 @@ gib = 9
         found = judge_left("flashinfer", wanted, packages, "/home/me/.cache/flashinfer")
         return found.level, found.message
 
-    first = "no wheel of them is installed: 2 generators' modules compile when they are first used"
+    first = "no wheel of them is installed: the modules of 2 generators compile when they are first used"
     assert said() == ("note", first + cost)
     some = kernels_wheel(tmp_path, "norm")
     assert said(some) == ("note", "1 of 2 modules for sm_121f still compile: moe" + cost)
     every = kernels_wheel(tmp_path, "norm", "moe")
-    assert said(every) == ("ok", "all 2 modules for sm_121f are there; nothing of them compiles")
+    assert said(every) == ("ok", "2 modules for sm_121f: all are installed, and none compiles at first use")
 
 
 def test_a_module_needs_the_libraries_by_name_and_none_here(tmp_path: Path) -> None:

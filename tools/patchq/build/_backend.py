@@ -82,10 +82,10 @@ def build_wheel(
                     environment.install(builder.get_requires_for_build("wheel"))
                 return Path(builder.build("wheel", out))
     except runner.ProcessFailed:
-        what = ", ".join(sorted(requires)) or "what its backend asks for"
+        what = ", ".join(sorted(requires)) or "the requirements of its build backend"
         raise BuildError(
             f"the build of {name} failed: pip can't install {what}",
-            hint="without a network: install it here, and build with --no-isolation",
+            hint="without a network, install them in this environment and build with --no-isolation",
         ) from None
     except (BuildException, BuildBackendException, Failed, runner.CommandError) as error:
         if isinstance(error, runner.CommandError):
@@ -95,5 +95,5 @@ def build_wheel(
         tail = b"".join(log).decode("utf-8", "replace").splitlines()[-25:]
         raise BuildError(
             f"the build of {name} failed: {message}\n" + "\n".join(tail),
-            hint="what it misses can be installed here and used with --no-isolation",
+            hint="if a package is missing, install it in this environment and build with --no-isolation",
         ) from None

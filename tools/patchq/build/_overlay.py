@@ -23,7 +23,7 @@ _COMPILED = (".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hpp", ".inl", "
 
 
 def build_overlay(job: Job, item: Applied, config: BuildConfig, version: str) -> Made:
-    """Build an overlay of a stack in its set's folder.
+    """Build the release's wheel with the Python files of a stack, in the set's folder.
 
     :raises BuildError: if the stack changes files that an overlay can't hold, or there is no
         release wheel.
@@ -49,7 +49,7 @@ def build_overlay(job: Job, item: Applied, config: BuildConfig, version: str) ->
             files[name] = data
     if refused:
         raise BuildError(
-            f"{item.stack.pin.upstream}: an overlay can't hold what these are compiled into: {', '.join(refused)}",
+            f"{item.stack.pin.upstream}: an overlay can change only Python files of the package, not {', '.join(refused)}",
             hint=f"`patchq build {item.stack.pin.upstream} --profile source`",
         )
     if config.version_file and config.version_file in members:
@@ -62,7 +62,9 @@ def build_overlay(job: Job, item: Applied, config: BuildConfig, version: str) ->
     if skipped:
         notes = [f"not part of the wheel: {', '.join(skipped)}"]
     if modes := [name for name in _changed_modes(job, item) if name in files]:
-        notes.append(f"an overlay keeps upstream's file modes; not part of the wheel: the mode of {', '.join(modes)}")
+        notes.append(
+            f"not part of the wheel: the file mode of {', '.join(modes)} (an overlay keeps the release's modes)"
+        )
     if left_out:
         notes.append(f"skipped, as they must be compiled (--profile source): {', '.join(left_out)}")
     return Made(target, tuple(notes), left_out)
@@ -91,7 +93,7 @@ def _checked(job: Job, source: Path, sha256: str) -> WheelInfo:
 
 
 def _without_compiled(job: Job, item: Applied) -> tuple[Applied, tuple[str, ...]]:
-    """Return the stack for a wheel with upstream's compiled members, and the patches left out.
+    """Remove the patches that must be compiled from a stack. Return the stack and their names.
 
     A patch with ``Build: source`` is left out whole, including its Python code, which would depend
     on compiled code that is missing. Patches that require such a patch are left out, too.
@@ -109,7 +111,7 @@ def _without_compiled(job: Job, item: Applied) -> tuple[Applied, tuple[str, ...]
     def conflicted(name: str, error: ConflictError) -> NoReturn:
         raise BuildError(
             f"{upstream}: {name} doesn't apply without {', '.join(gone)}, which an overlay leaves out",
-            hint=f"`patchq move` {name} before them, say `Requires:` in it, or --profile source",
+            hint=f"`patchq move` {name} before them, add `Requires:` to it, or build with --profile source",
         ) from error
 
     names = [p.applied.name for p in state.patches]

@@ -74,7 +74,7 @@ def _copy_sources(job: Job, item: Applied, target: Path) -> None:
         if entry.mode == b"160000" and not any((target / os.fsdecode(path_bytes)).iterdir()):
             name = show_path(path_bytes)
             raise BuildError(
-                f"{item.stack.pin.upstream}: {name} is a submodule that no pin fills",
+                f"{item.stack.pin.upstream}: {name} is a submodule, and no pin provides its files",
                 hint=f"pin it with `patchq pin` and `--into {item.stack.pin.upstream}:{name}`, "
                 f"or `patchq fetch {item.stack.pin.upstream} --source archive`",
             )
@@ -100,8 +100,8 @@ def _find_patched(job: Job, item: Applied, info: WheelInfo) -> dict[str, bytes]:
             right = {n: d for n, d in info.read(places).items() if d == data}
             if places and not right:
                 raise BuildError(
-                    f"{info.path.name} holds {places[0]}, but not as the patches leave it",
-                    hint="the build took it from elsewhere: look at its log",
+                    f"{info.path.name} contains {places[0]} without the changes of the patches",
+                    hint="upstream's build took the file from another place; its log may name the place",
                 )
             found.update(right)
     return found

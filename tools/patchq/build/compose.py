@@ -61,12 +61,15 @@ def _files(project: Project, folder: Path, set_name: str, thin: bool) -> dict[st
     environment = project.lock.environments.get(set_name)
     if environment is None:
         raise UserError(
-            f"upstream.lock doesn't say what the set {set_name} runs in",
-            hint=f'[environments."{set_name}"] image = …; docs/how-to/containers.md has one',
+            f"upstream.lock has no environment for the set {set_name}",
+            hint=f'add [environments."{set_name}"] with an image; docs/how-to/containers.md has an example',
         )
     root = project.layout.root
     if root not in (folder, *folder.parents):
-        raise UserError(f"{folder} is not in the project", hint="the images are built from the project's files")
+        raise UserError(
+            f"{folder} is not in the project",
+            hint="name a folder of the project, because images are built from its files",
+        )
     inside = folder.relative_to(root)
     packages = []
     for pin in project.lock.pins_of(set_name):

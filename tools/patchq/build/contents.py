@@ -80,7 +80,7 @@ class WheelInfo:
         for name, data in found.items():
             kind, digest = self.record.get(name, ("", ""))
             if kind and hashlib.new(kind, data).hexdigest() != digest:
-                _refuse(self.path, name, "is not what RECORD says")
+                _refuse(self.path, name, "differs from RECORD")
         return found
 
     def check(self) -> None:
@@ -109,9 +109,9 @@ class WheelInfo:
                         summed.update(chunk)
                         size += len(chunk)
                 if size != self.items[name].file_size:
-                    _refuse(self.path, name, "has another size than the wheel says")
+                    _refuse(self.path, name, "has another size than the table of contents gives")
                 if kind and summed.hexdigest() != digest:
-                    _refuse(self.path, name, "is not what RECORD says")
+                    _refuse(self.path, name, "differs from RECORD")
 
 
 def inspect_wheel(path: Path) -> WheelInfo:
@@ -167,7 +167,7 @@ def _read(path: Path, zf: zipfile.ZipFile, item: zipfile.ZipInfo) -> bytes:
     with _reading(path):
         data = zf.read(item)
     if len(data) != item.file_size:
-        _refuse(path, item.filename, "has another size than the wheel says")
+        _refuse(path, item.filename, "has another size than the table of contents gives")
     return data
 
 
@@ -203,15 +203,15 @@ def _check_names(path: Path, items: Iterable[zipfile.ZipInfo]) -> None:
             _refuse(path, "", "is larger than any wheel")
         parts = name.removesuffix("/").split("/")
         if item.orig_filename != name or "\\" in name or not name.isprintable():
-            _refuse(path, item.orig_filename, "is no name that every system takes")
+            _refuse(path, item.orig_filename, "is not a valid file name on every system")
         if not name.isascii() and not item.flag_bits & 0x800:
-            _refuse(path, name, "is no name in UTF-8")
+            _refuse(path, name, "is not a file name in UTF-8")
         if name.startswith("/") or ".." in parts or re.match(r"[A-Za-z]:", name):
-            _refuse(path, name, "would land outside")
+            _refuse(path, name, "would be written outside of the target folder")
         if {"", "."} & set(parts) or any(len(part.encode()) > 255 for part in parts) or len(name.encode()) > 4000:
-            _refuse(path, name, "is no name that every system takes")
+            _refuse(path, name, "is not a valid file name on every system")
         if name in seen:
-            _refuse(path, name, "is in it twice")
+            _refuse(path, name, "is listed twice")
         seen.add(name)
         folders.update("/".join(parts[:n]) for n in range(1, len(parts)))
     for name in sorted(folders & seen):
@@ -228,9 +228,9 @@ def _check_item(path: Path, item: zipfile.ZipInfo) -> None:
     if item.flag_bits & (0x1 | 0x20 | 0x40 | 0x2000):
         _refuse(path, name, "is encrypted or patched data")
     if item.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        _refuse(path, name, f"is compressed in a way (number {item.compress_type}) that wheels aren't")
+        _refuse(path, name, f"is compressed by method {item.compress_type}, which wheels don't use")
     if item.compress_type == zipfile.ZIP_STORED and item.compress_size != item.file_size:
-        _refuse(path, name, "says two things of its size or checksum")
+        _refuse(path, name, "has two different sizes or checksums")
     if item.file_size > item.compress_size * _RATIO:
         _refuse(path, name, f"can't hold {item.file_size} bytes in {item.compress_size}")
 
@@ -268,7 +268,7 @@ def _end_of(path: Path, file: IO[bytes], item: zipfile.ZipInfo) -> int:
     _, _, flags, method, _, _, crc, packed, size, name_size, extra_size = LOCAL.unpack(raw)
     name, extra = file.read(name_size), file.read(extra_size)
     if name != item.orig_filename.encode() or method != item.compress_type or (flags ^ item.flag_bits) & 0x809:
-        _refuse(path, item.filename, "says two things of its name or kind")
+        _refuse(path, item.filename, "has two different names or kinds")
     wide = _zip64(extra)
     if wide is not None:
         if size == 0xFFFFFFFF:
@@ -293,7 +293,7 @@ def _end_of(path: Path, file: IO[bytes], item: zipfile.ZipInfo) -> int:
             or output[1] not in (0, item.compress_size)
             or output[2] not in (0, item.file_size)
         ):
-            _refuse(path, item.filename, "says two things of its size or checksum")
+            _refuse(path, item.filename, "has two different sizes or checksums")
         end += signed + 4 + 2 * width
         fields = after[signed:]
         output = (
@@ -302,7 +302,7 @@ def _end_of(path: Path, file: IO[bytes], item: zipfile.ZipInfo) -> int:
             int.from_bytes(fields[4 + width : 4 + 2 * width], "little"),
         )
     if output != (item.CRC, item.compress_size, item.file_size):
-        _refuse(path, item.filename, "says two things of its size or checksum")
+        _refuse(path, item.filename, "has two different sizes or checksums")
     return int(end)
 
 
@@ -322,10 +322,10 @@ def _check_end(path: Path, file: IO[bytes], zf: zipfile.ZipFile, items: list[zip
     file.seek(max(0, size - (1 << 16) - 22))
     tail = file.read()
     if zf.comment or tail[-22:-18] != b"PK\5\6":
-        _refuse(path, "", "has something behind its table of contents")
+        _refuse(path, "", "has data after its table of contents")
     disk, first, here, count, _, _ = struct.unpack("<4H2I", tail[-18:-2])
     if disk or first or here != count or count not in (len(items) & 0xFFFF, 0xFFFF):
-        _refuse(path, "", "says two things of how many members it has")
+        _refuse(path, "", "gives two different numbers of members")
 
 
 # Metadata
@@ -351,7 +351,7 @@ def _check_identity(path: Path, dist_info: str, metadata: str) -> None:
         raise BuildError(f"{path.name}: {message}", hint="is it a wheel?") from None
     if len(set(output)) != 1:
         own = show_path(f"{names[0]} {versions[0]}".encode("utf-8", "replace"))
-        _refuse(path, "", f"holds another distribution or version than its name says: {own}, in {dist_info}")
+        _refuse(path, "", f"contains another distribution or version than its file name gives: {own}, in {dist_info}")
 
 
 def _record(path: Path, text: str, dist_info: str, items: Mapping[str, zipfile.ZipInfo]) -> dict[str, tuple[str, str]]:

@@ -78,7 +78,7 @@ def _known(data: bytes, record: Path) -> dict[str, Any]:
     """
     known = fsio.load_state(data, record, 1)
     if Path(str(known.get("file"))).name != known.get("file"):
-        raise StateError(f"{record} is no record of a wheel in dist/SET", hint=f"remove {record}")
+        raise StateError(f"{record} is not the record of a wheel in dist/SET", hint=f"remove {record}")
     return known
 
 

@@ -36,7 +36,7 @@ def check_image(project: Project, path: Path, *, set_name: str = "", platform: s
     changed = [r.name for r in references if r.changed] + wrong
     if not references or changed:
         if changed:
-            what = f"{changed[0]} isn't as it was built"
+            what = f"{changed[0]} was changed after it was built"
         else:
             what = f"dist/{set_name} has no wheels to compare with"
         raise UserError(what, hint="`patchq build` makes the same wheels again")

@@ -77,7 +77,7 @@ def resolve_set(
     :raises UserError: if no upstream of the set has a build, or uv is not installed.
     """
     if not shutil.which("uv"):
-        raise UserError("there is no uv on PATH, which resolves", hint="pip install uv")
+        raise UserError("uv, which resolves the requirements, is not on PATH", hint="pip install uv")
     set_name = project.choose_set(set_name)
     with project.locked("check"):
         stacks = project.stacks(set_name)
@@ -88,7 +88,7 @@ def resolve_set(
         wanted = list(_stand_ins(project, set_name, bases, required, Path(folder)))
         if not wanted:
             raise UserError(
-                f"set {set_name} has no upstream that is built",
+                f"no upstream of the set {set_name} has build settings",
                 hint="`patchq build` adds build settings to upstream.lock",
             )
         environment = project.lock.environments.get(set_name)

@@ -158,4 +158,4 @@ def set_version(data: bytes, version: str) -> bytes:
             row, start, end = value.lineno - 1, value.col_offset, value.end_col_offset
             lines[row] = lines[row][:start] + repr(version).encode() + lines[row][end:]
             return b"\n".join(lines)
-    raise BuildError("the version file assigns no text to __version__", hint="mend version-file in upstream.lock")
+    raise BuildError("the version file assigns no text to __version__", hint="correct version-file in upstream.lock")

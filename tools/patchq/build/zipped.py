@@ -55,7 +55,7 @@ def check_compressor() -> None:
     found = metadata.version("deflate")
     if found != COMPRESSOR:
         raise BuildError(
-            f"wheels are compressed by deflate {COMPRESSOR}, and {found} is installed: their bytes would differ",
+            f"wheels must be compressed by deflate {COMPRESSOR}; the installed {found} writes other bytes",
             hint=f"python -m pip install deflate=={COMPRESSOR}",
         )
 
@@ -108,7 +108,7 @@ def write(
             if start + len(central) >= 0xFFFFFFFF or count >= 0xFFFF:
                 raise BuildError(
                     f"{target.name} is larger than 4 GB, or has more than 65,534 files",
-                    hint="wheels aren't: check the file",
+                    hint="no wheel is that large: check the file",
                 )
             counts = (0, 0, count, count)
             out.write(central + _END.pack(b"PK\5\6", *counts, len(central), start, 0))

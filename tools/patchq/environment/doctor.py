@@ -15,6 +15,7 @@ from patchq.environment.toolkits import WORK_S, Unusable, ended, judge
 from patchq.environment.verify import START_S, interpreter
 from patchq.errors import PatchqError
 from patchq.git import person
+from patchq.names import counted
 from patchq.project.project import Project
 from patchq.project.stack import load_state
 from patchq.system import fsio, runner
@@ -138,7 +139,7 @@ def targets(nvcc: str, archs: tuple[str, ...] = ARCHS) -> dict[str, str]:
 def _nvcc() -> list[Diagnosis]:
     path, release = shutil.which("nvcc"), nvcc_release()
     if not path:
-        message = "nvcc is not there: FlashInfer can't compile kernels here, and nvcc proofs don't run"
+        message = "nvcc is not installed: FlashInfer can't compile kernels here, and proofs that need nvcc don't run"
         return [_note("nvcc", message, _NVCC_HINT)]
     errors = targets(path)
     good = [arch for arch, error in errors.items() if not error]
@@ -169,7 +170,7 @@ def _repository(project: Project) -> list[Diagnosis]:
         return [_problem(topic, error.message, error.hint)]
     found = []
     if private:
-        message = f"git tracks {len(private)} files of .patchq, which is private: {private[0]}"
+        message = f"git tracks {counted(len(private), 'private file')} in .patchq: {private[0]}"
         found.append(_problem(topic, message, "`git rm -r --cached .patchq`, and ignore it"))
     if missing:
         shown = ", ".join(missing[:3])
@@ -183,7 +184,7 @@ def _project(project: Project) -> list[Diagnosis]:
     found = [_disk(project), *_repository(project)]
     pending = project.layout.private / "journal" / "pending.json"
     if pending.exists():
-        hint = "`patchq apply` finishes it; `patchq undo --pending` gives it up"
+        hint = "`patchq apply` finishes it; `patchq undo --pending` reverts it"
         found.append(_note("journal", "a command was interrupted", hint))
     for upstream in project.lock.upstreams:
         try:

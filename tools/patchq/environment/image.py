@@ -138,7 +138,7 @@ class Layers(FileTree):
         folder, name = posixpath.split(posixpath.normpath("/" + path.lstrip("/")))
         real = self.resolve(folder)
         if not real:
-            raise ValueError(f"{path} is behind links that don't end")
+            raise ValueError(f"{path} is below a loop of links")
         return posixpath.join(real, name)
 
     def drop(self, path: str) -> None:

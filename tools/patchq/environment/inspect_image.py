@@ -296,7 +296,7 @@ def _judge_program(
         for name in files.listed(folder):
             path = f"{folder}/{name}"
             if _PYTHON.fullmatch(name) and is_script(files, path):
-                findings.judge(name, Code.INTERPRETER, [path], "is a script, no interpreter")
+                findings.judge(name, Code.INTERPRETER, [path], "is a script, not an interpreter")
     right: set[str] = set()
     for environment in found:
         if environment.interpreter.is_found and any(map(environment.named, packages)):
@@ -313,7 +313,7 @@ def _judge_program(
         if not files.is_file(program):
             continue
         if "-c" in words[number + 1 :]:
-            fault = "runs code that the image's configuration holds"
+            fault = "runs code from the image's configuration"
             findings.judge("command", Code.INTERPRETER, [program], fault)
         folder, name = posixpath.split(program)
         if is_script(files, program) or files.resolve(folder) not in right:

@@ -561,7 +561,7 @@ def _judge_rows(judge: _Judge, rows: Sequence[RecordRow]) -> _Record:
         if row.kind not in HASHES and _needs_hash(row.path):
             unhashed.append(row.path)
     if twice:
-        judge.found.add(Code.RECORD_MALFORMED, twice, "files are in it twice with different hashes")
+        judge.found.add(Code.RECORD_MALFORMED, twice, "it lists files twice, with different hashes")
     judge.found.add_any(Code.RECORD_UNHASHED, unhashed)
     return record
 
@@ -790,7 +790,7 @@ def _judge_manifest(judge: _Judge, manifest: Manifest, record: _Record, known: s
     if local != manifest.stack_id[:8]:
         found.add(code, (), f"version {manifest.version} is not of stack {manifest.stack_id[:8]}")
     if manifest.computed and manifest.stack_id not in manifest.computed:
-        found.add(code, (), "the pins and patches that it names are of another stack id")
+        found.add(code, (), "its pins and patches give another stack id")
     if not record:
         return
     wrong = []
@@ -799,7 +799,7 @@ def _judge_manifest(judge: _Judge, manifest: Manifest, record: _Record, known: s
             continue
         if path not in record or judge.digests.get(path, {}).get("sha256") != digest:
             wrong.append(path)
-    found.add_any(code, wrong, "the file and RECORD say otherwise")
+    found.add_any(code, wrong, "the file and RECORD differ from it")
 
 
 def _matching_wheels(manifest: Manifest, references: Sequence[Reference]) -> list[Reference]:

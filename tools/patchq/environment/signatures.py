@@ -112,7 +112,7 @@ def _seal(signing: Signing, root: Path, statement: bytes, private: Path) -> byte
     sealed = fsio.dump_json(envelope.to_dict())
     wrong = _fault_of_envelope(signing, root, statement, sealed)
     if wrong:
-        hint = "the lock names the public half of another key"
+        hint = "the lock names the public key of another private key"
         raise UserError(f"the statement signed with {private} {wrong}", hint=hint)
     return sealed
 

@@ -1,4 +1,4 @@
-"""Checks of a Python environment for ``verify-installed``: does it run the patched build."""
+"""Checks that a Python environment runs the patched build, for ``verify-installed``."""
 
 from __future__ import annotations
 

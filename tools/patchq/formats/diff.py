@@ -130,7 +130,7 @@ def parse(data: bytes, where: str) -> list[FilePatch]:
     for number in range(at, end):
         _refuse_damaged(lines[number], number, where)
     if at < end and not _is_signature(lines, at):
-        raise Unsupported(f"line {at + 1} is none of a diff's")
+        raise Unsupported(f"line {at + 1} is not a line of a diff")
     if only_git == _BINARY:
         raise Unsupported(only_git, files)
     if only_git:
@@ -170,8 +170,8 @@ def _parse_header(lines: Sequence[bytes], at: int, where: str) -> tuple[FileHead
     )
     if file.new_mode == SYMLINK and file.old_path is None and not header.hunks and not file.binary:
         raise FormatError(
-            f"{where}: {show_path(file.path)} is a symlink without a target, which can't be written out",
-            hint="put back its hunk; was the file cut short?",
+            f"{where}: {show_path(file.path)} is a symlink without a target, which no file system can store",
+            hint="restore its hunk; the file may be truncated",
         )
     return header, file, after
 
@@ -220,7 +220,7 @@ def _for_git(file: FilePatch, seen: set[bytes]) -> str:
         and file.new_mode in (None, SYMLINK)
         and is_for_git(file.new_path)
     ):
-        return "what may be a link where git reads a file of its own"
+        return "a symbolic link in place of a file that git reads"
     if file.binary:
         return _BINARY
     return ""
@@ -251,7 +251,7 @@ def _parse_hunks(file: FilePatch, lines: Sequence[bytes], at: int, where: str) -
     if (file.old_path is None or file.new_path is None) and (
         len(file.hunks) > 1 or any(h.old if file.old_path is None else h.new for h in file.hunks)
     ):
-        raise Unsupported(f"{show_path(file.path)}: a file that is new or gone, and has lines before or after")
+        raise Unsupported(f"{show_path(file.path)}: a new file with old lines, or a removed file with new lines")
     return at
 
 
@@ -290,7 +290,9 @@ def _parse_hunk(file: FilePatch, lines: Sequence[bytes], at: int) -> int:
         elif kind == b"\\" and at > begin and line == _NO_NEWLINE:
             _drop_newline(lines[at - 1], old, new, old_left, new_left)
         else:
-            raise Unsupported(f"{show_path(file.path)}: {_show(header)} is damaged: its lines and its counts disagree")
+            raise Unsupported(
+                f"{show_path(file.path)}: {_show(header)} is damaged: its line counts don't match its lines"
+            )
         at += 1
     if at < end and lines[at] == _NO_NEWLINE:
         _drop_newline(lines[at - 1], old, new, 0, 0)

@@ -82,7 +82,7 @@ def _each(lines: Iterable[bytes], entry: Callable[[Any], _Entry]) -> Iterator[tu
         try:
             message = text.decode()
             if b"\\u" in line:
-                raise ValueError("maybe half of a character")
+                raise ValueError("it may be half of a character")
             raw, end = _decode(message)
             if end == len(message):
                 one = entry(raw)

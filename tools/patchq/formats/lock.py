@@ -237,7 +237,7 @@ def _check_version(raw: Mapping[str, Any], where: str) -> None:
     if version > VERSION:
         raise StateTooNew(f"{where} has format {version}, this patchq reads {VERSION}", hint="update patchq")
     if version < VERSION:
-        raise StateTooOld(f"{where} has the old format {version}", hint="see CHANGELOG.md on how to rewrite it")
+        raise StateTooOld(f"{where} has the old format {version}", hint="CHANGELOG.md describes how to rewrite it")
 
 
 def _check_nesting(upstreams: Mapping[str, Upstream], reader: _LockReader) -> None:
@@ -398,7 +398,7 @@ class _LockReader:
             for path in (inside, str(source)):
                 check_inside(path, f"{self.where}: {at}.links")
                 if not _PLAIN_PATH.fullmatch(path):
-                    raise self.bad(f"{at}.links", f"{path!r} has other characters than letters, digits, . _ - and /")
+                    raise self.bad(f"{at}.links", f"{path!r} may have only letters, digits, . _ - and /")
         return BuildConfig(
             distribution=distribution,
             package=package,
@@ -444,7 +444,7 @@ class _LockReader:
         if sign_off not in SIGNERS:
             raise self.bad(f"{at}.sign-off", f"is none of {', '.join(SIGNERS)}")
         if raw and not reason:
-            raise self.bad(f"{at}.reason", "is missing: say why this upstream's patches are checked otherwise")
+            raise self.bad(f"{at}.reason", "is missing: give the reason for these rules")
         return CheckRules(off=off, warn=warn, sign_off=sign_off, reason=reason)
 
     def environment(self, name: str, raw: Any, sets: Mapping[str, Any]) -> Environment:
@@ -486,7 +486,7 @@ class _LockReader:
         for distribution in raw:
             check_name(distribution, f"a distribution ({self.where}, {at})")
             if not self.text(raw, distribution, at).strip():
-                raise self.bad(f"{at}.{distribution}", "doesn't say why it is meant")
+                raise self.bad(f"{at}.{distribution}", "gives no reason")
         return dict(raw)
 
     def a_set(self, name: str, raw: Any, upstreams: Mapping[str, Upstream]) -> dict[str, str]:

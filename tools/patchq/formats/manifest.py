@@ -59,7 +59,7 @@ def parse_manifest(text: str) -> Manifest:
     try:
         raw = json.loads(text)
         if not isinstance(raw, dict) or raw.get("schema") != SCHEMA:
-            raise ValueError(f"is no object of schema {SCHEMA}")
+            raise ValueError(f"is not an object of schema {SCHEMA}")
         return _manifest(raw)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         if isinstance(error, KeyError):
@@ -103,7 +103,7 @@ def _manifest(raw: dict[str, Any]) -> Manifest:
 
 def _text(raw: Any, key: str) -> str:
     if not isinstance(raw, dict) or not isinstance(raw[key], str):
-        raise TypeError(f"has a {key} that is no text")
+        raise TypeError(f"has a {key} that is not a text")
     return str(raw[key])
 
 
@@ -115,19 +115,19 @@ def _text_or_none(raw: Any, key: str) -> str | None:
 
 def _list(raw: dict[str, Any], key: str) -> list[Any]:
     if not isinstance(raw[key], list):
-        raise TypeError(f"has {key} that are no list")
+        raise TypeError(f"has {key} that are not a list")
     return list(raw[key])
 
 
 def _texts(raw: dict[str, Any], key: str) -> tuple[str, ...]:
     found = _list(raw, key)
     if not all(isinstance(text, str) for text in found):
-        raise TypeError(f"has {key} that are no texts")
+        raise TypeError(f"has {key} that are not texts")
     return tuple(found)
 
 
 def _table(raw: dict[str, Any], key: str) -> dict[str, str]:
     value = raw[key]
     if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
-        raise TypeError(f"has {key} that are no table of texts")
+        raise TypeError(f"has {key} that are not a table of texts")
     return dict(value)

@@ -90,27 +90,29 @@ def read_file(data: bytes, where: str) -> list[Reading]:
         figure.
     """
     if len(data) > MAX_FILE:
-        raise FormatError(f"{where} has {len(data)} bytes; {MAX_FILE} are the most", hint="cut it to the results")
+        raise FormatError(f"{where} has {len(data)} bytes; {MAX_FILE} are the most", hint="remove all but the results")
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        raise FormatError(f"{where} is not UTF-8: {error}", hint="import what the tool wrote") from None
+        raise FormatError(f"{where} is not UTF-8: {error}", hint="import the file as the tool wrote it") from None
     raw: Any = None
     if text.lstrip()[:1] in ("{", "["):
         try:
             raw = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise FormatError(f"{where} is no JSON: {error}", hint="import what the tool wrote") from None
+            raise FormatError(f"{where} is no JSON: {error}", hint="import the file as the tool wrote it") from None
     try:
         if raw is None:
             found = _tables(text)
         else:
             found = _json(raw)
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
-        raise FormatError(f"{where}: {type(error).__name__}: {error}", hint="import what the tool wrote") from None
+        raise FormatError(
+            f"{where}: {type(error).__name__}: {error}", hint="import the file as the tool wrote it"
+        ) from None
     if not found or len(found) > MAX_READINGS:
         raise FormatError(
-            f"{where} holds {len(found) or 'no'} results that are known",
+            f"{where} has no known results",
             hint="known: vllm bench serve and throughput (JSON), llama-bench (JSON, Markdown), llama-benchy (table)",
         )
     for reading in found:
@@ -125,7 +127,7 @@ def _check(reading: Reading, where: str) -> None:
             f"{where}, {reading.place}: {reading.value} ± {reading.spread} is no speed", hint="look there"
         )
     if not 0 <= reading.depth < 1 << 30 or not 0 <= reading.samples < 1 << 30:
-        raise FormatError(f"{where}, {reading.place}: the depth or count can't be", hint="look there")
+        raise FormatError(f"{where}, {reading.place}: the depth or the count is impossible", hint="look there")
     for text in (reading.test, reading.engine, reading.model, reading.config):
         if len(text) > _LONGEST or not text.isprintable():
             raise FormatError(f"{where}, {reading.place}: {text[:40]!r} is no name", hint="look there")
@@ -271,7 +273,7 @@ def parse(data: bytes) -> tuple[list[Measurement], list[Problem]]:
 
 def _measurement(raw: Any) -> Measurement:
     if not isinstance(raw, dict) or raw.pop("v", None) != VERSION:
-        raise ValueError(f"is no measurement of format {VERSION}")
+        raise ValueError(f"is not a measurement of format {VERSION}")
     types: dict[str, Any] = {
         "depth": int,
         "samples": int,
@@ -281,7 +283,7 @@ def _measurement(raw: Any) -> Measurement:
     }
     names = {f.name for f in fields(Measurement)}
     if set(raw) - names or {"test", "value", "file", "machine"} - set(raw):
-        raise ValueError("lacks or has other fields than a measurement")
+        raise ValueError("has missing or unknown fields")
     for key, value in raw.items():
         if not isinstance(value, types.get(key, str)) or isinstance(value, bool):
             raise ValueError(f"has a {key} of the wrong type")

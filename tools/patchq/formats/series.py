@@ -46,7 +46,7 @@ class _SeriesConflict:
             for line in lines:
                 if name := _name_of(line):
                     names.append(name)
-            sides.append(f"{label} has {', '.join(names) or 'no patch there'}")
+            sides.append(f"{label} has {', '.join(names) or 'no patch'}")
         return "; ".join(sides)
 
 
@@ -124,7 +124,9 @@ def parse(data: bytes, where: str) -> Series:
         if name in names:
             raise FormatError(f"{where}:{number}: {name} is listed twice", hint=f"edit {where}")
         if len(names) == MOST:
-            raise FormatError(f"{where}: {MOST} are the most patches of a stack", hint="it is no stack of patches")
+            raise FormatError(
+                f"{where}: {MOST} are the most patches of a stack", hint="check that the file is a series of patches"
+            )
         names[name] = None
     if twins := find_twins(names):
         raise FormatError(

@@ -84,7 +84,7 @@ def _check_records(data: bytes, refused: set[bytes]) -> None:
         if record:
             length = int(record[1])
         if record is None or at + length < record.end() or data[at + length - 1 : at + length] != b"\n":
-            raise tarfile.ReadError("a PAX header that is no list of records")
+            raise tarfile.ReadError("a PAX header that is not a list of records")
         if record[2] in refused or record[2].startswith(b"GNU.sparse"):
             kind = "PAX"
             if refused:

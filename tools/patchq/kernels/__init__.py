@@ -1,3 +1,3 @@
-"""Kernels compiled ahead: which modules a model needs, their units, and the wheel that upstream looks for."""
+"""Kernels compiled before their first use, and their wheel. A unit is one source of a module."""
 
 __all__ = ["ahead", "left", "wanted"]

@@ -18,6 +18,7 @@ from pathlib import Path
 from patchq.errors import BuildError
 from patchq.kernels._cache import UnitCache, headers_in
 from patchq.kernels._toolchain import Toolchain
+from patchq.names import counted
 from patchq.system import runner
 
 #: Compiler message for a missing header of CUDA's libraries.
@@ -141,7 +142,7 @@ def compile_units(
         else:
             todo.append(unit)
     if result.found:
-        say(f"{result.found} of {len(units)} units were compiled before")
+        say(f"from the cache: {result.found} of {counted(len(units), 'unit')}")
     budget = MemoryBudget(gib or memory_gib())
     failed = threading.Event()
     number = iter(range(1, len(todo) + 1))

@@ -69,7 +69,7 @@ def _run(argv: Sequence[str]) -> None:
         runner.run(argv)
     except runner.CommandError as error:
         raise BuildError(
-            f"the linker failed: {error.output[-2000:]}", hint="is the compiler's own library there?"
+            f"the linker failed: {error.output[-2000:]}", hint="check that the compiler's libraries are installed"
         ) from None
 
 

@@ -21,6 +21,7 @@ from patchq.kernels import _compiling, _linking, _packing
 from patchq.kernels._cache import UnitCache
 from patchq.kernels._toolchain import Toolchain, find_toolchain
 from patchq.kernels.wanted import Wanted, WantedModule, arch_list, read_wanted
+from patchq.names import counted
 from patchq.project.project import Project
 from patchq.sources.index import cache_folder
 from patchq.system import fsio, runner
@@ -118,7 +119,7 @@ def build_kernels(
     units = []
     for plan in plans:
         units += plan.units
-    count = f"{len(plans)} modules of {len(units)} units"
+    count = f"{counted(len(plans), 'module')} of {counted(len(units), 'unit')}"
     project.say(f"{upstream}: {count} for {arch} on {tools.platform}")
     compiled = _compiling.compile_units(
         units,
@@ -200,7 +201,7 @@ def _plan(
         return plans
     except runner.CommandError as error:
         last = (error.output.splitlines() or ["it printed nothing"])[-1]
-        hint = "is it in kernels/*.toml as upstream has it?"
+        hint = "compare its call in kernels/*.toml with upstream's generator"
         if "torch" in last or "tvm_ffi" in last:
             hint = "python -m pip install 'patchq[proofs]'"
         raise BuildError(f"upstream's generators can't be run: {last}", hint=hint) from None
@@ -252,7 +253,7 @@ def _pack(project: Project, upstream: str, wanted: Wanted, contents: _packing.Co
         job = job_of(project, set_name)
         if job.stack_id != parent.stack_id:
             reason = "the stack was changed while its kernels were compiled"
-            raise UserError(reason, hint="the same command again")
+            raise UserError(reason, hint="run the same command again")
         item = next(one for one in job.applied if one.stack.pin.upstream == upstream)
         profile = f"kernels-{contents.arch}"
         config = BuildConfig(distribution=wanted.distribution, package=wanted.package, profile=profile)

@@ -8,6 +8,7 @@ from pathlib import Path
 from patchq.environment.doctor import Diagnosis, Health
 from patchq.environment.installed import InstalledPackage
 from patchq.kernels.wanted import Wanted
+from patchq.names import counted
 
 
 def judge_left(upstream: str, wanted: Wanted, packages: tuple[InstalledPackage, ...], cache: str) -> Diagnosis:
@@ -26,11 +27,11 @@ def judge_left(upstream: str, wanted: Wanted, packages: tuple[InstalledPackage, 
     if own is None or not own.is_right:
         reason = "no wheel of them is installed"
         if own is not None:
-            reason = f"{wanted.distribution} isn't as it was built"
+            reason = f"{wanted.distribution} was changed after it was built"
         return Diagnosis(
             topic=topic,
             level=Health.NOTE,
-            message=f"{reason}: {len(wanted.modules)} generators' modules compile "
+            message=f"{reason}: the modules of {counted(len(wanted.modules), 'generator')} compile "
             f"when they are first used{_cost(wanted, cache)}",
             hint=f"`patchq build {upstream} --kernels ARCH`, and install it",
         )
@@ -51,11 +52,11 @@ def judge_left(upstream: str, wanted: Wanted, packages: tuple[InstalledPackage, 
         return Diagnosis(
             topic=topic,
             level=Health.NOTE,
-            message=f"{len(left)} of {len(names)} modules for {arch} still compile: "
+            message=f"{len(left)} of {counted(len(names), 'module')} for {arch} still compile: "
             f"{', '.join(left)}{_cost(wanted, cache)}",
             hint=f"`patchq build {upstream} --kernels {arch}` without --only",
         )
-    message = f"all {len(names)} modules for {arch} are there; nothing of them compiles"
+    message = f"{counted(len(names), 'module')} for {arch}: all are installed, and none compiles at first use"
     return Diagnosis(topic=topic, level=Health.OK, message=message)
 
 

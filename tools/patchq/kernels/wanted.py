@@ -90,7 +90,7 @@ def read_wanted(project: Project, upstream: str) -> Wanted:
         for ref in module.refs:
             if ref not in known:
                 reason = f"{name}: {upstream} has no ref {ref}"
-                raise FormatError(reason, hint="refs are those of upstream.lock")
+                raise FormatError(reason, hint="name a ref that upstream.lock pins")
     return wanted
 
 
@@ -120,13 +120,13 @@ def _wanted(raw: Mapping[str, Any]) -> Wanted:
         if not (_ENV.fullmatch(variable) and isinstance(value, str) and value.isprintable()):
             raise ValueError("env may only have FLASHINFER_… texts")
         if _TOOL.search(variable):
-            raise ValueError(f"env's {variable} is for a compiler: it could name a program")
+            raise ValueError(f"env can't have {variable}, which could make a compiler run another program")
     minutes = raw.get("minutes", 0)
     if not _is_number(minutes) or not 0 <= minutes <= 100_000:
         raise ValueError(f"minutes = {minutes!r} is not a time")
     modules = tuple(map(_module, raw.get("modules", ())))
     if not modules:
-        raise ValueError("it names no modules")
+        raise ValueError("it lists no modules")
     return Wanted(
         distribution=raw["distribution"],
         package=raw["package"],

@@ -30,7 +30,7 @@ from patchq.system import project_files
 
 KILLED, SURVIVED, EQUIVALENT, UNTRIED = "killed", "survived", "equivalent", "not tried"
 #: Message for a patch that was not reached within the budget's seconds.
-NOT_REACHED = "not tried: the seconds were over before its turn"
+NOT_REACHED = "not tried: the time was over before its turn"
 #: Seconds of a mutant's timeout on top of five times the duration of the proof.
 SPARE_SECONDS = 60.0
 #: Number of mutants up to which a process for forks doesn't pay off.

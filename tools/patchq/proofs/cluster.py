@@ -18,6 +18,7 @@ from typing import Any
 from patchq.environment.machine import this_machine
 from patchq.errors import EnvironmentFault, UserError
 from patchq.extras import need
+from patchq.names import counted
 from patchq.project.project import Project
 from patchq.proofs.judge import ERROR, NO_RESULT, CellResult
 from patchq.proofs.plan import ProofCell, variant_of
@@ -72,7 +73,7 @@ def on_workers(
                         pure=False,
                     )
                 )
-            say(f"{sum(f is not None for f in futures)} cells sent to {address}")
+            say(f"{counted(sum(f is not None for f in futures), 'cell')} sent to {address}")
             for cell, future in zip(cells, futures, strict=True):
                 yield future.result() if future is not None else run_cell(project, cell)
 

@@ -106,7 +106,7 @@ def state_of(tests: Sequence[Mapping[str, str]] | None, message: str) -> tuple[s
     if skipped := first["skipped"]:
         return NOT_RUN, skipped["message"].removeprefix("not run: ") or "skipped"
     if not tests:
-        return ERROR, "no test ran: " + (message.strip().splitlines() or ["pytest said nothing"])[-1]
+        return ERROR, "no test ran: " + (message.strip().splitlines() or ["pytest printed nothing"])[-1]
     return PASSED, counted(len(tests), "test")
 
 

@@ -76,7 +76,7 @@ def compare(
         outcomes, words = run_pytest(project, trees, [path], cwd=trees / upstream, timeout=timeout)
         tests = outcomes or []
         project.say(f"{upstream}: {path}: {counted(len(tests), 'test')} {'before' if variant is bare else 'after'}")
-        return {t["test"]: t["outcome"] for t in tests}, (words.strip().splitlines() or ["pytest said nothing"])[-1]
+        return {t["test"]: t["outcome"] for t in tests}, (words.strip().splitlines() or ["pytest printed nothing"])[-1]
 
     # One variant after the other, so that each slot's trees change only once.
     items = [(variant, upstream, path) for variant in (bare, here) for upstream, path in files]

@@ -181,7 +181,7 @@ def sarif_bytes(
     found = sarif(verdicts, stack_path)
     run = found["runs"][0]
     if stops:
-        rule = {"id": "stops-ahead", "shortDescription": {"text": "The patch stops for a person on the newest pin"}}
+        rule = {"id": "stops-ahead", "shortDescription": {"text": "The patch conflicts on the newest pin"}}
         run["tool"]["driver"]["rules"].append(rule)
     for patch, path, ref, message in stops:
         run["results"].append(

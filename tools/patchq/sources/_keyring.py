@@ -48,7 +48,7 @@ def verify(store: Git, commit: CommitId, ref: str, tag: str | None, root: Path, 
                 name = "nothing"
                 if named:
                     name = named[1].decode("utf-8", "replace")
-                raise SourceError(f"the tag that {ref} names says that it is {name}, or of another commit", hint=hint)
+                raise SourceError(f"the tag object of {ref} has the name {name}, or is of another commit", hint=hint)
             return f"tag signed by {_verified(store, 'verify-tag', tag, ref, root, keyring, hint)}"
         raise SourceError(f"the tag {ref} is not signed, even if its commit is", hint=hint)
     if not re.search(rb"^gpgsig ", store.run("cat-file", "commit", commit).split(b"\n\n")[0], re.MULTILINE):
@@ -72,18 +72,18 @@ def _verified(store: Git, verb: str, name: str, ref: str, root: Path, keyring: P
 def _why(message: str) -> str:
     """Return why a signature was refused, from the output of gpg or ssh-keygen."""
     for status, words in (
-        ("NO_PUBKEY", "it is signed with a key that is not in it"),
-        ("BADSIG", "the signature is of something else"),
+        ("NO_PUBKEY", "the signing key is not in it"),
+        ("BADSIG", "the signature is for other content"),
         ("REVKEYSIG", "its key was revoked"),
         ("EXPKEYSIG", "its key has expired"),
         ("EXPSIG", "it has expired"),
-        ("No principal matched", "it is signed with a key that is not in it"),
+        ("No principal matched", "the signing key is not in it"),
     ):
         if status in message:
             return words
     if message.strip():
         return message.strip().splitlines()[-1]
-    return "git says no more"
+    return "git gives no reason"
 
 
 @contextmanager
@@ -93,10 +93,10 @@ def _settings(root: Path, keyring: Path) -> Iterator[tuple[list[str], Mapping[st
         data = project_files.read(root, keyring)
     except OSError as error:
         raise SourceError(
-            f"the keyring {keyring} can't be read: {error.strerror}", hint="see keyring in the lock"
+            f"the keyring {keyring} can't be read: {error.strerror}", hint="correct `keyring` in upstream.lock"
         ) from None
     if data is None:
-        raise SourceError(f"the keyring {keyring} does not exist", hint="see keyring in the lock")
+        raise SourceError(f"the keyring {keyring} does not exist", hint="correct `keyring` in upstream.lock")
     # A keyring of one kind must not accept signatures of another kind.
     no_program = "false"
     with tempfile.TemporaryDirectory(prefix="patchq-") as home:

@@ -177,14 +177,14 @@ def _import(
         )
         for member in found:
             if not is_tree_path(member.path):
-                raise _refused(where, member.path, "would land outside, or in .git, or is too long for a file system")
+                raise _refused(where, member.path, "is outside of the tree, in .git, or too long for a file system")
             if not member.path.startswith(prefix):
                 continue
             path = member.path[len(prefix) :]
             if path.startswith(skipped) or (only and not only(path)):
                 continue
             if path in seen:
-                raise _refused(where, path, "is in it twice")
+                raise _refused(where, path, "is listed twice")
             seen.add(path)
             out.write(b"M %s inline %s\ndata %d\n" % (member.mode, quote_path(path), member.size))
             if isinstance(member.data, bytes):
@@ -203,7 +203,8 @@ def _import(
         _check_links(links, seen, where)
         if not seen and not only:
             raise FormatError(
-                f"{where} holds no files" + (f" below {subdir}" if subdir else ""), hint="check --archive and --subdir"
+                f"{where} contains no files" + (f" below {subdir}" if subdir else ""),
+                hint="check --archive and --subdir",
             )
         out.write(b"done\n")
     commit = store.ref_or_none(ref)
@@ -261,15 +262,15 @@ def members(tar: tarfile.TarFile, where: str) -> Iterator[_ArchiveMember]:
 
 def _check_member(info: tarfile.TarInfo, name: bytes, where: str) -> None:
     if info.size < 0:  # possible with an extended header
-        raise _refused(where, name, "says that it has less than nothing in it")
+        raise _refused(where, name, "gives a negative size")
     if name.startswith(b"/") or b".." in name.split(b"/"):
-        raise _refused(where, name, "would land outside")
+        raise _refused(where, name, "is outside of the tree")
 
 
 def _link_target(info: tarfile.TarInfo, path: bytes, where: str) -> bytes:
     target = info.linkname.encode("utf-8", "surrogateescape")
     if not 0 < len(target) < _MAX_LINK or b"\0" in target:
-        raise _refused(where, path, "is a link to nothing that a file system takes")
+        raise _refused(where, path, "is a link whose target is not a valid path")
     return target
 
 

@@ -48,13 +48,13 @@ def folder_commit(layout: Layout, store: Git, folder: Path, pin: Pin, skip: Iter
     homes = {local_path(layout, name) for name in ("~", whose)}
     why = ""
     if folder in (layout.root, *layout.root.parents):
-        why = "this project lies in it"
+        why = "it contains this project"
     if any(folder in (home, *home.parents) for home in homes):
-        why = why or "a home folder lies in it"
+        why = why or "it contains a home folder"
     if why:
         raise SourceError(
             f"{folder} can't be an upstream: {why}; nothing was read",
-            hint="name the folder that holds upstream's files alone, or its repository",
+            hint="name a folder that contains only upstream's files, or upstream's repository",
         )
     with scratch(store) as temporary:
         return keep_folder(temporary, folder, pin, skip)

@@ -61,7 +61,7 @@ class Forge:
             )
         parts = urlsplit(self.api)
         if parts.scheme != "https" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
-            raise UserError(f"{self.api} is not https: a token would be read on the way", hint="--api https://…")
+            raise UserError(f"{self.api} is not https, so others could read the token", hint="--api https://…")
 
     def pull_of(self, branch: str) -> Pull | None:
         """Return the open pull request of a branch of this repository, or the newest closed one."""
@@ -106,7 +106,7 @@ class Forge:
             raise self._unread(error) from None
 
     def _unread(self, error: Exception) -> SourceError:
-        return SourceError(f"{self.api} says what can't be read: {error!r}", hint="is --api right?")
+        return SourceError(f"{self.api} gave an answer that can't be read: {error!r}", hint="check --api")
 
     def _ask(self, method: str, path: str, body: Mapping[str, str] | None = None) -> Any:
         """Send a call and return the parsed response.

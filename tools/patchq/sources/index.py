@@ -296,7 +296,7 @@ def _bring(file: IndexFile, part: Partial, progress: Progress | None, most: int,
             _transfer(file, part, progress, most, allowance)
             if not part.total or part.size >= part.total:
                 return
-            message = f"{file.name}: {part.size} of {part.total} bytes came"
+            message = f"{file.name}: {part.size} of {part.total} bytes received"
         except (OSError, HTTPError) as error:  # requests raises OSErrors
             if isinstance(error, OSError) and error.filename:
                 raise  # an error of the local disk
@@ -304,7 +304,7 @@ def _bring(file: IndexFile, part: Partial, progress: Progress | None, most: int,
         if not left or part.size <= before or not part.validator:
             kept = ""
             if part.size and part.validator:
-                kept = f"; {part.size} bytes are kept, and it goes on there"
+                kept = f"; {part.size} bytes are kept, and the next run continues there"
             raise SourceError(f"{message}{kept}", hint="run the command again" if kept else _OFFLINE_HINT)
 
 
@@ -325,9 +325,11 @@ def _transfer(file: IndexFile, part: Partial, progress: Progress | None, most: i
             allowance.take(len(chunk))
             if part.size > most:
                 part.clear()
-                raise SourceError(f"{file.name} is larger than {most >> 20} MiB", hint="no release is; check the index")
+                raise SourceError(
+                    f"{file.name} is larger than {most >> 20} MiB", hint="no release is that large; check the index"
+                )
             if time.monotonic() - begun > TIMEOUT + (part.size - first) / SLOWEST:
-                raise SourceError(f"{file.name} comes too slowly: {part.size} bytes so far", hint=_OFFLINE_HINT)
+                raise SourceError(f"{file.name} downloads too slowly: {part.size} bytes so far", hint=_OFFLINE_HINT)
             if progress:
                 progress(file.name, part.size, part.total)
 

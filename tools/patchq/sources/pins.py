@@ -176,8 +176,8 @@ class Fetcher:
             url = pin.url
         if folder and not folder.is_dir():
             raise Unreachable(
-                f"{pin.upstream} {pin.ref} comes from {folder}, and no such folder is there",
-                hint=f"bring it back, or `patchq pin {pin.upstream} --url … --ref {sh(pin.ref)}` sets its new place",
+                f"{pin.upstream} {pin.ref} comes from {folder}, which doesn't exist",
+                hint=f"restore the folder, or `patchq pin {pin.upstream} --url … --ref {sh(pin.ref)}`",
             )
         if folder and not is_repository(folder):
             self.say(f"{pin.upstream}: reading the files in {folder}")
@@ -185,7 +185,7 @@ class Fetcher:
             if commit != pin.commit or keep_folder(self.store, folder, pin, self.skip(pin)) != commit:
                 raise SourceError(
                     f"{folder} has changed since it was pinned: its files give {commit}, the lock has {pin.commit}",
-                    hint=f"`patchq pin {pin.upstream} --url {sh(pin.url)} --ref {sh(pin.ref)}` pins what is there now",
+                    hint=f"`patchq pin {pin.upstream} --url {sh(pin.url)} --ref {sh(pin.ref)}` pins the new files",
                 )
             return self._keep_git(pin)
         host = _host(url)
@@ -223,7 +223,7 @@ class Fetcher:
 
         path = self.archive_file(pin)
         if (upstream := self.lock.upstreams.get(pin.upstream)) and upstream.keyring:
-            self.say(f"{pin.upstream}: an archive carries no signature for the keyring; its hash is what was checked")
+            self.say(f"{pin.upstream}: an archive has no signature for the keyring; only its hash was checked")
         self.say(f"{pin.upstream}: importing {pin.archive}" + (f", {pin.subdir}" if pin.subdir else ""))
         commit = import_archive(self.store, path, pin, skip=self.skip(pin), say=self.say, progress=self.progress)
         self.store.update_refs(
@@ -287,7 +287,7 @@ def check_signature(layout: Layout, lock: Lock, store: Git, pin: Pin, *, offline
     except SourceError as error:
         if offline and not tag:
             raise SourceError(
-                f"{error.message}; its tag may be signed, but --offline forbids asking for it",
+                f"{error.message}; its tag may be signed, but --offline forbids fetching it",
                 hint="run `patchq fetch` without --offline",
             ) from None
         raise
@@ -305,7 +305,9 @@ def archive_file(layout: Layout, pin: Pin, *, offline: bool = False, progress: P
     if is_local_archive(pin.archive):
         path = local_path(layout, pin.archive)
         if not path.is_file():
-            raise SourceError(f"the archive {path} is not there", hint="put it there, or `patchq pin` another")
+            raise SourceError(
+                f"the archive {path} is not there", hint="restore it, or pin another one with `patchq pin`"
+            )
         found = fsio.sha256_file(path)
         if found != pin.sha256:
             raise SourceError(
@@ -383,5 +385,5 @@ def pin_git(
     if commit is None and folder:
         commit = Foreign(folder).ref_or_none(pin.ref)
     if commit is None:
-        raise UserError(f"{url} has no tag or branch {pin.ref!r}", hint=f"`git ls-remote {sh(url)}` lists what it has")
+        raise UserError(f"{url} has no tag or branch {pin.ref!r}", hint=f"`git ls-remote {sh(url)}` lists its refs")
     return commit

@@ -15,7 +15,7 @@ from pathlib import Path
 from patchq.errors import PatchqError, SourceError
 from patchq.formats.lock import Pin
 from patchq.git.worktree import branch_of
-from patchq.names import CommitId, sh
+from patchq.names import CommitId, counted, sh
 from patchq.project.project import Project
 from patchq.project.stack import load_stack, load_state
 from patchq.sources.bases import Base
@@ -192,7 +192,7 @@ def _set_aside(project: Project) -> list[str]:
             store.ask("unpack-objects", "-r", "-q", data=target.read_bytes())
     if not damaged:
         return []
-    return [f"{len(damaged)} damaged files of the store are now in {aside}"]
+    return [f"{counted(len(damaged), 'damaged file')} of the store moved to {aside}"]
 
 
 def _damaged_packs(project: Project) -> list[Path]:

@@ -117,7 +117,7 @@ def _local_archive(root: Path, archive: str) -> str:
     if root not in path.parents:
         raise UserError(
             f"{path} lies outside the project",
-            hint="put the file itself into the project; an archive is then pinned there by `patchq pin`",
+            hint="copy the file into the project; for an archive, pin the copy with `patchq pin`",
         )
     return f"project/{path.relative_to(root).as_posix()}"
 
@@ -242,7 +242,9 @@ def apply_bundle(root: Path, bundle: Path, **options: Any) -> list[StackResult]:
                 hint="create it again from this project, or apply it in an empty folder",
             )
         if not own.exists() and (other := _not_of(root, bundled)):
-            raise UserError(f"{root} holds {other} and is no project", hint="name an empty folder with --project")
+            raise UserError(
+                f"{root} contains {other} and is not a project", hint="name an empty folder with --project DIR"
+            )
         _check_members(bundled, bundle.name)
         project = Project(layout=Layout(root), **options)
         with project.locked("apply"):
@@ -261,7 +263,7 @@ def apply_bundle(root: Path, bundle: Path, **options: Any) -> list[StackResult]:
             wrong.append(r.upstream)
     if wrong and not _edited(project, manifest):
         raise SourceError(
-            f"{', '.join(wrong)}: what was applied is not what was bundled",
+            f"{', '.join(wrong)}: the applied tree differs from the bundled one",
             hint="the same input produced a different tree: report it",
         )
     return found
@@ -313,7 +315,7 @@ def _check_members(bundled: Path, where: str) -> None:
             or (name.parts[0] == KERNELS and len(name.parts) == 2 and name.suffix == ".toml")
         )
         if path.is_file() and (not inside or any(p.lower() in (".git", ".patchq") for p in name.parts)):
-            raise FormatError(f"{where} holds {name}, which is no part of a project", hint="don't use it")
+            raise FormatError(f"{where} contains {name}, which is not part of a project", hint="don't use it")
 
 
 def _not_of(root: Path, bundled: Path) -> str:
@@ -348,7 +350,9 @@ def _index_pack(project: Project, pin: Mapping[str, str], pack: Path) -> None:
     if upstream:
         locked = upstream.pins.get(pin["ref"])
     if not locked:
-        raise FormatError(f"the bundle has {pin['upstream']} {pin['ref']}, its lock hasn't", hint="don't use it")
+        raise FormatError(
+            f"the bundle has {pin['upstream']} {pin['ref']}, which is not in its lock", hint="don't use it"
+        )
     store = project.store
     if locked.commit != pin["commit"]:
         raise FormatError(f"the bundle's {pin['upstream']} is not the commit of its lock", hint="make it anew")
@@ -398,11 +402,11 @@ def _unpack(tar: tarfile.TarFile, folder: Path, where: str) -> dict[str, Any]:
         raise FormatError(f"{where} is larger than any project", hint="don't use it")
     while member := tar.next():
         if member.name not in left or not member.isreg():
-            raise FormatError(f"{where} holds {member.name!r}, which it doesn't name", hint="don't use it")
+            raise FormatError(f"{where} contains {member.name!r}, which its manifest doesn't list", hint="don't use it")
         size, sha256 = left.pop(member.name)
         data = tar.extractfile(member)
         if member.size != size or data is None or _copy(data, folder / member.name) != sha256:
-            raise FormatError(f"{where}: {member.name} is not what was bundled", hint="copy it again")
+            raise FormatError(f"{where}: {member.name} was changed after it was bundled", hint="copy it again")
     if left:
         raise FormatError(f"{where} lacks {next(iter(left))!r}", hint="copy it again: it was cut short")
     return manifest

@@ -224,7 +224,7 @@ def _commit(project: Project, draft: Pin) -> tuple[CommitId | None, bool]:
         found = pin_git(project.layout, project.store, draft, skip=nested, keep=True)
     except Unreachable as error:
         if draft.commit:
-            project.say(f"{draft.upstream}: {error.message}; commit {draft.commit} is taken as given")
+            project.say(f"{draft.upstream}: {error.message}; commit {draft.commit} is recorded without a check")
             return draft.commit, False
         if draft.archive:
             project.say(f"{draft.upstream}: {error.message}; pinned by its archive alone")
@@ -233,7 +233,7 @@ def _commit(project: Project, draft: Pin) -> tuple[CommitId | None, bool]:
     if draft.commit and found != draft.commit:
         raise SourceError(
             f"{draft.upstream}: {draft.ref} is {found} there, not {draft.commit}",
-            hint="leave --commit out to pin what is there",
+            hint="leave --commit out to pin the commit that the source has",
         )
     return found, True
 
@@ -320,7 +320,7 @@ def _check_git(project: Project, item: Pin, label: str) -> PinCheck:
     if now == item.commit:
         return PinCheck(pin=label, source="git", ok=True, message=f"{item.ref} is still {now}")
     return PinCheck(
-        pin=label, source="git", ok=False, message=f"{item.ref} moved: the lock has {item.commit}, there it is {now}"
+        pin=label, source="git", ok=False, message=f"{item.ref} moved: the lock has {item.commit}, the source has {now}"
     )
 
 

@@ -387,8 +387,8 @@ def lock(path: Path, *, verb: str, wait: float) -> Iterator[bool]:
             except OSError as error:
                 if error.errno in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
                     raise UserError(
-                        f"the file system of {path.parent} keeps no locks ({error.strerror}), and patchq can't tell "
-                        "two commands apart without",
+                        f"the file system of {path.parent} has no file locks ({error.strerror}), which keep "
+                        "two commands of patchq apart",
                         hint="put the project on a local disk, or mount that one with locks",
                     ) from None
                 if error.errno not in (errno.EAGAIN, errno.EACCES):
@@ -423,7 +423,7 @@ def _open_own(path: Path, flags: int) -> int:
             raise not_regular(path) from None
         if error.errno != errno.ELOOP:
             raise
-        raise StateError(f"{path} is a symbolic link; patchq follows none there", hint=f"remove {path}") from None
+        raise StateError(f"{path} is a symbolic link, which patchq doesn't follow", hint=f"remove {path}") from None
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
         raise not_regular(path)

@@ -98,7 +98,7 @@ def check_ref(value: str, what: str) -> str:
         or value.startswith(("refs/replace/", "refs/patchq/"))
     )
     if bad:
-        raise FormatError(f"{value!r} can't be the name of {what}", hint="`git check-ref-format` has the rules")
+        raise FormatError(f"{value!r} can't be the name of {what}", hint="`git check-ref-format` describes the rules")
     return value
 
 
@@ -179,7 +179,7 @@ def find_project(start: Path) -> Layout:
         start = start.resolve()
     except FileNotFoundError:
         raise UserError(
-            "the current folder is gone", hint="go to another folder, or name the project's with --project"
+            "the current folder no longer exists", hint="change to an existing folder, or pass --project DIR"
         ) from None
     for folder in (start, *start.parents):
         if os.path.lexists(folder / LOCK_NAME):

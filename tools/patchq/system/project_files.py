@@ -139,6 +139,6 @@ def refuse_links(root: Path, path: Path) -> None:
 
 def _is_link(path: Path) -> FormatError:
     return FormatError(
-        f"{path} is a symbolic link to {os.readlink(path)}; patchq follows none in a project",
+        f"{path} is a symbolic link to {os.readlink(path)}; patchq doesn't follow links in a project",
         hint="put the file itself in its place",
     )

@@ -272,7 +272,7 @@ def run_isolated(
     if not walled:
         text = (before.decode("utf-8", "replace").strip() or str(code)).splitlines()[-1]
         raise UserError(
-            f"a command is run only where it can be kept from all else, and here it can't: {text}",
+            f"this machine can't run commands in a sandbox: {text}",
             hint="it needs Linux with unprivileged user namespaces, and unshare and setpriv (util-linux); "
             "or edit the worktree and run `patchq new`",
         )

@@ -59,7 +59,7 @@ class ThinWheel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ReleaseDifference:
-    """Files of a full wheel that its release lacks or has otherwise.
+    """Files of a full wheel that are missing or different in its release.
 
     :ivar modules: path of each patched module by its name.
     :ivar data: paths of patched files that are read by path.
@@ -162,7 +162,7 @@ def _compare(
     if "entry_points.txt" in info:
         refused["entry_points.txt"] = "entry points are read from the release's metadata"
     for name in _other_requirements(release, full, manifest):
-        refused[name] = "a requirement that the release doesn't have, or has otherwise"
+        refused[name] = "a requirement that differs from the release's"
     if refused:
         listed = "; ".join(f"{name} ({reason})" for name, reason in sorted(refused.items()))
         raise BuildError(
@@ -193,7 +193,7 @@ def _module_name(path: str) -> str:
 
 
 def _changed_info(release: WheelInfo, full: WheelInfo) -> dict[str, bytes]:
-    """Return the metadata files of the full wheel that the release has otherwise; not RECORD."""
+    """Return the metadata files of the full wheel that differ from the release's, except RECORD."""
     changed = []
     for name in full.record:
         inner = name.removeprefix(full.dist_info + "/")
