@@ -49,7 +49,7 @@ def build_overlay(job: Job, item: Applied, config: BuildConfig, version: str) ->
             files[name] = data
     if refused:
         raise BuildError(
-            f"{item.stack.pin.upstream}: an overlay can change only Python files of the package, not {', '.join(refused)}",
+            f"{item.stack.pin.upstream}: an overlay can change only the package's Python, not {', '.join(refused)}",
             hint=f"`patchq build {item.stack.pin.upstream} --profile source`",
         )
     if config.version_file and config.version_file in members:
