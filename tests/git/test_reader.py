@@ -297,28 +297,29 @@ def test_another_git_is_another_reader(store: Git, tmp_path: Path, monkeypatch: 
         store.read_blobs([one])
 
 
-def test_few_stay_and_none_of_a_scratch(store: Git, tmp_path: Path) -> None:
+def test_few_stay_and_none_of_a_scratch(store: Git, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readers, "_MOST", 3)
     one, processes = written(store, b"one"), []
     for n in range(6):
         repository = bare_repository(tmp_path / str(n), store)
         assert repository.read_blobs([one])
         processes.append(reader_of(repository)._process)
     assert [p.returncode for p in processes] == [-signal.SIGKILL] * 3 + [None] * 3
-    folders = [folder for folder, _ in readers._staying]
+    folders = [folder for folder, *_ in readers._staying]
     assert folders == [tmp_path / str(n) for n in (3, 4, 5)]
     assert Git(tmp_path / "3").read_blobs([one])
     assert bare_repository(tmp_path / "6", store).read_blobs([one])
-    folders = [folder for folder, _ in readers._staying]
+    folders = [folder for folder, *_ in readers._staying]
     assert folders == [tmp_path / str(n) for n in (5, 3, 6)]  # the one that wasn't asked for longest has ended
     readers.forget(tmp_path / "5")
-    folders = [folder for folder, _ in readers._staying]
+    folders = [folder for folder, *_ in readers._staying]
     assert folders == [tmp_path / str(n) for n in (3, 6)]
     assert processes[5].returncode == -signal.SIGKILL
     with scratch(store) as git_:
         assert git_.read_blobs([one])
         process = reader_of(git_)._process
         assert process.poll() is None
-    assert git_.folder not in [folder for folder, _ in readers._staying]
+    assert git_.folder not in [folder for folder, *_ in readers._staying]
     assert process.returncode == -signal.SIGKILL
 
 

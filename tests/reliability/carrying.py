@@ -1,24 +1,33 @@
-"""Carry beside git: real commits onto real tags, and stacks of them, and what git's own merge makes of the same.
+"""Carry commits and stacks of commits onto tags with patchq, and compare each result with git's own merge.
 
     python tests/reliability/carrying.py HISTORY [--pairs 2000] [--stacks 64] [--seed 1] [--near]
+    python tests/reliability/carrying.py --made 8 --pairs 250 --stacks 38 --near --newer-git PROGRAM
 
-HISTORY is a git repository with tags; nothing is written into it. Each pair is a commit and a tag that it is carried
-to, as a patch on its parent; each stack is some commits in a row and a tag, for which git is asked as `git rebase`
-asks itself, merge by merge. Where patchq lands, its tree must be git's; where git stops, so must patchq.
+HISTORY is a git repository with tags. The script doesn't write to it. `--made` generates histories instead, one for each
+seed. A pair is a commit and a tag: the commit is carried to the tag as a patch on its parent. A stack is some consecutive
+commits and a tag. Git merges them one by one, as `git rebase` does. If patchq applies a patch, its tree must equal git's.
+If git stops, patchq must stop too.
+
+With `--newer-git` everything runs twice: with the git on the PATH, and with PROGRAM. Both runs must give the same trees
+and stop at the same files. `.ci/newer-git FOLDER` installs a newer git and prints its path.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import subprocess
 import sys
+import tempfile
 from bisect import bisect
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import histories
 from patchq.errors import SourceError
 from patchq.git.repository import Git, scratch
 from patchq.merge.patches import STOPS, Landing, Patch, read_patches
@@ -32,16 +41,22 @@ ORT = ("merge.directoryRenames=true",)
 
 @dataclass
 class Tally:
-    """What came of a run. ``wrong``: landings that are not git's; ``alone``: stops where git merges; in words."""
+    """Results of a run.
+
+    :ivar wrong: descriptions of results that differ from git's.
+    :ivar alone: descriptions of patches that stop, although git merges them.
+    :ivar results: the result of each patch, to compare with another run.
+    """
 
     outcomes: Counter[str] = field(default_factory=Counter)
     alone: list[str] = field(default_factory=list)
     lost: int = 0
     wrong: list[str] = field(default_factory=list)
+    results: list[str] = field(default_factory=list)
 
     @property
     def tried(self) -> int:
-        """How many patches were carried."""
+        """Number of patches that were carried."""
         return sum(self.outcomes.values())
 
     def __str__(self) -> str:
@@ -85,8 +100,11 @@ def ort(repository: Git, base: str, ours: Sequence[str], theirs: str) -> list[st
 
 
 def judge(repository: Git, where: str, landing: Landing, tree: str, merged: str, tally: Tally) -> bool:
-    """Count a landing on a tree; False where it is not what git's merge comes to (empty: a conflict)."""
+    """Count a result; return False if it differs from the tree of git's merge (empty: a conflict)."""
     tally.outcomes[landing.outcome] += 1
+    # Markers in conflicting files have other labels with a newer git, so a stop is compared by its sides.
+    sides = landing.stages if landing.outcome in STOPS else landing.changes
+    tally.results.append(f"{where}: {landing.outcome}, git {merged}: {sides}")
     if landing.outcome in STOPS:
         if merged and merged != tree:
             tally.alone.append(f"{where}: {landing.outcome}: {landing.message}")
@@ -190,23 +208,63 @@ def sample(
     return single, rows
 
 
+@contextmanager
+def use_git(program: str) -> Iterator[None]:
+    """Run another git in the block; empty for the one on the PATH."""
+    before = os.environ["PATH"]
+    if program:
+        os.environ["PATH"] = f"{Path(program).resolve().parent}:{before}"
+    try:
+        yield
+    finally:
+        os.environ["PATH"] = before
+
+
+def compare_gits(
+    history: Git, newer: str, pairs: int, stacks: int, seed: int, *, near: bool
+) -> tuple[tuple[Tally, Tally], list[str]]:
+    """Run :func:`sample` with the git on the PATH and with a newer one.
+
+    :returns: the tallies of the first, and descriptions of all differences between the two.
+    """
+    found = sample(history, pairs, stacks, seed, near=near)
+    if not newer:
+        return found, []
+    with use_git(newer):
+        again = sample(history, pairs, stacks, seed, near=near)
+    differ = []
+    for one, other in zip(found, again, strict=True):
+        differ += [f"{a}; with the newer git {b}" for a, b in zip(one.results, other.results, strict=True) if a != b]
+    return found, differ
+
+
 def main() -> int:
-    """Measure, and print; 1 where anything differs."""
+    """Compare and print; return 1 if anything differs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("history", type=Path)
+    parser.add_argument("history", type=Path, nargs="?")
+    parser.add_argument("--made", type=int, default=0, help="generate this many histories instead")
+    parser.add_argument("--newer-git", default="", help="program of another git to compare with")
     parser.add_argument("--pairs", type=int, default=2000)
     parser.add_argument("--stacks", type=int, default=64)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--near", action="store_true", help="onto the tags next to each commit, not any")
     given = parser.parse_args()
-    found = sample(Git(given.history), given.pairs, given.stacks, given.seed, near=given.near)
-    for word, tally in zip(("pairs", "stacks"), found, strict=True):
-        print(f"{word}: {tally}")
-        for said in tally.wrong:
-            print(f"  differs: {said}")
-        for said in tally.alone:
-            print(f"  stops alone: {said}")
-    return int(any(tally.wrong for tally in found))
+    failed = False
+    with tempfile.TemporaryDirectory(prefix="carrying-") as text:
+        sources = [(given.seed, given.history)]
+        if given.made:
+            seeds = range(given.seed, given.seed + given.made)
+            sources = [(n, histories.make(Path(text) / str(n), n, 200) / ".git") for n in seeds]
+        for seed, folder in sources:
+            found, differ = compare_gits(Git(folder), given.newer_git, given.pairs, given.stacks, seed, near=given.near)
+            for word, tally in zip(("pairs", "stacks"), found, strict=True):
+                print(f"seed {seed}, {word}: {tally}", flush=True)
+                for said in (*tally.wrong, *tally.alone):
+                    print(f"  {said}")
+            for said in differ:
+                print(f"  the gits differ: {said}")
+            failed = failed or bool(differ) or any(tally.wrong for tally in found)
+    return int(failed)
 
 
 if __name__ == "__main__":

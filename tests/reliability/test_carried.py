@@ -16,6 +16,7 @@ import histories
 import odd_histories
 from extent import LONG, record
 from kit import git
+from patchq.git.mergetree import merges_trees
 from patchq.git.objects import CommitInfo
 from patchq.git.repository import Git, scratch
 from patchq.merge.patches import STOPS, read_patches, write_commits
@@ -24,6 +25,8 @@ from patchq.names import CommitId
 
 #: A real one, of `long_form.py --history`.
 REAL = os.environ.get("PATCHQ_RELIABILITY_HISTORY", "")
+#: Program of git 2.50 or newer, from `.ci/newer-git`.
+NEWER = os.environ.get("PATCHQ_NEWER_GIT", "")
 
 
 def _tell(history: str, found: tuple[carrying.Tally, carrying.Tally]) -> None:
@@ -35,6 +38,21 @@ def _tell(history: str, found: tuple[carrying.Tally, carrying.Tally]) -> None:
             moved=tally.outcomes["offset"], alone=len(tally.alone),
         )  # fmt: skip
         assert landed, f"nothing of {what} landed: there is nothing to compare"
+
+
+@pytest.mark.skipif(not NEWER, reason="PATCHQ_NEWER_GIT names no git 2.50 or newer: .ci/newer-git FOLDER installs one")
+@pytest.mark.parametrize("seed", range(1, 9 if LONG else 2))
+def test_a_newer_git_gives_the_same_trees(tmp_path: Path, seed: int) -> None:
+    with carrying.use_git(NEWER):
+        assert merges_trees(), f"{NEWER} is older than git 2.50"
+    assert not merges_trees(), "the git on the PATH is as new: there is nothing to compare"
+    history = Git(histories.make(tmp_path / "history", seed, 200 if LONG else 60) / ".git")
+    pairs, stacks = (250, 38) if LONG else (60, 4)
+    found, differ = carrying.compare_gits(history, NEWER, pairs, stacks, seed, near=True)
+    assert not differ, "\n".join(differ)
+    compared = sum(tally.tried for tally in found)
+    record("newer git", seed=seed, pairs=found[0].tried, stacks=stacks, patches=compared)
+    assert compared > pairs
 
 
 @pytest.mark.parametrize("seed", range(1, 9 if LONG else 3))

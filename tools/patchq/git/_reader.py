@@ -1,7 +1,7 @@
-"""Persistent ``git cat-file --batch-command`` processes, reused to avoid start-up cost.
+"""Persistent ``git cat-file`` and ``git merge-tree`` processes, reused to avoid start-up cost.
 
-Objects are immutable, so a found object is always current. If a reader fails or doesn't find an
-object, the caller starts a new process.
+Objects are immutable, so a found object is always current, and a merge of trees always has the same
+result. If a persistent process fails or is in use, the caller starts a new process.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import io
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, TypeVar, cast
 
@@ -20,41 +20,30 @@ from patchq.git.command import Command, pinned
 from patchq.system import runner
 
 Name = TypeVar("Name", bound=str)
+T = TypeVar("T")
 #: Names in one batch. A batch of requests is smaller than a page and fits into any pipe, so
 #: writing it can't deadlock.
 AT_ONCE = 64
-#: Number of readers to keep, each for one repository and environment.
-_MOST = 3
+#: Number of processes to keep, each for one repository and environment.
+_MOST = 6
 
 
-class ObjectReader:
-    """Persistent ``git cat-file`` process, for one thread at a time."""
+class _Persistent:
+    """Git process that answers requests, for one thread at a time."""
 
-    def __init__(self, git: Command) -> None:
+    def __init__(self, git: Command, argv: Sequence[str]) -> None:
         self._open = contextlib.ExitStack()
-        self._process = self._open.enter_context(git.answering("cat-file", "--batch-command"))
+        self._process = self._open.enter_context(git.answering(*argv))
         self._lock = threading.Lock()
         self.ended = False
 
-    def contents(self, names: Sequence[Name]) -> dict[Name, bytes] | None:
-        """Return the bytes of the objects found; None if the process can't be used."""
-        return self._ask("contents", names)
-
-    def ids(self, names: Sequence[Name]) -> dict[Name, str] | None:
-        """Return the ids of the objects found; None if the process can't be used."""
-        found = self._ask("info", names)
-        if found is None:
-            return None
-        return {name: oid.decode() for name, oid in found.items()}
-
-    def _ask(self, command: str, names: Sequence[Name]) -> dict[Name, bytes] | None:
-        if any("\n" in name for name in names):
-            return None  # a newline would make two requests of one
+    def _use(self, ask: Callable[[IO[bytes]], T]) -> T | None:
+        """Call a function with the output; return None if the process can't be used."""
         if not self._lock.acquire(blocking=False):
             return None  # in use by another thread
         try:
             with self._said() as source:
-                return self._answers(source, command, names)
+                return ask(source)
         except (OSError, ValueError):
             self.ended = True
             return None
@@ -79,29 +68,11 @@ class ObjectReader:
             with contextlib.suppress(ValueError):  # closed by another thread
                 source.detach()
 
-    def _answers(self, source: IO[bytes], command: str, names: Sequence[Name]) -> dict[Name, bytes]:
-        target = self._process.stdin
+    def _send(self, requests: str) -> None:
+        target, data = self._process.stdin, requests.encode()
         assert target
-        found: dict[Name, bytes] = {}
-        for start in range(0, len(names), AT_ONCE):
-            part = names[start : start + AT_ONCE]
-            asked = "".join(f"{command} {name}\n" for name in part).encode()
-            while asked:
-                asked = asked[target.write(asked) :]
-            for name in part:
-                line = source.readline()
-                words = line.split()
-                if not line.endswith(b"\n"):
-                    raise OSError("it ended")
-                if len(words) != 3 or not words[2].isdigit():
-                    continue  # `NAME missing`, or `ambiguous`
-                found[name] = words[0]
-                if command == "contents":
-                    size = int(words[2])
-                    found[name] = source.read(size)
-                    if len(found[name]) != size or source.read(1) != b"\n":
-                        raise OSError("it ended")
-        return found
+        while data:
+            data = data[target.write(data) :]
 
     def close(self) -> None:
         """End the process. Later requests return None."""
@@ -123,21 +94,112 @@ class ObjectReader:
         self._open.pop_all()
 
 
-_Key = tuple[Path, tuple[tuple[str, str], ...]]
-_staying: OrderedDict[_Key, ObjectReader] = OrderedDict()
+class ObjectReader(_Persistent):
+    """Persistent ``git cat-file`` process."""
+
+    def __init__(self, git: Command) -> None:
+        super().__init__(git, ("cat-file", "--batch-command"))
+
+    def contents(self, names: Sequence[Name]) -> dict[Name, bytes] | None:
+        """Return the bytes of the objects found; None if the process can't be used."""
+        return self._ask("contents", names)
+
+    def ids(self, names: Sequence[Name]) -> dict[Name, str] | None:
+        """Return the ids of the objects found; None if the process can't be used."""
+        found = self._ask("info", names)
+        if found is None:
+            return None
+        return {name: oid.decode() for name, oid in found.items()}
+
+    def _ask(self, command: str, names: Sequence[Name]) -> dict[Name, bytes] | None:
+        if any("\n" in name for name in names):
+            return None  # a newline would make two requests of one
+        return self._use(lambda source: self._answers(source, command, names))
+
+    def _answers(self, source: IO[bytes], command: str, names: Sequence[Name]) -> dict[Name, bytes]:
+        found: dict[Name, bytes] = {}
+        for start in range(0, len(names), AT_ONCE):
+            part = names[start : start + AT_ONCE]
+            self._send("".join(f"{command} {name}\n" for name in part))
+            for name in part:
+                line = source.readline()
+                words = line.split()
+                if not line.endswith(b"\n"):
+                    raise OSError("it ended")
+                if len(words) != 3 or not words[2].isdigit():
+                    continue  # `NAME missing`, or `ambiguous`
+                found[name] = words[0]
+                if command == "contents":
+                    size = int(words[2])
+                    found[name] = source.read(size)
+                    if len(found[name]) != size or source.read(1) != b"\n":
+                        raise OSError("it ended")
+        return found
+
+
+class TreeMerger(_Persistent):
+    """Persistent ``git merge-tree --stdin`` process of git 2.50 or newer, which flushes each result.
+
+    :param argv: the command, with its configuration.
+    """
+
+    def merge(self, lines: Sequence[str]) -> bytes | None:
+        """Return the results of these lines of input; None if the process can't be used."""
+        return self._use(lambda source: self._results(source, lines))
+
+    def _results(self, source: IO[bytes], lines: Sequence[str]) -> bytes:
+        found = bytearray()
+        for start in range(0, len(lines), AT_ONCE // 4):
+            part = lines[start : start + AT_ONCE // 4]
+            self._send("".join(part))
+            for _ in part:
+                # A result ends with an empty field: the status and the tree come before it.
+                found += _field(source) + _field(source)
+                while (field := _field(source)) != b"\0":
+                    found += field
+                found += b"\0"
+        return bytes(found)
+
+
+def _field(source: IO[bytes]) -> bytes:
+    """Read one field with the NUL byte that ends it."""
+    found = bytearray()
+    while byte := source.read(1):
+        found += byte
+        if byte == b"\0":
+            return bytes(found)
+    raise OSError("it ended")
+
+
+P = TypeVar("P", bound=_Persistent)
+_Key = tuple[Path, tuple[tuple[str, str], ...], tuple[str, ...], int]
+_staying: OrderedDict[_Key, _Persistent] = OrderedDict()
 #: Reentrant: garbage collection may close a scratch repository, which calls `forget`, at any time.
 _changing = threading.RLock()
 
 
 def reader(git: Command) -> ObjectReader | None:
     """Return the reader for a repository and the current environment; None if git can't start."""
+    return _find(git, (), 0, lambda: ObjectReader(git))
+
+
+def merger(git: Command, argv: Sequence[str], number: int) -> TreeMerger | None:
+    """Return a process that merges trees of a repository; None if git can't start.
+
+    :param number: the process to use of those with the same command.
+    """
+    return _find(git, tuple(argv), number, lambda: TreeMerger(git, argv))
+
+
+def _find(git: Command, argv: tuple[str, ...], number: int, start: Callable[[], P]) -> P | None:
+    """Return the persistent process for a repository, a command and the current environment."""
     environment = runner.clean_environment({**pinned(), **git.place()})
-    key = (git.folder, tuple(sorted(environment.items())))
+    key = (git.folder, tuple(sorted(environment.items())), argv, number)
     with _changing:
-        found = _staying.get(key)
+        found = cast("P | None", _staying.get(key))
         if found is None or found.ended:
             try:
-                found = ObjectReader(git)
+                found = start()
             except OSError:
                 return None
             _staying[key] = found

@@ -170,10 +170,12 @@ class Command:
 
 
 def _argv(args: Sequence[str], config: Sequence[str]) -> list[str]:
-    argv = ["git"]
-    for setting in config:
-        argv += ["-c", setting]
-    return [*argv, *args]
+    return ["git", *options(config), *args]
+
+
+def options(config: Sequence[str]) -> list[str]:
+    """Return the arguments of git that set a configuration."""
+    return [word for setting in config for word in ("-c", setting)]
 
 
 class Outside(Command):

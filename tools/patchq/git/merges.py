@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from patchq.git.diffs import PathChange
 from patchq.git.fastimport import import_commits, quote_path
-from patchq.git.mergetree import Merge, Stage
+from patchq.git.mergetree import Merge, Sides, Stage, merges_trees
 from patchq.git.objects import TreeEntry, blob_id
 from patchq.git.repository import Git
 from patchq.names import BlobId, CommitId, TreeId
@@ -37,6 +37,12 @@ class Merged:
     failed: str = ""
 
 
+#: A tree (empty for none) and the files to replace in it.
+Files = tuple[str, Mapping[bytes, TreeEntry | None]]
+#: The sides of a merge: trees, and marks of commits that are not written yet.
+Pending = tuple[int | str, ...]
+
+
 class MergeObjects:
     """Commits for the sides of merges, written by one ``git fast-import`` on exit."""
 
@@ -60,6 +66,19 @@ class MergeObjects:
     def id(self, mark: int) -> CommitId:
         """Return the id of a commit. Valid only after the ``with`` block."""
         return self.ids[mark]
+
+    def sides(self, base: Files, ours: Files, theirs: Files) -> Pending:
+        """Add the sides of a merge; see :meth:`ids_of`."""
+        if merges_trees():
+            return tuple(
+                tree if tree and not changed else self.commit(tree, changed) for tree, changed in (base, ours, theirs)
+            )
+        root = self.commit(*base)
+        return self.commit(*ours, parent=root), self.commit(*theirs, parent=root)
+
+    def ids_of(self, sides: Pending) -> Sides:
+        """Return the ids to merge. Valid only after the ``with`` block."""
+        return tuple(side if isinstance(side, str) else self.id(side) for side in sides)
 
     def blob(self, content: bytes) -> BlobId:
         """Return the id of a blob and write the blob if necessary."""
@@ -107,13 +126,11 @@ def merge_trees(git: Git, sides: Sequence[tuple[TreeId, TreeId, Mapping[bytes, T
 
     :param sides: tuples of base, ours, replacements of files in ours, theirs.
     """
-    marks: list[tuple[int, int]] = []
+    pending: list[Pending] = []
     with MergeObjects(git, set()) as objects:
         for base, ours, changed, theirs in sides:
-            root = objects.commit(base)
-            our_mark = objects.commit(ours, changed, parent=root)
-            marks.append((our_mark, objects.commit(theirs, parent=root)))
-    return git.merge([(objects.id(ours), objects.id(theirs)) for ours, theirs in marks])
+            pending.append(objects.sides((base, {}), (ours, changed), (theirs, {})))
+    return git.merge([objects.ids_of(each) for each in pending])
 
 
 FileSides = tuple[BlobId, BlobId, BlobId]
@@ -222,9 +239,7 @@ def _flat_entries(tree: bytes) -> dict[int, TreeEntry]:
     return entries
 
 
-def by_path(
-    sides: Sequence[Side], merge: Merge, pair: tuple[CommitId, CommitId], tree: Mapping[int, TreeEntry]
-) -> Merged:
+def by_path(sides: Sequence[Side], merge: Merge, labels: tuple[str, str], tree: Mapping[int, TreeEntry]) -> Merged:
     """Convert a merge of numbered files into one of paths."""
     changes: list[PathChange] = []
     for number, side in enumerate(sides):
@@ -235,4 +250,4 @@ def by_path(
     for stage in merge.stages:
         path = sides[int(stage.path)].path
         stages.append(Stage(path, stage.entry, stage.number))
-    return Merged(changes=tuple(changes), stages=tuple(stages), labels=pair, failed=merge.failed)
+    return Merged(changes=tuple(changes), stages=tuple(stages), labels=labels, failed=merge.failed)

@@ -1,13 +1,22 @@
-"""Three-way merges in memory: ``git merge-tree``."""
+"""Three-way merges in memory: ``git merge-tree``.
+
+Git 2.50 and newer merge trees whose base is given, in one process for all merges of a repository.
+Older gits merge commits, whose common parent is the base, with a new process for each call.
+"""
 
 from __future__ import annotations
 
+import functools
+import os
+import re
+import shutil
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from patchq.formats.header import Ident
+from patchq.git.command import options
 from patchq.git.objects import Objects, TreeEntry
 from patchq.names import BlobId, CommitId, TreeId
 from patchq.system import runner
@@ -18,6 +27,12 @@ _IN_PLACE = ("merge.conflictStyle=zdiff3", "merge.directoryRenames=false")
 
 #: Signals of a crash in git. SIGTERM or SIGKILL come from outside and are not a merge result.
 _CRASHES = (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
+
+
+#: Commits (ours, theirs), or commits and trees (base, ours, theirs) for git 2.50 or newer.
+Sides = tuple[str, ...]
+#: First git that merges trees with a given base and flushes each result.
+_MERGES_TREES = (2, 50)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +73,14 @@ class Merging(Objects):
 
         :param follow_folders: apply directory renames to new files.
         """
-        # ``git merge-tree`` of git 2.39 has no option for the merge base: make it a parent.
-        root = self._side(base, "")
-        pair = (self._side(ours, root), self._side(theirs, root))
-        return self.merge([pair], follow_folders=follow_folders)[0]
+        sides: Sides = (base, ours, theirs)
+        if not merges_trees():
+            root = self._side(base, "")
+            sides = (self._side(ours, root), self._side(theirs, root))
+        return self.merge([sides], follow_folders=follow_folders)[0]
 
-    def merge(self, pairs: Sequence[tuple[CommitId, CommitId]], *, follow_folders: bool = True) -> list[Merge]:
-        """Merge pairs of commits in memory with one process. If git crashes, use one for each pair."""
+    def merge(self, pairs: Sequence[Sides], *, follow_folders: bool = True) -> list[Merge]:
+        """Merge sides in memory with one process. If git crashes, use one for each merge."""
         if not pairs:
             return []
         try:
@@ -76,16 +92,14 @@ class Merging(Objects):
                 failed = f"git's own merge ended with {signal.Signals(-error.code).name}"
                 if error.output:
                     failed += f": {error.output.splitlines()[-1]}"
-                return [Merge(self.tree_of([pairs[0][0]])[0], (), failed)]
+                return [Merge(self.tree_of([pairs[0][-2]])[0], (), failed)]
         merges: list[Merge] = []
         for pair in pairs:
             merges += self.merge([pair], follow_folders=follow_folders)
         return merges
 
-    def _merged(self, pairs: Sequence[tuple[CommitId, CommitId]], config: tuple[str, ...]) -> list[Merge]:
-        data = "".join(f"{ours} {theirs}\n" for ours, theirs in pairs).encode()
-        argv = ("merge-tree", "--write-tree", "--stdin", "-z", "--no-messages")
-        fields = iter(self.run(*argv, data=data, config=config).split(b"\0"))
+    def _merged(self, pairs: Sequence[Sides], config: tuple[str, ...]) -> list[Merge]:
+        fields = iter(self._results([_line(pair) for pair in pairs], config).split(b"\0"))
         found: list[Merge] = []
         for pair in pairs:
             clean = next(fields)
@@ -101,13 +115,29 @@ class Merging(Objects):
             found.append(Merge(tree, tuple(stages)))
         return found
 
-    def _unstaged(self, pair: tuple[CommitId, CommitId], config: tuple[str, ...]) -> list[Stage]:
+    def _results(self, lines: Sequence[str], config: tuple[str, ...]) -> bytes:
+        """Return the output of ``git merge-tree`` for these lines, from a persistent process if possible."""
+        argv = ("merge-tree", "--write-tree", "--stdin", "-z", "--no-messages")
+        if merges_trees():
+            from patchq.git._reader import merger  # not needed by most commands
+
+            for number in range(os.cpu_count() or 1):
+                found = merger(self, (*options(config), *argv), number)
+                if found is None:
+                    break
+                if (results := found.merge(lines)) is not None:
+                    return results
+                if found.ended:
+                    break  # a new process reports the failure
+        return self.run(*argv, data="".join(lines).encode(), config=config)
+
+    def _unstaged(self, pair: Sides, config: tuple[str, ...]) -> list[Stage]:
         """Return the stages of conflicts that git reports only as messages, not as index entries.
 
         Example: one side renames a folder, the other adds a file to it, and the new path is taken.
         """
         argv = ("merge-tree", "--write-tree", "--stdin", "-z", "--messages")
-        out = self.run(*argv, data=f"{pair[0]} {pair[1]}\n".encode(), config=config)
+        out = self.run(*argv, data=_line(pair).encode(), config=config)
         fields = iter(out.split(b"\0")[3:])
         paths: set[bytes] = set()
         while count := next(fields, b"").strip():
@@ -117,7 +147,7 @@ class Merging(Objects):
             if kind.startswith(b"CONFLICT"):
                 paths.update(about)
         stages: list[Stage] = []
-        for number, side in enumerate(pair, 2):
+        for number, side in enumerate(pair[-2:], 2):
             entries = self.list_tree(side, sorted(paths))
             stages += [Stage(path, entries[path], number) for path in sorted(entries)]
         return stages
@@ -132,3 +162,22 @@ class Merging(Objects):
                 made = self.commit_tree(tree, (), author, "base\n")
             self._sides[tree, parent] = made
         return self._sides[tree, parent]
+
+
+def merges_trees() -> bool:
+    """Return whether the git command merges trees whose base is given, in a persistent process."""
+    return _version(shutil.which("git") or "git") >= _MERGES_TREES
+
+
+@functools.cache
+def _version(program: str) -> tuple[int, ...]:
+    """Return the major and minor version of a git."""
+    numbers = re.search(rb"(\d+)\.(\d+)", runner.run([program, "--version"]).stdout)
+    return tuple(map(int, numbers.groups())) if numbers else ()
+
+
+def _line(sides: Sides) -> str:
+    """Return the line of input for a merge."""
+    if len(sides) == 3:
+        return f"{sides[0]} -- {sides[1]} {sides[2]}\n"
+    return f"{sides[0]} {sides[1]}\n"

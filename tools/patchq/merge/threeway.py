@@ -20,8 +20,8 @@ from itertools import chain
 from patchq.formats import diff
 from patchq.formats.treepath import parents_of
 from patchq.git.diffs import PathChange
-from patchq.git.merges import Merged, MergeObjects, Side, by_path, flat_trees
-from patchq.git.mergetree import Merge, Stage
+from patchq.git.merges import Merged, MergeObjects, Pending, Side, by_path, flat_trees
+from patchq.git.mergetree import Merge, Sides, Stage
 from patchq.git.objects import TreeEntry, blob_id
 from patchq.git.repository import Git, scratch
 from patchq.merge._linemap import LineMaps
@@ -206,15 +206,14 @@ class _Merger:
         blobs = self.git.read_blobs(wanted)
         with MergeObjects(self.git, self.written) as objects:
             pairs = []
-            root = objects.commit(base)
             for _, tree, gone in asked:
                 marked = {}
                 for n, path in enumerate(gone):
                     old = before.get(path)
                     blob = objects.blob((blobs[old.blob] if old else b"") + _PROBE % n)
                     marked[path] = TreeEntry(old.mode if old else diff.REGULAR, blob)
-                pairs.append((objects.commit(tree, parent=root), objects.commit(base, marked, parent=root)))
-        merges = self._ask([(objects.id(ours), objects.id(theirs)) for ours, theirs in pairs])
+                pairs.append(objects.sides((base, {}), (tree, {}), (base, marked)))
+        merges = self._ask([objects.ids_of(pair) for pair in pairs])
         for key, merge in zip(asked, merges, strict=True):
             # If git failed, no rename is known: the patches' own merges decide.
             found = [c for c in self.git.changes(key[1], merge.tree) if c.new]
@@ -293,15 +292,16 @@ class _Merger:
                 if sides is not None:
                     marks.append(self._files(objects, r.column, sides))
             marks += [self._trees(objects, r) for r in whole]
-        pairs = [(objects.id(ours), objects.id(theirs)) for ours, theirs in marks]
+        pairs = [objects.ids_of(pending) for pending in marks]
+        labels = [(pair[-2], pair[-1]) for pair in pairs]
         merges = self._ask(pairs)
         flat = flat_trees(self.git, [m.tree for m in merges[: len(small)]])
         count = len(small)
-        for sides, merge, pair, tree in zip(small, merges[:count], pairs[:count], flat, strict=True):
+        for sides, merge, pair, tree in zip(small, merges[:count], labels[:count], flat, strict=True):
             assert sides is not None
             self.known[sides] = by_path(sides, merge, pair, tree)
         found = []
-        for request, merge, pair in zip(whole, merges[count:], pairs[count:], strict=True):
+        for request, merge, pair in zip(whole, merges[count:], labels[count:], strict=True):
             changes = tuple(self.git.changes(pair[0], merge.tree))
             merged = Merged(changes=changes, stages=merge.stages, labels=pair, failed=merge.failed)
             found.append((request, merged))
@@ -317,15 +317,15 @@ class _Merger:
                 request.column.contents[blob] = contents[blob]
             _land(request, merged, self.recorded)
 
-    def _ask(self, pairs: Sequence[tuple[CommitId, CommitId]]) -> list[Merge]:
-        """Merge pairs of commits with one process per core."""
+    def _ask(self, pairs: Sequence[Sides]) -> list[Merge]:
+        """Merge sides with one process per core."""
         count = max(1, min(os.cpu_count() or 1, len(pairs)))
         with ThreadPoolExecutor(count) as pool:
             parts = list(pool.map(lambda n: self.git.merge(pairs[n::count]), range(count)))
         return [parts[n % count][n // count] for n in range(len(pairs))]
 
-    def _files(self, objects: MergeObjects, column: Column, sides: Sequence[Side]) -> tuple[int, int]:
-        """Write both sides of these files as commits of flat trees; return their numbers."""
+    def _files(self, objects: MergeObjects, column: Column, sides: Sequence[Side]) -> Pending:
+        """Write the sides of these files as flat trees."""
         for side in sides:
             if side.ours and side.ours.blob in column.contents:
                 column.unwritten.discard(objects.blob(column.contents[side.ours.blob]))
@@ -335,17 +335,15 @@ class _Merger:
         for number, side in enumerate(sides):
             name = b"%05d" % number
             base[name], ours[name], theirs[name] = side.base, side.ours, side.theirs
-        root = objects.commit("", base)
-        return objects.commit("", ours, parent=root), objects.commit("", theirs, parent=root)
+        return objects.sides(("", base), ("", ours), ("", theirs))
 
-    def _trees(self, objects: MergeObjects, request: MergeRequest) -> tuple[int, int]:
+    def _trees(self, objects: MergeObjects, request: MergeRequest) -> Pending:
         column, patch = request.column, request.patch
         changed = {path: column.entries.get(path) for path in column.changed}
         for entry in changed.values():
             if entry and entry.blob in column.contents:
                 column.unwritten.discard(objects.blob(column.contents[entry.blob]))
-        root = objects.commit(patch.parent)
-        return objects.commit(column.tree, changed, parent=root), objects.commit(patch.commit.tree, parent=root)
+        return objects.sides((patch.parent, {}), (column.tree, changed), (patch.commit.tree, {}))
 
 
 def _may_have_moved(path: bytes, before: Mapping[bytes, TreeEntry], column: Column) -> bool:

@@ -313,9 +313,8 @@ class Releases:
             for number, (_, *entries) in enumerate(sides):
                 name = b"%05d" % number
                 base[name], ours[name], theirs[name] = entries
-            root = objects.commit("", base)
-            marks = objects.commit("", ours, parent=root), objects.commit("", theirs, parent=root)
-        (merge,) = self.git.merge([(objects.id(marks[0]), objects.id(marks[1]))])
+            pending = objects.sides(("", base), ("", ours), ("", theirs))
+        (merge,) = self.git.merge([objects.ids_of(pending)])
         (tree,) = flat_trees(self.git, [merge.tree])
         apart = {int(path) for path in merge.paths}
         found: dict[bytes, TreeEntry | None] = {}
