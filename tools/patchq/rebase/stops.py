@@ -195,7 +195,7 @@ def retire_on_word(project: Project, progress: RebaseProgress, stop: Stop, prove
     hint = f"resolve it, then `{rebase} --continue`; or `{rebase} --skip` leaves it out"
     if state == NOT_RUN and stop.outcome == ABSORBED:
         hint = (
-            f"`{rebase} --continue --retire --how TEXT` retires it on the evidence, and is recorded; "
+            f"`{rebase} --continue --retire --how` with the reason drops it on the evidence; "
             f"`{rebase} --skip` leaves it out"
         )
     raise BuildError(
