@@ -7,7 +7,7 @@ statement.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from patchq import __version__
@@ -29,9 +29,12 @@ def statement(job: Job, wheels: Mapping[str, str]) -> bytes:
     """Return the statement about ``wheels`` (SHA-256 by file name) as the contents of a file."""
     layout = job.project.layout
     lock = project_files.hash_file(layout.root, layout.lock)
-    patches = []
+    pins: list[dict[str, Any]] = []
+    patches: list[dict[str, Any]] = []
     for a in job.applied:
-        patches.append(_patches(a.stack, [p.applied.name for p in a.state.patches]))
+        pins.append(_pin(a.stack))
+        for p in a.state.patches:
+            patches.append(_patch(a.stack, p.applied.name))
     body = {
         "_type": STATEMENT,
         "subject": [{"name": name, "digest": {"sha256": digest}} for name, digest in sorted(wheels.items())],
@@ -43,8 +46,8 @@ def statement(job: Job, wheels: Mapping[str, str]) -> bytes:
                 "internalParameters": {},
                 "resolvedDependencies": [
                     {"uri": "upstream.lock", "digest": {"sha256": lock}},
-                    *(_pin(a.stack) for a in job.applied),
-                    *(p for some in patches for p in some),
+                    *pins,
+                    *patches,
                 ],
             },
             "runDetails": {"builder": {"id": BUILDER, "version": {"patchq": __version__}}},
@@ -55,8 +58,11 @@ def statement(job: Job, wheels: Mapping[str, str]) -> bytes:
 
 def _pin(stack: Stack) -> dict[str, Any]:
     pin = stack.pin
-    known = {"gitCommit": str(pin.commit or ""), "sha256": pin.sha256}
-    digest = {kind: value for kind, value in known.items() if value}
+    digest: dict[str, str] = {}
+    if pin.commit:
+        digest["gitCommit"] = str(pin.commit)
+    if pin.sha256:
+        digest["sha256"] = pin.sha256
     if pin.url:
         uri = f"git+{without_secrets(pin.url)}@{pin.ref}"
     else:
@@ -64,11 +70,6 @@ def _pin(stack: Stack) -> dict[str, Any]:
     return {"name": pin.upstream, "uri": uri, "digest": digest}
 
 
-def _patches(stack: Stack, names: Sequence[str]) -> list[dict[str, Any]]:
+def _patch(stack: Stack, name: str) -> dict[str, Any]:
     folder = f"patches/{stack.pin.upstream}/{stack.path('x').parent.name}"
-    patches: list[dict[str, Any]] = []
-    for name in names:
-        patches.append(
-            {"uri": f"{folder}/{name}.patch", "digest": {"sha256": hashlib.sha256(stack.read(name)).hexdigest()}}
-        )
-    return patches
+    return {"uri": f"{folder}/{name}.patch", "digest": {"sha256": hashlib.sha256(stack.read(name)).hexdigest()}}

@@ -99,11 +99,11 @@ def _without_compiled(job: Job, item: Applied) -> tuple[Applied, tuple[str, ...]
     on compiled code that is missing. Patches that require such a patch are left out, too.
     """
     upstream, state, store = item.stack.pin.upstream, item.state, job.project.store
-    applied = {p.applied.name for p in state.patches}
+    names = [p.applied.name for p in state.patches]
     gone: list[str] = []
     for name, header in item.stack.headers():
         needs_one = any(f"{upstream}/{g}" in header.values("Requires") for g in gone)
-        if name in applied and (header.value("Build") == "source" or needs_one):
+        if name in names and (header.value("Build") == "source" or needs_one):
             gone.append(name)
     if not gone:
         return item, ()
@@ -114,13 +114,14 @@ def _without_compiled(job: Job, item: Applied) -> tuple[Applied, tuple[str, ...]
             hint=f"`patchq move` {name} before them, add `Requires:` to it, or build with --profile source",
         ) from error
 
-    names = [p.applied.name for p in state.patches]
     commits = list(zip(names, store.log(f"{state.base}..{state.tip}"), strict=True))
-    now = {a.name: a for a in leave_out(store, upstream, state.base, commits, gone, conflicted)}
-    kept = tuple(replace(p, applied=now[p.applied.name]) for p in state.patches if p.applied.name in now)
+    remembered = dict(zip(names, state.patches, strict=True))
+    kept = []
+    for applied in leave_out(store, upstream, state.base, commits, gone, conflicted):
+        kept.append(replace(remembered[applied.name], applied=applied))
     if kept:
         tip = kept[-1].applied.commit
     else:
         tip = state.base
-    left = replace(item, state=replace(state, tip=tip, tree=store.tree_of([tip])[0], patches=kept))
+    left = replace(item, state=replace(state, tip=tip, tree=store.tree_of([tip])[0], patches=tuple(kept)))
     return left, tuple(gone)

@@ -48,9 +48,10 @@ def render(project: Project, stacks: Sequence[Stack], wheels: Sequence[Wheel], s
                 statements[statement["bom-ref"]] = statement
     components.sort(key=lambda c: (c["name"], c["version"], c["bom-ref"]))
     tool = {**_component("patchq", __version__, "tool-patchq"), "type": "application"}
+    refs = sorted(c["bom-ref"] for c in components)
     document = {
         "components": components,
-        "dependencies": [{"ref": ref} for ref in sorted(c["bom-ref"] for c in components)],
+        "dependencies": [{"ref": ref} for ref in refs],
         "metadata": {"timestamp": TIMESTAMP, "tools": {"components": [tool]}},
         "serialNumber": uuid.uuid5(uuid.NAMESPACE_URL, f"patchq:{stack_id}").urn,
         "version": 1,
@@ -123,5 +124,5 @@ def _filled(value: Any) -> Any:
                 found[key] = _filled(item)
         return found
     if isinstance(value, list):
-        return [_filled(item) for item in value]
+        return list(map(_filled, value))
     return value

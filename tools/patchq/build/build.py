@@ -71,14 +71,17 @@ def build(
         _infer_builds(project, set_name, names)
         job = job_of(project, set_name, wheel_tag=wheel_tag, isolation=isolation, offline=offline)
         applied = job.applied
-        project.check_names([a.stack.pin for a in applied], names, set_name)
-        siblings.refuse(project, set_name, {a.stack.pin.upstream: a.state.base for a in applied})
-        chosen = []
+        bases = {}
+        chosen = {}
         for a in applied:
-            if a.build and (not names or a.stack.pin.upstream in names):
-                chosen.append(a)
+            upstream = a.stack.pin.upstream
+            bases[upstream] = a.state.base
+            if a.build and (not names or upstream in names):
+                chosen[upstream] = a
+        project.check_names([a.stack.pin for a in applied], names, set_name)
+        siblings.refuse(project, set_name, bases)
         for name in names:
-            if name not in [a.stack.pin.upstream for a in chosen]:
+            if name not in chosen:
                 raise UserError(
                     f"{name} has no build settings, and no pyproject.toml that names a distribution",
                     hint=f'`distribution = "{name}"` below [upstreams.{name}.build] in upstream.lock',
@@ -91,15 +94,15 @@ def build(
                 hint=f'`distribution = "{first}"` below [upstreams.{first}.build] in upstream.lock; see '
                 "docs/reference/formats.md",
             )
-        unpatched = tuple(u for u in job.unpatched if u.upstream in [a.stack.pin.upstream for a in chosen])
+        unpatched = tuple(u for u in job.unpatched if u.upstream in chosen)
         for own in unpatched:
             drop(job, own.distribution)
-        chosen = [a for a in chosen if a.stack.pin.upstream in job.versions]
+        patched = [upstream for upstream in chosen if upstream in job.versions]
         built: list[Built] = []
-        for number, item in enumerate(chosen):
-            project.count(f"wheels of {set_name}", number, len(chosen), "upstreams")
-            built += _build_each(job, item, profile, platforms)
-        project.count(f"wheels of {set_name}", len(chosen), len(chosen), "upstreams")
+        for number, upstream in enumerate(patched):
+            project.count(f"wheels of {set_name}", number, len(patched), "upstreams")
+            built += _build_each(job, chosen[upstream], profile, platforms)
+        project.count(f"wheels of {set_name}", len(patched), len(patched), "upstreams")
         if built or job.dist.is_dir():
             write_beside(job)
         return Outcome(tuple(built), unpatched)
@@ -114,12 +117,12 @@ def _infer_builds(project: Project, set_name: str, names: Sequence[str]) -> None
     applied = read_applied(project, set_name)
     lacking = []
     for a in applied:
-        if not a.build and not upstreams[a.stack.pin.upstream].into:
+        upstream = a.stack.pin.upstream
+        if a.build:
+            if not names:
+                return
+        elif not upstreams[upstream].into and (not names or upstream in names):
             lacking.append(a)
-    if names:
-        lacking = [a for a in lacking if a.stack.pin.upstream in names]
-    elif any(a.build for a in applied):
-        return
     data = before = project_files.read(project.layout.root, project.layout.lock) or b""
     for item in lacking:
         upstream = item.stack.pin.upstream
@@ -177,7 +180,7 @@ def _build_each(job: Job, item: Applied, profile: str, platforms: Sequence[str])
             yield _build(replace(job, platform="" if platform == here else platform), item, profile)
         return
     others = [p for p in platforms if p != here]
-    released = {machines.of_wheel(name) for name in item.stack.pin.wheels}
+    released = set(map(machines.of_wheel, item.stack.pin.wheels))
     if others and released and machines.ANY not in released:
         _refuse_source(item, profile, others)
     made = _build(job, item, profile)

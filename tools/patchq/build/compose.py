@@ -83,6 +83,9 @@ def _files(project: Project, folder: Path, set_name: str, thin: bool) -> dict[st
                 )
             )
     name = re.sub(r"[^a-z0-9_-]+", "-", set_name.lower()).strip("-_") or "patched"
+    caches = []
+    for path in environment.caches:
+        caches.append(MountedCache(_volume(name, path), path))
     dist = f"{project.layout.dist.name}/{set_name}"
     values = {
         "name": name,
@@ -104,16 +107,18 @@ def _files(project: Project, folder: Path, set_name: str, thin: bool) -> dict[st
         # This includes the signature, if there is one: `*` also matches an empty string.
         "attestation": "provenance.*json" if project.lock.signing else _attest.NAME,
         "lock_sha256": project_files.hash_file(root, project.layout.lock),
-        "caches": [MountedCache(_volume(name, path), path) for path in environment.caches],
+        "caches": caches,
         "folder": inside.as_posix(),
         "root": Path(os.path.relpath(root, folder)).as_posix(),
         "trees": Path(os.path.relpath(project.layout.private / "trees", folder)).as_posix(),
     }
-    files = {f: f for f in ("Dockerfile", "Dockerfile.dev", "dev.sh", "compose.yaml")}
-    files |= {f"{f}.dockerignore": "ignore" for f in ("Dockerfile", "Dockerfile.dev")}
-    rendered = {file: render(f"compose/{template}.j2", **values).encode() for file, template in files.items()}
-    rendered["patchq.txt"] = requirements()
-    return {(inside / file).as_posix(): data for file, data in rendered.items()}
+    files = {}
+    for file in ("Dockerfile", "Dockerfile.dev", "dev.sh", "compose.yaml"):
+        files[(inside / file).as_posix()] = render(f"compose/{file}.j2", **values).encode()
+    for file in ("Dockerfile", "Dockerfile.dev"):
+        files[(inside / f"{file}.dockerignore").as_posix()] = render("compose/ignore.j2", **values).encode()
+    files[(inside / "patchq.txt").as_posix()] = requirements()
+    return files
 
 
 def _installed(project: Project, set_name: str, thin: bool) -> list[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from patchq.build import _attest, platforms
-from patchq.build._sbom import render
+from patchq.build._sbom import Wheel, render
 from patchq.build.job import Job, Made
 from patchq.environment import signatures
 from patchq.errors import StateError
@@ -177,8 +177,8 @@ def write_beside(job: Job) -> None:
     set has kernels, there is a requirements file for each architecture, too.
     """
     folder = job.dist
-    known: list[tuple[str, str, str, str, Sequence[str]]] = []
-    kernels: list[tuple[str, str, str, str, Sequence[str]]] = []
+    known: list[Wheel] = []
+    kernels: list[Wheel] = []
     for _, entry in _records(job):
         path = folder / entry["file"]
         its_own = entry.get("set") == job.set_name and f"+patchq.{job.stack_id[:8]}" in entry["wheel"]
@@ -186,18 +186,26 @@ def write_beside(job: Job) -> None:
             wheel = entry["distribution"], entry["wheel"], path.name, entry["sha256"], entry.get("left_out", ())
             (kernels if entry["profile"].startswith("kernels-") else known).append(wheel)
     head = f"# patchq set {job.set_name}, stack {job.stack_id}\n"
-    own = {f"{u.distribution}=={u.version}" for u in job.unpatched if u.version}
-    lines = sorted({f"{name}=={version}" for name, version, *_ in known} | own)
+    constraints = set()
+    for u in job.unpatched:
+        if u.version:
+            constraints.add(f"{u.distribution}=={u.version}\n")
+    wheels = {}
     # Kernels are for one architecture, and must not be installed on another one.
+    by_arch: dict[str, list[Wheel]] = {}
+    for distribution, version, file, sha256, _ in known:
+        constraints.add(f"{distribution}=={version}\n")
+        wheels[file] = sha256
+    for w in kernels:
+        by_arch.setdefault(w[1].rpartition(".")[2], []).append(w)
+        wheels[w[2]] = w[3]
     documents = {
-        f"requirements-{arch}.txt": _requirements(head, [*known, *(w for w in kernels if w[1].endswith(f".{arch}"))])
-        for arch in {w[1].rpartition(".")[2] for w in kernels}
-    } | {
-        "constraints.txt": (head + "".join(f"{line}\n" for line in lines)).encode(),
+        "constraints.txt": (head + "".join(sorted(constraints))).encode(),
         "requirements.txt": _requirements(head, known),
         "patchq.cdx.json": render(job.project, [a.stack for a in job.applied], known, job.stack_id),
     }
-    wheels = {w[2]: w[3] for w in [*known, *kernels]}
+    for arch, own in by_arch.items():
+        documents[f"requirements-{arch}.txt"] = _requirements(head, [*known, *own])
     statement = _attest.statement(job, wheels)
     documents[_attest.NAME] = statement
     if signing := job.project.lock.signing:
@@ -213,10 +221,12 @@ def write_beside(job: Job) -> None:
             fsio.write_atomic(folder / name, data)
 
 
-def _requirements(head: str, wheels: Sequence[tuple[str, str, str, str, Sequence[str]]]) -> bytes:
+def _requirements(head: str, wheels: Sequence[Wheel]) -> bytes:
     """Return a requirements file that installs only these wheels, by hash, from its own folder."""
+    hashes: dict[str, set[str]] = {}
+    for distribution, version, _, sha256, _ in wheels:
+        hashes.setdefault(f"{distribution}=={version}", set()).add(f"--hash=sha256:{sha256}")
     entries = []
-    for line in sorted({f"{name}=={version}" for name, version, *_ in wheels}):
-        hashes = sorted(f"--hash=sha256:{w[3]}" for w in wheels if f"{w[0]}=={w[1]}" == line)
-        entries.append(" \\\n    ".join([line, *hashes]) + "\n")
+    for line in sorted(hashes):
+        entries.append(" \\\n    ".join([line, *sorted(hashes[line])]) + "\n")
     return (head + "--no-index\n--find-links .\n" + "".join(entries)).encode()

@@ -81,9 +81,12 @@ def resolve_set(
     set_name = project.choose_set(set_name)
     with project.locked("check"):
         stacks = project.stacks(set_name)
-        states = {stack.pin.upstream: load_state(project.layout, stack.pin.upstream) for stack in stacks}
-        bases = {base.pin.upstream: base.commit for base in bases_of(project, stacks, states, offline)}
-        required = {upstream: siblings.declared(project, commit) for upstream, commit in bases.items()}
+        states = {}
+        for stack in stacks:
+            states[stack.pin.upstream] = load_state(project.layout, stack.pin.upstream)
+        required = {}
+        for base in bases_of(project, stacks, states, offline):
+            required[base.pin.upstream] = siblings.declared(project, base.commit)
     with tempfile.TemporaryDirectory(prefix="patchq-installs-") as folder:
         wanted = list(_stand_ins(project, set_name, bases, required, Path(folder)))
         if not wanted:
@@ -120,8 +123,12 @@ def _stand_ins(
 ) -> Iterator[str]:
     """Write a metadata-only wheel for each upstream that has a build, and yield its requirement."""
     built: dict[str, tuple[str, str]] = {}
-    patched = {s.pin.upstream for s in project.stacks(set_name) if s.names}
-    patched |= {into[0] for name in patched if (into := project.lock.upstreams[name].into)}
+    patched = set()
+    for stack in project.stacks(set_name):
+        if stack.names:
+            patched.add(stack.pin.upstream)
+            if into := project.lock.upstreams[stack.pin.upstream].into:
+                patched.add(into[0])
     for pin in project.lock.pins_of(set_name):
         if build := project.lock.upstreams[pin.upstream].build:
             local = ""
@@ -130,7 +137,8 @@ def _stand_ins(
             version = version_at(project, pin, bases[pin.upstream])
             built[pin.upstream] = (str(canonicalize_name(build.distribution)), version + local)
     for upstream, (name, version) in built.items():
-        pins = {other: v for u, (other, v) in built.items() if u != upstream}
+        pins = dict(built.values())
+        del pins[name]
         text = metadata_of(name, version, required[upstream], pins)
         stem = f"{name.replace('-', '_')}-{version}"
         with zipfile.ZipFile(folder / f"{stem}-py3-none-any.whl", "w") as wheel:
@@ -234,9 +242,13 @@ def _named(message: str, direct: Iterable[str]) -> Iterator[Requirement]:
 
     These are direct requirements that the resolver's message names, and dependencies that it lists.
     """
-    words = {str(canonicalize_name(w)) for w in re.findall(r"[A-Za-z0-9][\w.-]*", re.sub(r"[<>=!~\[;]", " ", message))}
+    plain = re.sub(r"[<>=!~\[;]", " ", message)
+    words = set(map(canonicalize_name, re.findall(r"[A-Za-z0-9][\w.-]*", plain)))
     seen = set()
-    for text in [*direct, *(t.rstrip(",.") for t in _DEPENDS.findall(message))]:
+    candidates = list(direct)
+    for text in _DEPENDS.findall(message):
+        candidates.append(text.rstrip(",."))
+    for text in candidates:
         try:
             requirement = Requirement(text)
         except InvalidRequirement:

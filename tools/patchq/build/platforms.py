@@ -34,10 +34,12 @@ def parse(text: str) -> tuple[str, ...]:
 
     :raises UserError: if no wheels are built for a platform.
     """
-    names = list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-    for name in names:
-        if name not in KNOWN:
+    names: dict[str, None] = {}
+    for name in map(str.strip, text.split(",")):
+        if name and name not in KNOWN:
             raise UserError(f"no wheels are made for the platform {name!r}", hint=f"--platform {','.join(KNOWN)}")
+        if name:
+            names[name] = None
     return tuple(names)
 
 
@@ -76,14 +78,16 @@ def choose_wheel(names: Sequence[str], tag: str, platform: str) -> str:
         linux += [f"manylinux2014_{platform}", f"linux_{platform}"]
         tags = [*cpython_tags(version, platforms=linux), *compatible_tags(version, platforms=linux)]
     order = {t: i for i, t in enumerate(tags)}
-    ranked = sorted((min((order[t] for t in parse_wheel_filename(n)[3] if t in order), default=-1), n) for n in names)
-    fitting = [n for rank, n in ranked if rank >= 0]
+    fitting = []
+    for name in names:
+        if ranks := [order[t] for t in parse_wheel_filename(name)[3] if t in order]:
+            fitting.append((min(ranks), name))
     if not fitting:
         raise UserError(
             f"no release wheel is for {platform or 'this machine'}",
             hint=f"--wheel one of {', '.join(names)}, or --profile source",
         )
-    return fitting[0]
+    return min(fitting)[1]
 
 
 def release_wheel(job: Job, pin: Pin, config: BuildConfig) -> tuple[Path, str]:
@@ -105,7 +109,7 @@ def release_wheel(job: Job, pin: Pin, config: BuildConfig) -> tuple[Path, str]:
         raise BuildError(f"{name} is not in the cache, and --offline forbids fetching it", hint="run without --offline")
     job.project.say(f"{pin.upstream}: downloading {name}")
     release = pin.archive.partition("==")[2]
-    files = [f for f in index.find_wheels(config.distribution, release) if f.name == name]
-    if not files:
-        raise BuildError(f"the package index no longer has {name}", hint="`patchq pin` again to see what it has")
-    return index.download(files[0], sha256, job.project.progress), sha256
+    for file in index.find_wheels(config.distribution, release):
+        if file.name == name:
+            return index.download(file, sha256, job.project.progress), sha256
+    raise BuildError(f"the package index no longer has {name}", hint="`patchq pin` again to see what it has")

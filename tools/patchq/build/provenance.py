@@ -30,12 +30,16 @@ def manifest(
     :param siblings: distributions and versions that the wheel pins; default: the rest of the set.
     """
     upstream = item.stack.pin.upstream
-    applied = []
+    contains = []
+    upstreams = []
     for a in job.applied:
         if a.stack.pin.upstream == upstream:
-            applied.append(item)
+            contains.append(upstream)
+            upstreams.append(_describe(job.project, item))
         else:
-            applied.append(a)
+            upstreams.append(_describe(job.project, a))
+            if job.is_nested(a, item):
+                contains.append(a.stack.pin.upstream)
     body = {
         "schema": "patchq/wheel/1",
         "set": job.set_name,
@@ -44,8 +48,8 @@ def manifest(
         "package": config.package,
         "version": version,
         "profile": profile,
-        "contains": [a.stack.pin.upstream for a in applied if a is item or job.is_nested(a, item)],
-        "upstreams": [_describe(job.project, a) for a in applied],
+        "contains": contains,
+        "upstreams": upstreams,
         "left_out": [f"{upstream}/{name}" for name in left_out],
         "siblings": job.siblings(item) if siblings is None else dict(siblings),
         "files": {name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())},

@@ -68,13 +68,15 @@ def record_line(name: str, data: bytes) -> tuple[str, str, str]:
 
 def rewrite_record(record: str, gone: Iterable[str], new: Mapping[str, bytes], own: str) -> bytes:
     """Return RECORD without ``gone``, with ``new`` members, and with ``own`` (itself) last."""
-    dropped = {*gone, *new}
+    dropped = {*gone, *new, own}
     rows = []
     for r in csv.reader(io.StringIO(record)):
         if r and r[0] not in dropped:
             rows.append(tuple(r))
-    rows += [record_line(name, data) for name, data in sorted(new.items())]
-    rows = [r for r in rows if r[0] != own] + [(own, "", "")]
+    for name, data in sorted(new.items()):
+        if name != own:
+            rows.append(record_line(name, data))
+    rows.append((own, "", ""))
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows(rows)
     return out.getvalue().encode()
@@ -101,12 +103,14 @@ def overlay(
     record = moved.pop(record_name).decode()
     for signature in (f"{record_name}.jws", f"{record_name}.p7s"):
         moved.pop(signature, None)
-    fresh = {new_info + m[len(info.dist_info) :]: data for m, data in moved.items()}
+    fresh = {}
+    for m, data in moved.items():
+        fresh[new_info + m.removeprefix(info.dist_info)] = data
     fresh[f"{new_info}/METADATA"] = rewrite_metadata(info.metadata, version, pins).encode()
     fresh.update(files)
     dropped = {*old_meta, *gone, *files}
     own = f"{new_info}/RECORD"
-    fresh[own] = rewrite_record(record, dropped, {k: v for k, v in fresh.items() if k != own}, own)
+    fresh[own] = rewrite_record(record, dropped, fresh, own)
     kept = [item for name, item in info.items.items() if name not in dropped]
     zipped.write(target, fresh, kept=kept, source=info)
 

@@ -53,15 +53,18 @@ def result_of(raw: Mapping[str, object]) -> CellResult | None:
     names = {f.name for f in fields(CellResult)}
     if set(raw) - names or not {"proof", "variant", "state"} <= set(raw):
         return None
-    if not all(isinstance(value, kinds.get(name, str)) for name, value in raw.items()):
+    for name, value in raw.items():
+        if not isinstance(value, kinds.get(name, str)):
+            return None
+    checked: dict[str, Any] = {"tests": [], "left_out": [], "machine": {}, "trees": {}, **raw}
+    texts = [*checked["left_out"], *checked["machine"].values(), *checked["trees"].values()]
+    for test in checked["tests"]:
+        if not isinstance(test, dict) or not {"test", "outcome", "message"} <= set(test):
+            return None
+        texts += test.values()
+    if not all(isinstance(text, str) for text in texts):
         return None
-    tests: Any = raw.get("tests", [])
-    texts: Any = [raw.get("left_out", []), *(raw.get(n, {}).values() for n in ("machine", "trees"))]  # type: ignore[attr-defined]
-    if not all(isinstance(t, dict) and {"test", "outcome", "message"} <= set(t) for t in tests):
-        return None
-    if not all(isinstance(x, str) for part in [*texts, *(t.values() for t in tests)] for x in part):
-        return None
-    return CellResult(**{**raw, "tests": tuple(tests), "left_out": tuple(texts[0])})  # type: ignore[arg-type]
+    return CellResult(**{**checked, "tests": tuple(checked["tests"]), "left_out": tuple(checked["left_out"])})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,17 +96,17 @@ def state_of(tests: Sequence[Mapping[str, str]] | None, message: str) -> tuple[s
     """
     if tests is None:
         return NO_RESULT, (message.strip().splitlines() or ["the process was killed"])[-1]
-    first = {}
-    for o in ("error", "assertion", "skipped"):
-        first[o] = next((t for t in tests if t["outcome"] == o), None)
-    if error := first["error"]:
+    first: dict[str, Mapping[str, str]] = {}
+    for test in tests:
+        first.setdefault(test["outcome"], test)
+    if error := first.get("error"):
         return (
             ERROR,
             f"{error['test']}: {error['message'].strip().splitlines()[-1] if error['message'].strip() else 'error'}",
         )
-    if failure := first["assertion"]:
+    if failure := first.get("assertion"):
         return FAILED, f"{failure['test']}: {failure['message'].splitlines()[0] if failure['message'] else 'failed'}"
-    if skipped := first["skipped"]:
+    if skipped := first.get("skipped"):
         return NOT_RUN, skipped["message"].removeprefix("not run: ") or "skipped"
     if not tests:
         return ERROR, "no test ran: " + (message.strip().splitlines() or ["pytest printed nothing"])[-1]

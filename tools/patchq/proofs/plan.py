@@ -163,23 +163,26 @@ class WholeSet:
                 out.write(b"M %s inline %s\ndata %d\n" % (entries[path].mode, quote_path(path), len(content)))
                 out.write(content + b"\n")
         tips = [ids[number] for number in range(1, len(changes) + 1)]
-        trees = self.store.tree_of(tips)
         here = self.variant
-        return [
-            Variant(
-                kind=MUTANT,
-                tips={**here.tips, upstream: tip},
-                trees={**here.trees, upstream: tree},
-                left_out=(),
-                change=(upstream, *change),
+        found = []
+        for tip, tree, change in zip(tips, self.store.tree_of(tips), changes, strict=True):
+            found.append(
+                Variant(
+                    kind=MUTANT,
+                    tips={**here.tips, upstream: tip},
+                    trees={**here.trees, upstream: tree},
+                    left_out=(),
+                    change=(upstream, *change),
+                )
             )
-            for tip, tree, change in zip(tips, trees, changes, strict=True)
-        ]
+        return found
 
     def bare(self) -> Variant:
         """Return the variant without patches."""
-        every = tuple(n for commits in self._carried.commits.values() for n, _ in commits)
-        return self._with_tips("bare", self._carried.bases, every)
+        every: list[str] = []
+        for commits in self._carried.commits.values():
+            every += dict(commits)
+        return self._with_tips("bare", self._carried.bases, tuple(every))
 
     def bare_at(self, upstream: str, tip: CommitId) -> Variant:
         """Return the variant without patches, with another commit for one upstream."""
@@ -244,7 +247,8 @@ def proofs_of(stacks: list[Stack], patches: Sequence[str] = ()) -> list[Proof]:
     :raises UserError: for a patch that isn't in the stacks, or an invalid ``Proof-On:``.
     """
     chosen = set()
-    for stack, name in (find_patch(stacks, name) for name in patches):
+    for patch in patches:
+        stack, name = find_patch(stacks, patch)
         chosen.add((stack.pin.upstream, name))
     found = []
     for stack in stacks:
@@ -254,13 +258,14 @@ def proofs_of(stacks: list[Stack], patches: Sequence[str] = ()) -> list[Proof]:
             of = (stack.pin.upstream, stack.pin.ref, name)
             found.append(Proof(*of, header.values("Proof"), header.needs))
             # One proof per requirement, so that a machine without it still runs the others.
+            by_need: dict[str, list[str]] = {}
             for need, path in header.proofs_on:
                 if need not in NEEDS or PurePosixPath(path).parts[:2] != ("tests", "stacks") or ".." in path.split("/"):
                     message = f"{stack.pin.upstream}/{name}: Proof-On: {need} {path}".rstrip()
                     raise UserError(f"{message} names no proof", hint="patchq check")
-            for need in dict.fromkeys(need for need, _ in header.proofs_on):
-                files = tuple(path for other, path in header.proofs_on if other == need)
-                found.append(Proof(*of, files, (*header.needs, need), need))
+                by_need.setdefault(need, []).append(path)
+            for need, paths in by_need.items():
+                found.append(Proof(*of, tuple(paths), (*header.needs, need), need))
     return found
 
 
@@ -300,12 +305,13 @@ def proof_inputs(project: Project, files: Sequence[str]) -> list[Path]:
     found: set[Path] = set()
     for file in files:
         path = root / file
-        shelves = {path.parent, *(f for f in path.parents if (root / "tests" / "stacks") in f.parents)}
-        siblings = (p for shelf in shelves for p in shelf.glob("*"))
-        for p in siblings:
-            if p == path or not p.name.startswith("test_"):
-                found.add(p)
-        found |= {f / "conftest.py" for f in path.parents if root in (f, *f.parents)}
+        for folder in path.parents:
+            if folder == path.parent or (root / "tests" / "stacks") in folder.parents:
+                for p in folder.glob("*"):
+                    if p == path or not p.name.startswith("test_"):
+                        found.add(p)
+            if root in (folder, *folder.parents):
+                found.add(folder / "conftest.py")
     # Links and pipes are included, because reading them is refused.
     inputs: list[Path] = []
     for p in found:

@@ -182,5 +182,9 @@ def nvcc() -> Callable[..., subprocess.CompletedProcess[str]]:
 def _versions(nvcc: str) -> str:
     """Return the version output of nvcc and of g++."""
     host = shutil.which("g++") or ""
-    asked = ([program, "--version"] for program in (nvcc, host) if program)
-    return "\n".join(subprocess.run(argv, capture_output=True, text=True, check=True).stdout for argv in asked)
+    versions = []
+    for program in (nvcc, host):
+        if program:
+            done = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
+            versions.append(done.stdout)
+    return "\n".join(versions)

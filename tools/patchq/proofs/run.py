@@ -233,7 +233,8 @@ def run_pytest(
             "CUDA_CACHE_DISABLE": "1",
         }
         if installed:
-            env["PATCHQ_INSTALLED"] = "1"
+            # The key of a compilation doesn't cover the files behind links.
+            env |= {"PATCHQ_INSTALLED": "1", "PATCHQ_COMPILATIONS": ""}
         options = ["-q", "-p", "patchq.testing", "-p", "no:cacheprovider", "-o", "addopts=", "--no-header"]
         try:
             message, code = execute([*options, *files], env, cwd or project.layout.root, timeout)

@@ -79,27 +79,30 @@ def compare(
         return {t["test"]: t["outcome"] for t in tests}, (words.strip().splitlines() or ["pytest printed nothing"])[-1]
 
     # One variant after the other, so that each slot's trees change only once.
-    items = [(variant, upstream, path) for variant in (bare, here) for upstream, path in files]
+    items = [(bare, *file) for file in files] + [(here, *file) for file in files]
     done = list(in_slots(project, items, run))
     found = []
     for (upstream, path), (before, said_before), (after, said_after) in zip(
         files, done[: len(files)], done[len(files) :], strict=True
     ):
-        worse = tuple(t for t, outcome in before.items() if outcome == "passed" and after.get(t) != "passed")
+        worse = []
+        for test, outcome in before.items():
+            if outcome == "passed" and after.get(test) != "passed":
+                worse.append(test)
         message = ""
         if not after:
             message = said_after
         elif not before:
             message = said_before
         if not after and LATE in said_after:
-            worse = ()  # a timeout shows nothing about the change, but a crash does
+            worse = []  # a timeout shows nothing about the change, but a crash does
         found.append(
             FileResult(
                 upstream=upstream,
                 path=path,
                 before=_count(before),
                 after=_count(after),
-                regressions=worse,
+                regressions=tuple(worse),
                 message=message,
             )
         )
@@ -107,13 +110,13 @@ def compare(
 
 
 def _count(outcomes: Mapping[str, str]) -> dict[str, int]:
-    counted: dict[str, int] = {}
+    found: dict[str, int] = {}
     for outcome in outcomes.values():
         word = "failed"
         if outcome != "assertion":
             word = outcome
-        counted[word] = counted.get(word, 0) + 1
-    return counted
+        found[word] = found.get(word, 0) + 1
+    return found
 
 
 def select(project: Project, commit: str, touched: Sequence[str]) -> list[str]:
@@ -155,7 +158,10 @@ def _imports(source: bytes) -> set[str]:
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            for alias in node.names:
+                found.add(alias.name)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+            found.add(node.module)
+            for alias in node.names:
+                found.add(f"{node.module}.{alias.name}")
     return found

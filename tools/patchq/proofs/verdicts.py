@@ -20,20 +20,21 @@ def proofs_json(verdicts: Sequence[Verdict]) -> dict[str, Any]:
     return {
         "ok": all(v.ok or v.state == NOT_RUN for v in verdicts),
         "counts": counts(verdicts),
-        "proofs": [
-            {
-                "patch": v.proof.name,
-                "ref": v.proof.ref,
-                "files": v.proof.files,
-                "needs": v.proof.needs,
-                "on": v.proof.on,
-                "state": v.state,
-                "message": v.message,
-                "command": v.command,
-                "cells": [asdict(c) for c in v.cells],
-            }
-            for v in verdicts
-        ],
+        "proofs": list(map(_proof_json, verdicts)),
+    }
+
+
+def _proof_json(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "patch": verdict.proof.name,
+        "ref": verdict.proof.ref,
+        "files": verdict.proof.files,
+        "needs": verdict.proof.needs,
+        "on": verdict.proof.on,
+        "state": verdict.state,
+        "message": verdict.message,
+        "command": verdict.command,
+        "cells": list(map(asdict, verdict.cells)),
     }
 
 
@@ -46,11 +47,15 @@ def parse_proofs(body: dict[str, Any]) -> list[Verdict]:
     for p in body["proofs"]:
         upstream, _, name = p["patch"].partition("/")
         proof = Proof(upstream, p["ref"], name, tuple(p["files"]), tuple(p["needs"]), p.get("on", ""))
-        cells = [result_of(c) for c in p["cells"]]
-        known = tuple(c for c in cells if c is not None)
-        if len(known) != len(cells):
-            raise ValueError("an invalid cell")
-        found.append(Verdict(proof=proof, state=p["state"], message=p["message"], cells=known, command=p["command"]))
+        cells = []
+        for raw in p["cells"]:
+            cell = result_of(raw)
+            if cell is None:
+                raise ValueError("an invalid cell")
+            cells.append(cell)
+        found.append(
+            Verdict(proof=proof, state=p["state"], message=p["message"], cells=tuple(cells), command=p["command"])
+        )
     return found
 
 
@@ -96,14 +101,19 @@ def junit(verdicts: Sequence[Verdict]) -> bytes:
             "testsuite",
             name=v.proof.title,
             tests=str(len(cases)),
-            failures=str(sum(c.find("failure") is not None for c in cases)),
-            skipped=str(sum(c.find("skipped") is not None for c in cases)),
-            errors=str(sum(c.find("error") is not None for c in cases)),
+            failures=_having(cases, "failure"),
+            skipped=_having(cases, "skipped"),
+            errors=_having(cases, "error"),
         )
         suite.extend(cases)
     ElementTree.indent(root)
     body: bytes = ElementTree.tostring(root, encoding="utf-8")
     return b'<?xml version="1.0" encoding="utf-8"?>\n' + body + b"\n"
+
+
+def _having(cases: Sequence[ElementTree.Element], tag: str) -> str:
+    """Return the number of cases with a child element."""
+    return str(sum(case.find(tag) is not None for case in cases))
 
 
 def _case(verdict: Verdict, cell: CellResult) -> ElementTree.Element:
@@ -139,6 +149,12 @@ def sarif(verdicts: Sequence[Verdict], stack_path: dict[str, str]) -> dict[str, 
         NOT_RUN: "The proof was not run",
         NO_RESULT: "The environment gave no result",
     }
+    results = []
+    for v in verdicts:
+        if not v.ok:
+            level = "note" if v.state == NOT_RUN else "error"
+            path = stack_path.get(v.proof.name, "patches")
+            results.append(_result(v.state.replace(" ", "-"), level, f"{v.proof.title}: {v.message}", path))
     return {
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",
@@ -153,20 +169,18 @@ def sarif(verdicts: Sequence[Verdict], stack_path: dict[str, str]) -> dict[str, 
                         ],
                     }
                 },
-                "results": [
-                    {
-                        "ruleId": v.state.replace(" ", "-"),
-                        "level": "note" if v.state == NOT_RUN else "error",
-                        "message": {"text": f"{v.proof.title}: {v.message}"},
-                        "locations": [
-                            {"physicalLocation": {"artifactLocation": {"uri": stack_path.get(v.proof.name, "patches")}}}
-                        ],
-                    }
-                    for v in verdicts
-                    if not v.ok
-                ],
+                "results": results,
             }
         ],
+    }
+
+
+def _result(rule: str, level: str, message: str, path: str) -> dict[str, Any]:
+    return {
+        "ruleId": rule,
+        "level": level,
+        "message": {"text": message},
+        "locations": [{"physicalLocation": {"artifactLocation": {"uri": path}}}],
     }
 
 
@@ -184,14 +198,7 @@ def sarif_bytes(
         rule = {"id": "stops-ahead", "shortDescription": {"text": "The patch conflicts on the newest pin"}}
         run["tool"]["driver"]["rules"].append(rule)
     for patch, path, ref, message in stops:
-        run["results"].append(
-            {
-                "ruleId": "stops-ahead",
-                "level": "note",
-                "message": {"text": f"{patch} on {ref}: {message}"},
-                "locations": [{"physicalLocation": {"artifactLocation": {"uri": path}}}],
-            }
-        )
+        run["results"].append(_result("stops-ahead", "note", f"{patch} on {ref}: {message}", path))
     return (json.dumps(found, indent=1) + "\n").encode()
 
 
