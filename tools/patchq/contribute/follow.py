@@ -261,16 +261,25 @@ def _read(path: Path) -> Prepared:
         if both := folders & files.keys():
             raise ValueError(f"{min(both)} as a file and a folder")
         for name, (was, after) in files.items():
-            inside = str(check_inside(name, "the file")) == name
-            if not inside or not (name == LOCK_NAME or name.startswith(f"patches/{texts['upstream']}/")):
-                raise ValueError(name)
-            if was is not None and not isinstance(was, str):
-                raise ValueError(name)
-            if after is not None:
-                _bytes(after)
+            _check_file(name, was, after, f"patches/{texts['upstream']}/")
         return Prepared(**texts, notes=tuple(raw["notes"]), files=files)
     except (KeyError, TypeError, ValueError, AttributeError, FormatError) as error:
         raise FormatError(f"{path} is not the output of a dry run: {error}", hint=_AGAIN) from None
+
+
+def _check_file(name: str, was: object, after: object, folder: str) -> None:
+    """Check one file of a prepared branch.
+
+    :raises ValueError: if it is neither the lock nor in the folder, or if a content is no text.
+    """
+    inside = str(check_inside(name, "the file")) == name
+    if not inside or not (name == LOCK_NAME or name.startswith(folder)):
+        raise ValueError(name)
+    for text in (was, after):
+        if text is not None and not isinstance(text, str):
+            raise ValueError(name)
+    if isinstance(after, str):
+        _bytes(after)
 
 
 def _branch(upstream: str, ref: str) -> str:

@@ -151,12 +151,7 @@ def run_gates(store: Git, config: str, replacements: Mapping[str, bytes], base: 
         before: dict[str, str] = {}
         if FAILED in [state for state, _ in results.values()]:
             git.run("checkout", "--quiet", "--force", base)
-            there = set()
-            for p in changed:
-                if (folder / p).is_file():
-                    there.add(p)
-            for hook, (state, _) in _run(folder, plan, there).items():
-                before[hook] = state
+            before = _states(folder, plan, changed)
     for key, (state, message) in results.items():
         if state == FAILED and "modified by this hook" in message:  # includes the changes of all hooks
             results[key] = (state, message + "\n" + "\n".join(mended.splitlines()[:MOST_LINES]))
@@ -170,6 +165,18 @@ def run_gates(store: Git, config: str, replacements: Mapping[str, bytes], base: 
         if planned.missing:
             not_run.append(Gate(planned.key, planned.tool, NOT_RUN, planned.missing))
     return gates + not_run
+
+
+def _states(folder: Path, plan: Sequence[_Hook], changed: Iterable[str]) -> dict[str, str]:
+    """Return the state of each hook on the files that exist in a folder."""
+    there = set()
+    for path in changed:
+        if (folder / path).is_file():
+            there.add(path)
+    states = {}
+    for hook, (state, _) in _run(folder, plan, there).items():
+        states[hook] = state
+    return states
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -411,17 +411,7 @@ def _checks(
         found.append(_title_check(title, config.title))
     found.append(Check("title length", len(title) <= 100, counted(len(title), "character")))
     if config.sign_off:
-        infos = project.store.log(f"{branch.base.commit}..{branch.tip}")
-        bare = []
-        for i in infos:
-            if "\nSigned-off-by: " not in i.message:
-                bare.append(i.message.splitlines()[0])
-        message = "every commit is signed off"
-        if bare:
-            message = f"not signed off: {', '.join(bare)}"
-        if not bare and owner.name:
-            message += f", by {owner.name} too"
-        found.append(Check("sign-off (DCO)", not bare, message))
+        found.append(_sign_off_check(project.store.log(f"{branch.base.commit}..{branch.tip}"), owner))
     lines = 0
     for _, more, fewer in files:
         lines += max(more, 0) + max(fewer, 0)
@@ -447,6 +437,19 @@ def _checks(
             named.append(line)
     found.append(Check("no word of the fork", not named, "none" if not named else f"{named[0][:80]!r} mentions it"))
     return found
+
+
+def _sign_off_check(commits: Sequence[CommitInfo], owner: Owner) -> Check:
+    bare = []
+    for commit in commits:
+        if "\nSigned-off-by: " not in commit.message:
+            bare.append(commit.message.splitlines()[0])
+    message = "every commit is signed off"
+    if bare:
+        message = f"not signed off: {', '.join(bare)}"
+    elif owner.name:
+        message += f", also by {owner.name}"
+    return Check("sign-off (DCO)", not bare, message)
 
 
 def _named(duplicates: Duplicates) -> list[Check]:

@@ -97,13 +97,6 @@ def pair(
     def same_commit(entry: ReconciledEntry, revision: Revision) -> bool:
         return origins[entry.name] == revision.info.commit
 
-    def same_change_id(entry: ReconciledEntry, revision: Revision) -> bool:
-        change_id = _change_id(revision.info.message)
-        return change_id != "" and change_id == _change_id(entry.commit.message)
-
-    def same_author_and_subject(entry: ReconciledEntry, revision: Revision) -> bool:
-        return entry.commit.author == revision.info.author and _subject(entry.commit) == _subject(revision.info)
-
     def same_diff(entry: ReconciledEntry, revision: Revision) -> bool:
         return ids[entry.name] != "" and ids[entry.name] == new_ids[revision.info.commit]
 
@@ -121,16 +114,24 @@ def pair(
 
     found: dict[int, str] = {}
     left = list(entries)
-    for same in (same_commit, same_change_id, same_author_and_subject, same_diff, same_subject, same_author):
+    for same in (same_commit, _same_change_id, _same_author_and_subject, same_diff, same_subject, same_author):
         for index, revision in enumerate(revisions):
             if index in found:
                 continue
-            for entry in left:
-                if same(entry, revision):
-                    found[index] = entry.name
-                    left.remove(entry)
-                    break
+            match = next(filter(lambda entry: same(entry, revision), left), None)
+            if match:
+                found[index] = match.name
+                left.remove(match)
     return found
+
+
+def _same_change_id(entry: ReconciledEntry, revision: Revision) -> bool:
+    change_id = _change_id(revision.info.message)
+    return change_id != "" and change_id == _change_id(entry.commit.message)
+
+
+def _same_author_and_subject(entry: ReconciledEntry, revision: Revision) -> bool:
+    return entry.commit.author == revision.info.author and _subject(entry.commit) == _subject(revision.info)
 
 
 def update(

@@ -207,13 +207,7 @@ def _series(project: Project, upstream: str, ref: str) -> tuple[str, ...]:
 
 def _step(ledger: Ledger, series: dict[str, tuple[str, ...]], refs: Sequence[str], number: int) -> StoryStep:
     before, onto = refs[number - 1], refs[number]
-    earlier = refs[:number]
-    known = (*CARRIED, _TAKEN, *_GONE)
-    # A stop in a direct rebase from an earlier release was only a test and decides nothing.
-    mine = []
-    for a in ledger.attempts:
-        if a.onto == onto and (a.from_ref in (before, onto) or (a.from_ref in earlier and a.outcome in known)):
-            mine.append(a)
+    mine = _attempts_onto(ledger, refs, number)
     last = {patch: a for (patch, _), a in Ledger(tuple(mine)).latest().items()}
     stack = series[onto]
     by_git: dict[str, list[str]] = {}
@@ -252,6 +246,21 @@ def _step(ledger: Ledger, series: dict[str, tuple[str, ...]], refs: Sequence[str
         missing=tuple(sorted(carried - set(stack))),
         stands=len(stack),
     )
+
+
+def _attempts_onto(ledger: Ledger, refs: Sequence[str], number: int) -> list[Attempt]:
+    """Return the attempts that decide the stack of a ref.
+
+    A stop in a direct rebase from an earlier release was only a test, and decides nothing.
+    """
+    before, onto = refs[number - 1], refs[number]
+    known = (*CARRIED, _TAKEN, *_GONE)
+    found = []
+    for a in ledger.attempts:
+        decides = a.from_ref in (before, onto) or (a.from_ref in refs[:number] and a.outcome in known)
+        if a.onto == onto and decides:
+            found.append(a)
+    return found
 
 
 def _stop(attempts: Sequence[Attempt], last: Attempt) -> StoryStop:

@@ -27,7 +27,7 @@ def version_of_tree(store: Git, commit: CommitId) -> str:
     to, Poetry's version, and ``setup.cfg``. A version that a build computes, such as from git's tags,
     is not found.
     """
-    tree = _Tree(store, commit)
+    tree = _VersionFiles(store, commit)
     for found in (tree.of_pkg_info(), tree.of_pyproject(), tree.of_setup_cfg()):
         try:
             return Version(found).public
@@ -36,7 +36,7 @@ def version_of_tree(store: Git, commit: CommitId) -> str:
     return ""
 
 
-class _Tree:
+class _VersionFiles:
     """Files of a tree that may state its version."""
 
     def __init__(self, store: Git, commit: CommitId) -> None:

@@ -36,7 +36,7 @@ class _Scope:
 
 
 @dataclass(slots=True)
-class _Found:
+class _CheckFindings:
     """Findings, and the shared definitions that some of them report."""
 
     findings: list[Finding] = field(default_factory=list)
@@ -63,7 +63,7 @@ class _Found:
                 self.shared[finding] = s
 
 
-def _grouped(found: _Found) -> list[Finding]:
+def _grouped(found: _CheckFindings) -> list[Finding]:
     """Return the findings, with one warning for all shared definitions of a patch."""
     groups: dict[tuple[str, str, str], list[Finding]] = {}
     for finding in found.shared:
@@ -131,12 +131,12 @@ def _upstream_lines(
     return lines
 
 
-def _together(project: Project, refs: tuple[str, ...], scope: _Scope) -> tuple[_Found, list[str], int]:
+def _together(project: Project, refs: tuple[str, ...], scope: _Scope) -> tuple[_CheckFindings, list[str], int]:
     """Return the findings of the project with branches merged, the patches to prove again, and their number."""
     from patchq.cli.clashes import finding_of
     from patchq.together.concurrent import merged
 
-    found = _Found()
+    found = _CheckFindings()
     plans: dict[tuple[str, str], ApplyPlan] = {}
     count = 0
     with merged(project, refs) as together:
@@ -299,7 +299,7 @@ def command(
     resolved: list[dict[str, Any]] = []
     if installs:
         findings, resolved = _installs(project, set_name, platform, offline)
-        found = _Found(findings)
+        found = _CheckFindings(findings)
     elif refs:
         found, proofs, count = _together(project, refs, scope)
     else:
@@ -344,14 +344,14 @@ def _refuse_options(*, installs: bool, refs: bool, fix: bool) -> None:
 
 def _check_stacks(
     project: Project, scope: _Scope, plans: dict[tuple[str, str], ApplyPlan], dropped: tuple[str, ...]
-) -> _Found:
+) -> _CheckFindings:
     """Check stacks and, unless ``text_only``, how they fit together and upstream.
 
     :param dropped: see :func:`_upstream_lines`.
     """
     from patchq.stacks.check import check
 
-    found = _Found(
+    found = _CheckFindings(
         check(
             project,
             scope.names,
