@@ -108,13 +108,11 @@ def table(found: dict[str, dict[str, Any]]) -> str:
 
 def runs(found: dict[str, dict[str, Any]]) -> str:
     """Return the table of the runs."""
-    lines = ["| run | stack | FlashInfer | torch | BF16 | not run, for lack of time |", "|---|---|---|---|---|---|"]
+    lines = ["| run | stack | BF16 | not run, for lack of time |", "|---|---|---|---|"]
     for title, body in found.items():
-        built = body["versions"]["patched"]
         cells = [
             f"[{title}]({title}.json)",
             f"`{body['stack'][:8]}`",
-            *(built[package].partition("+")[0] for package in ("flashinfer-python", "torch")),
             f"{body['BF16 of the reference itself']['mean']:.3f}",
             str(len(body["not run, the time was over"]) or ""),
         ]
