@@ -84,8 +84,9 @@ def resolve_set(
         states = {}
         for stack in stacks:
             states[stack.pin.upstream] = load_state(project.layout, stack.pin.upstream)
-        required = {}
+        bases, required = {}, {}
         for base in bases_of(project, stacks, states, offline):
+            bases[base.pin.upstream] = base.commit
             required[base.pin.upstream] = siblings.declared(project, base.commit)
     with tempfile.TemporaryDirectory(prefix="patchq-installs-") as folder:
         wanted = list(_stand_ins(project, set_name, bases, required, Path(folder)))

@@ -98,10 +98,9 @@ def retire(
             f"upstream's {ref} doesn't have all of {seen.patch}" + (f": {seen.evidence}" if seen.evidence else ""),
             hint="if upstream replaced the patch, name the replacement after --how",
         )
-    state = seen.proof.partition(":")[0]
-    if state != "passed" and not (state == "not run" and how and seen.outcome == ABSORBED):
-        hint = "it is still needed, or its proof asks for more than upstream's solution gives"
-        if state == "not run":
+    if seen.state != PASSED and not (seen.state == NOT_RUN and how and seen.outcome == ABSORBED):
+        hint = "the patch is still needed, or its proof tests more than upstream's change does"
+        if seen.state == NOT_RUN:
             hint = "`--how` with the reason drops it on the evidence; the ledger keeps the reason"
         raise BuildError(f"{seen.patch} is not retired: its proof on the bare {ref}: {seen.proof}", hint=hint)
     if seen.state != PASSED:
