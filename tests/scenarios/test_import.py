@@ -271,6 +271,6 @@ def test_a_merge_of_upstreams_next_release_is_left_out(patchq: Patchq, upstream:
     commit_files(upstream, {"b.txt": with_lines({20: b"v2\n", 35: b"more\n"})}, "More")
     patchq.ok("pin", "up", "--ref", "v2")
     out = patchq.ok("import", "up", str(upstream), "--range", "v2..fork", "--first-parent")
-    assert "is left out: the tree has what this merge brings" in out
+    assert "is left out: the tree already has the changes of this merge" in out
     assert names(patchq) == ["ours", "more"]
     check_tree(patchq, upstream)

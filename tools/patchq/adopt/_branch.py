@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from patchq.adopt.fit import Item
+from patchq.adopt.fit import Item, merge_conflict
 from patchq.adopt.found import FoundPatch
 from patchq.adopt.gather import AdoptRequest, of_commits
 from patchq.editing.update import Revision, Update, Updated, origin_id, pair, update
@@ -48,7 +48,7 @@ def import_again(
     """
     (path,) = request.paths
     folder, store = path.resolve(), project.store
-    names = PatchNames(e.name for e in loaded.entries)
+    names = PatchNames(loaded.names)
     revisions = [_revision(one, commit_of(one)) for one in found]
     pairs = pair(store, loaded.entries, revisions, folder.name)
     if not pairs:
@@ -105,13 +105,16 @@ def refuse_conflicts(upstream: str, again: Again, *, partial: bool) -> None:
     :param partial: accept commits that conflict; their patches stay as they are.
     :raises ConflictError: if one conflicts.
     """
-    items = [item for item in again.items if item.outcome == "conflict"]
-    if not again.lost and (not items or partial):
+    lines, gone = [], []
+    conflicts: list[Conflict] = []
+    for item in (*again.items, *again.lost):
+        if item.outcome == "conflict":
+            lines.append(f"{item.where}: {item.detail}")
+            conflicts += item.conflicts
+        elif item.outcome == "gone":
+            gone.append(item.name)
+    if not lines or (partial and not again.lost):
         return
-    left = [*items, *again.lost]
-    lines = [f"{item.where}: {item.detail}" for item in left]
-    conflicts = [conflict for item in left for conflict in item.conflicts]
-    gone = [item.name for item in again.items if item.outcome == "gone"]
     lost = [item.name for item in again.lost]
     raise _conflict("\n".join(lines) + "\nnothing was changed", conflicts, upstream, gone, lost)
 
@@ -125,11 +128,11 @@ def _conflict(
     :param lost: patches of the stack that conflict.
     """
     if gone:
-        hint = f"the branch no longer has {', '.join(gone)}: `{_drop(upstream, gone)}`, then import again"
+        hint = f"the branch no longer has {', '.join(gone)}: `{drop_commands(upstream, gone)}`, then import again"
     elif lost:
         hint = (
-            f"`{_drop(upstream, lost)}`, import again, make the change of {', '.join(lost)} in the worktree, then "
-            f"`patchq new {upstream} {sh(lost[0])}`"
+            f"`{drop_commands(upstream, lost)}`, import again, make the change of {', '.join(lost)} in the worktree, "
+            f"then `patchq new {upstream} {sh(lost[0])}`"
         )
     else:
         name = next((c.patch for c in conflicts if c.patch), "")
@@ -140,7 +143,8 @@ def _conflict(
     return ConflictError(message, conflicts, hint=hint)
 
 
-def _drop(upstream: str, names: Sequence[str]) -> str:
+def drop_commands(upstream: str, names: Sequence[str]) -> str:
+    """Return the commands that drop patches, as one line of shell."""
     return " && ".join(f"patchq drop {upstream}/{sh(name)}" for name in names)
 
 
@@ -170,7 +174,8 @@ def _item(upstream: str, found: FoundPatch, result: Updated) -> Item:
     outcome, detail = result.update.value, ""
     if result.unchecked:
         detail = (
-            "the commit of the last import is gone: edits of the patch since then are replaced; `patchq undo` restores"
+            "the commit of the last import is gone: edits of the patch since then are replaced; `patchq undo` restores "
+            "them"
         )
     conflicts: tuple[Conflict, ...] = ()
     if result.update is Update.THERE:
@@ -180,7 +185,7 @@ def _item(upstream: str, found: FoundPatch, result: Updated) -> Item:
         detail = f"its diff changed in the branch and in {upstream}/{result.name} since the last import"
         conflicts = (Conflict(upstream=upstream, patch=result.name, path="", reason="both changed it"),)
     elif result.error:
-        detail = f"{', '.join(c.path for c in result.error.conflicts)}: 3-way merge conflict"
+        detail = merge_conflict(result.error)
         conflicts = tuple(result.error.conflicts)
     return Item(
         name=result.name, where=found.where, outcome=outcome, detail=detail, notes=found.notes, conflicts=conflicts

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from patchq.adopt.found import FoundPatch
 from patchq.errors import FormatError
 from patchq.formats.leftovers import end_of_hunk, leftovers, line_count
-from patchq.names import show_path
+from patchq.names import counted, show_path
 
 _HUNK = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _EXTENDED = re.compile(
@@ -56,7 +56,11 @@ class Section:
     @property
     def renamed(self) -> bool:
         """True if git's header declares a rename or copy."""
-        return any(line.startswith((b"rename ", b"copy ")) for line in self.extended)
+        return self.has(b"rename ", b"copy ")
+
+    def has(self, *starts: bytes) -> bool:
+        """Return True if a line of git's extended header begins with one of these words."""
+        return any(line.startswith(starts) for line in self.extended)
 
 
 def sections(diff: bytes) -> list[Section]:
@@ -91,8 +95,8 @@ def _git_section(lines: Sequence[bytes], at: int, found: list[Section]) -> int:
     while at < len(lines) and _EXTENDED.match(lines[at]):
         section.extended.append(lines[at])
         at += 1
-    section.created = any(line.startswith(b"new file mode") for line in section.extended)
-    section.deleted = any(line.startswith(b"deleted file mode") for line in section.extended)
+    section.created = section.has(b"new file mode")
+    section.deleted = section.has(b"deleted file mode")
     if at < len(lines) and lines[at].startswith((b"GIT binary", b"Binary files ")):
         raise OddDiff
     if at < len(lines) and lines[at].startswith(b"--- "):
@@ -127,7 +131,8 @@ def _plain_section(lines: Sequence[bytes], at: int, section: Section) -> int:
     at += 2
     section.created |= old.split(b"\t")[0] == b"/dev/null" or bool(_EPOCH.search(old))
     section.deleted |= new.split(b"\t")[0] == b"/dev/null" or bool(_EPOCH.search(new))
-    section.old, section.new = (name.split(b"\t")[0].rstrip(b"\r") for name in (old, new))
+    section.old = old.split(b"\t")[0].rstrip(b"\r")
+    section.new = new.split(b"\t")[0].rstrip(b"\r")
     if re.search(rb" \d{4}-\d\d-\d\d ", section.old) or b'"' in section.old + section.new:
         raise OddDiff
     first = at
@@ -195,17 +200,19 @@ def find_placing(
 
     :param exact: True if ``given`` is the level that another tool uses for a diff of new files.
     """
-    there = [_names(section) for section in found]
-    there = [names for names in there if names]
+    there = list(filter(None, map(_names, found)))
     if not there:
         if not exact and given.strip == 1 and _unprefixed(found, files):
             return Placing(0, given.folder)
         return given
     if _fits(given, there, files):
         return given
-    depth = max(name.count(b"/") for names in there for name in names)
+    depth = 0
+    for names in there:
+        depth = max(depth, *(name.count(b"/") for name in names))
     for strip in range(depth + 1):
-        if _fits(placing := Placing(strip, given.folder), there, files):
+        placing = Placing(strip, given.folder)
+        if _fits(placing, there, files):
             return placing
     for strip in (1, 0):
         placings = _in_common_folder(strip, there, files)
@@ -218,21 +225,26 @@ def find_placing(
 
 def _fits(placing: Placing, there: Sequence[Sequence[bytes]], files: Collection[bytes]) -> bool:
     """Return True if the tree has a file for the names of each section."""
-    return all(any(placing.place(n) in files for n in names) for names in there)
+
+    def has_file(names: Sequence[bytes]) -> bool:
+        return any(placing.place(name) in files for name in names)
+
+    return all(map(has_file, there))
 
 
 def _in_common_folder(strip: int, there: Sequence[Sequence[bytes]], files: Collection[bytes]) -> list[Placing]:
     """Return the mappings into one folder of the tree that fit at this strip level."""
-    tails = {Placing(strip).place(name) for name in there[0]} - {b""}
+    tails = set(map(Placing(strip).place, there[0]))
     folders = set()
-    for tail in tails:
+    for tail in tails - {b""}:
         for path in files:
             if path.endswith(b"/" + tail):
                 folders.add(path[: -len(tail) - 1])
     placings = []
-    for f in sorted(folders):
-        if _fits(p := Placing(strip, f.decode("utf-8", "surrogateescape")), there, files):
-            placings.append(p)
+    for folder in sorted(folders):
+        placing = Placing(strip, folder.decode("utf-8", "surrogateescape"))
+        if _fits(placing, there, files):
+            placings.append(placing)
     return placings
 
 
@@ -242,14 +254,17 @@ def _unprefixed(found: Sequence[Section], files: Collection[bytes]) -> bool:
     A diff of new files only doesn't show its strip level. With ``-p1``, ``src/new.c`` would become
     ``new.c``.
     """
-    tops = {path.split(b"/", 1)[0] for path in files if b"/" in path} - {b"a", b"b"}
-    names = []
+    tops = set()
+    for path in files:
+        top, slash, _ = path.partition(b"/")
+        if slash and top not in (b"a", b"b"):
+            tops.add(top)
     for section in found:
-        if section.new != b"/dev/null":
-            names.append(section.new)
-        else:
-            names.append(section.old)
-    return bool(names) and all(b"/" in name and name.split(b"/", 1)[0] in tops for name in names)
+        name = section.old if section.new == b"/dev/null" else section.new
+        top, slash, _ = name.partition(b"/")
+        if not slash or top not in tops:
+            return False
+    return bool(found)
 
 
 def as_git(found: Sequence[Section], placing: Placing, files: Collection[bytes]) -> bytes:
@@ -259,11 +274,9 @@ def as_git(found: Sequence[Section], placing: Placing, files: Collection[bytes])
     """
     out: list[bytes] = []
     for section in found:
-        old, new = (placing.place(n) if n != b"/dev/null" else b"" for n in (section.old, section.new))
+        old, new = _placed(placing, section.old), _placed(placing, section.new)
         if not section.renamed:
-            # Like patch, prefer an existing file, then the shorter name: `x.orig` is a backup.
-            known = [n for n in (new, old) if n and (section.fresh or n in files)] or [n for n in (new, old) if n]
-            old = new = min(known, key=lambda n: (n.count(b"/"), len(n.rsplit(b"/", 1)[-1]), len(n)), default=b"")
+            old = new = _changed_file(new, old, files, fresh=section.fresh)
         if not old or not new or re.search(rb'["\\\x00-\x1f\x7f]', old + new):
             raise OddDiff
         created = section.created or (section.fresh and old not in files)
@@ -272,16 +285,15 @@ def as_git(found: Sequence[Section], placing: Placing, files: Collection[bytes])
         for line in section.extended:
             if not line.startswith((b"rename ", b"copy ")):
                 extended.append(line)
-        words = {line.split(b" ", 1)[0] for line in section.extended}
-        if created and not any(line.startswith(b"new file") for line in extended):
+        if created and not section.has(b"new file"):
             extended.insert(0, b"new file mode 100644")
-        if section.deleted and not any(line.startswith(b"deleted") for line in extended):
+        if section.deleted and not section.has(b"deleted"):
             extended.insert(0, b"deleted file mode 100644")
-        at = next((n for n, line in enumerate(extended) if line.startswith(b"index ")), len(extended))
         if section.renamed:
-            word = b"rename"
-            if b"copy" in words:
-                word = b"copy"
+            word = b"copy" if section.has(b"copy ") else b"rename"
+            at = 0
+            while at < len(extended) and not extended[at].startswith(b"index "):
+                at += 1
             extended[at:at] = [word + b" from " + old, word + b" to " + new]
         out += extended
         if section.hunks:
@@ -291,6 +303,29 @@ def as_git(found: Sequence[Section], placing: Placing, files: Collection[bytes])
     if out:
         return b"\n".join(out) + b"\n"
     return b""
+
+
+def _placed(placing: Placing, name: bytes) -> bytes:
+    """Return a name in the tree; empty for ``/dev/null``."""
+    if name == b"/dev/null":
+        return b""
+    return placing.place(name)
+
+
+def _changed_file(new: bytes, old: bytes, files: Collection[bytes], *, fresh: bool) -> bytes:
+    """Return the file that a section changes; empty if it names none.
+
+    Like patch, prefer an existing file, then the shorter name: ``x.orig`` is a backup.
+
+    :param fresh: True if the file is new.
+    """
+    names = list(filter(None, (new, old)))
+    known = [name for name in names if fresh or name in files]
+    return min(known or names, key=_length, default=b"")
+
+
+def _length(name: bytes) -> tuple[int, int, int]:
+    return name.count(b"/"), len(name.rsplit(b"/", 1)[-1]), len(name)
 
 
 def _named(name: bytes) -> bytes:
@@ -313,16 +348,19 @@ def name_leftovers(found: FoundPatch) -> FoundPatch:
     if found.left_out or found.problem or not found.diff:
         return found
     left = leftovers(found.diff)
-    damaged = next(((number, line) for number, line in left if _DAMAGED.match(line)), None)
-    if damaged:
-        error = FormatError(
-            f"{found.where}: line {damaged[0]} of its diff is damaged, and git would skip it: "
-            f"{show_path(damaged[1][:60])}",
-            hint="remove the text before it, or restore the missing lines above it",
-        )
-        return replace(found, problem=error)
+    for number, line in left:
+        if _DAMAGED.match(line):
+            error = FormatError(
+                f"{found.where}: line {number} of its diff is damaged, and git would skip it: {show_path(line[:60])}",
+                hint="remove the text before it, or restore the missing lines above it",
+            )
+            return replace(found, problem=error)
     if not left:
         return found
-    shown = ", ".join(repr(line.decode("utf-8", "replace").strip()[:60]) for _, line in left[:_MOST_SHOWN])
-    more = f" and {len(left) - _MOST_SHOWN} more lines" if len(left) > _MOST_SHOWN else ""
-    return replace(found, notes=(*found.notes, f"{found.where}: left out, as no part of its diff: {shown}{more}"))
+    lines = []
+    for _, line in left[:_MOST_SHOWN]:
+        lines.append(repr(line.decode("utf-8", "replace").strip()[:60]))
+    shown = ", ".join(lines)
+    if len(left) > _MOST_SHOWN:
+        shown += f" and {counted(len(left) - _MOST_SHOWN, 'more line')}"
+    return replace(found, notes=(*found.notes, f"{found.where}: left out, as no part of its diff: {shown}"))

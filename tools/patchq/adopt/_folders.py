@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from patchq.errors import FormatError, UserError
 from patchq.formats.lock import Pin
 from patchq.names import sh
-from patchq.recipes.entries import Entry, EntryState, read_list
+from patchq.recipes.entries import Entry, EntryState, read_list, strip_level
 from patchq.recipes.recipe import is_recipe, recipe_entries, recipe_in
 from patchq.replay.limits import MOST, MOST_ALL, read_edited, too_large
 from patchq.sources.archive import members, opened_archive
@@ -61,7 +61,7 @@ def places(path: Path, pin: Pin) -> list[FolderPlace]:
     :raises UserError: if the path doesn't exist, or a folder's order is unknown.
     """
     if not path.exists():
-        raise UserError(f"{path} is not there", hint="name a patch, an mbox, a folder of patches, or a repository")
+        raise UserError(f"{path} does not exist", hint="name a patch, an mbox, a folder of patches, or a repository")
     if path.is_dir():
         return _in_folder(path, pin)
     if _DEBIAN.match(path.name) or path.suffix == ".dsc":
@@ -83,14 +83,14 @@ def _in_recipe(path: Path, pin: Pin) -> list[FolderPlace]:
     for place in found:
         if isinstance(place.data, Path):
             files.add(place.data.resolve())
-    folders = dict.fromkeys(file.parent for file in files if path.parent.resolve() in file.parents)
-    named = {*files, *(path.parent.resolve() / entry.text for entry in entries)}
-    unlisted_files = []
+    own = path.parent.resolve()
+    folders = {file.parent: None for file in files if own in file.parents}
+    named = files | {own / entry.text for entry in entries}
     for folder in folders:
         for file in _patch_files(folder):
             if file not in named:
-                unlisted_files.append(file)
-    return [*found, *(replace(_place(file), unlisted=path.name) for file in unlisted_files)]
+                found.append(replace(_place(file), unlisted=path.name))
+    return found
 
 
 def _entry(path: Path, entry: Entry) -> FolderPlace:
@@ -137,9 +137,9 @@ def _in_folder(folder: Path, pin: Pin) -> list[FolderPlace]:
         found = _series(folder, _read_list(folder, "series"))
         return [*found, *_unlisted(folder, "series", found)]
     if (folder / ".patches").exists():
-        names = [line.strip() for line in _read_list(folder, ".patches").splitlines()]
         found = []
-        for name in names:
+        for line in _read_list(folder, ".patches").splitlines():
+            name = line.strip()
             if name and not name.startswith("#"):
                 found.append(_place(_inside(folder, ".patches", name)))
         return [*found, *_unlisted(folder, ".patches", found)]
@@ -150,13 +150,13 @@ def _in_folder(folder: Path, pin: Pin) -> list[FolderPlace]:
     if recipe := recipe_in(folder):
         return _in_recipe(recipe, pin)
     if files := _patch_files(folder):
-        return [_place(p) for p in files]
+        return list(map(_place, files))
     if (folder / ".git").exists() or (folder / "objects").is_dir():
         raise UserError(
             f"{folder} is a repository",
             hint=f"name its commits: `patchq import {pin.upstream} {sh(folder)} --range {sh(pin.ref)}..HEAD`",
         )
-    raise UserError(f"{folder} has no patches, no series and no .patches", hint="name the patches themselves, in order")
+    raise UserError(f"{folder} has no patches, no series and no .patches", hint="name the patch files, in order")
 
 
 def _read_list(folder: Path, name: str) -> str:
@@ -167,13 +167,17 @@ def _read_list(folder: Path, name: str) -> str:
     :raises FormatError: if the list is a symlink to a file outside the folder.
     """
     if folder.resolve() not in (folder / name).resolve().parents:
-        raise FormatError(f"{folder / name} leads outside its folder", hint="put the file itself in its place")
+        raise FormatError(
+            f"{folder / name} is a link to a file outside its folder", hint="replace the link by the file itself"
+        )
     return read_list(folder / name)
 
 
 def _is_openwrt(folder: Path) -> bool:
     """Return True for an OpenWrt package: a Makefile next to a folder of numbered patches."""
-    return (folder / "Makefile").is_file() and any(_NUMBERED.match(p.name) for p in (folder / "patches").glob("*"))
+    if not (folder / "Makefile").is_file():
+        return False
+    return any(_NUMBERED.match(path.name) for path in (folder / "patches").glob("*"))
 
 
 def _electron_folders(folder: Path) -> list[str]:
@@ -195,12 +199,10 @@ def _series(folder: Path, text: str) -> list[FolderPlace]:
             continue
         if "-R" in words[1:]:
             raise FormatError(
-                f"{folder / 'series'} takes {words[0]} back (-R)",
+                f"{folder / 'series'} applies {words[0]} in reverse (-R)",
                 hint="adopt the patches before it, and recreate this one",
             )
-        # quilt's `-pab` means the same as -p1.
-        strip = next((int(w[2:]) for w in words[1:] if re.fullmatch(r"-p\d+", w)), 1)
-        found.append(_place(_inside(folder, "series", words[0]), strip))
+        found.append(_place(_inside(folder, "series", words[0]), strip_level(words[1:])))
     return found
 
 
@@ -210,11 +212,11 @@ def _unlisted(folder: Path, listed_in: str, found: Sequence[FolderPlace]) -> lis
     for place in found:
         if isinstance(place.data, Path):
             listed.add(place.data.resolve())
-    files = []
+    unlisted = []
     for path in _patch_files(folder):
         if path.resolve() not in listed:
-            files.append(path)
-    return [replace(_place(path), unlisted=listed_in) for path in files]
+            unlisted.append(replace(_place(path), unlisted=listed_in))
+    return unlisted
 
 
 def _patch_files(folder: Path) -> list[Path]:
@@ -266,7 +268,6 @@ def _listed(path: Path, files: dict[str, bytes]) -> list[FolderPlace]:
             continue
         if words[0] not in files:
             raise UserError(f"{path}: series names {words[0]}, which does not exist", hint="get the archive again")
-        strip = next((int(w[2:]) for w in words[1:] if re.fullmatch(r"-p\d+", w)), 1)
         where = f"{path}: debian/patches/{words[0]}"
         origin = f"{path.name}: debian/patches/{words[0]}"
         found.append(
@@ -274,8 +275,7 @@ def _listed(path: Path, files: dict[str, bytes]) -> list[FolderPlace]:
                 data=files[words[0]],
                 where=where,
                 name=slug(PurePosixPath(words[0]).name),
-                strip=strip,
-                folder="",
+                strip=strip_level(words[1:]),
                 origin=origin,
             )
         )

@@ -34,6 +34,7 @@ _SHOWN = re.compile(
 )
 _STATUS_LINE = re.compile(r"^[ \t]*(Upstream[- ]Status|CVE):[ \t]*(\S.*)", re.IGNORECASE)
 _PICKED = re.compile(r"^\(cherry picked from commit ([0-9a-f]{7,40})\)", re.MULTILINE)
+_WORDS = {word.lower(): word for word in STATUS_WORDS}
 _STATUS = re.compile(rf"({'|'.join(STATUS_WORDS)})\b[\s:,;-]*(.*)", re.IGNORECASE | re.DOTALL)
 _URL = re.compile(r"https?://\S+")
 _COMMIT = re.compile(r"\b[0-9a-f]{12,40}\b")
@@ -73,13 +74,16 @@ class _Draft:
     def take(self, key: str, value: str) -> None:
         """Add a header field."""
         low = key.lower()
-        lines = [line.strip() for line in value.strip().split("\n")]
+        given = value.strip().split("\n")
+        lines = [line.strip() for line in given]
         if low in ("description", "subject") and not self.subject:
             self.subject = lines[0]
-            # In a DEP-3 description, a single period means an empty line.
-            rest = [line.removeprefix(" ") for line in value.strip().split("\n")[1:]]
+            rest = []
+            for line in given[1:]:
+                # In a DEP-3 description, a single period means an empty line.
+                rest.append("" if line.strip() == "." else line.removeprefix(" "))
             if rest:
-                self.body += ["\n".join("" if line.strip() == "." else line for line in rest)]
+                self.body.append("\n".join(rest))
         elif low in ("description", "subject"):
             self.body.append("\n".join(lines))
         elif low in ("author", "from") and ("@" not in self.author and ("@" in value or not self.author)):
@@ -150,16 +154,17 @@ def _take_commit(draft: _Draft, shown: re.Match[str]) -> None:
 
 
 def _is_header(lines: list[str]) -> bool:
-    match = None
-    if lines:
-        match = _FIELD.match(lines[0])
-    return bool(match and _DEP3.fullmatch(match[1])) and all(
-        _FIELD.match(line) or line[:1] in (" ", "\t") for line in lines
-    )
+    """Return True if lines are fields, and the first one is a field of DEP-3."""
+    first = _FIELD.match(lines[0]) if lines else None
+    if not first or not _DEP3.fullmatch(first[1]):
+        return False
+    return all(_FIELD.match(line) or line[:1] in (" ", "\t") for line in lines)
 
 
 def _only_known(lines: list[str]) -> bool:
-    return all(_DEP3.fullmatch(m[1]) for line in lines if (m := _FIELD.match(line)))
+    """Return True if all fields in lines are fields of DEP-3."""
+    fields = filter(None, map(_FIELD.match, lines))
+    return all(_DEP3.fullmatch(field[1]) for field in fields)
 
 
 def fields_of(head: str) -> list[tuple[str, str]]:
@@ -195,16 +200,20 @@ def settle(message: str, more: list[tuple[str, str]] | None = None, author: str 
     for line in own:
         if not line.startswith(("Upstream Status:",)):
             block.append(line)
-    pairs = {(key.lower(), value) for key, value in parse_trailers(message)}
+    known = {(key.lower(), value) for key, value in parse_trailers(message)}
     before = []
     for key, value in trailers:
-        if (key.lower(), value) not in pairs:
+        if (key.lower(), value) not in known:
             before.append(f"{key}: {value}")
     body = "\n\n".join([subject, *kept])
     done = clean_message("\n".join([body, "", *dict.fromkeys(before), *block]))
     done = _with_status(done)
-    found = {key.lower(): value for key, value in parse_trailers(done)}
-    gbp = dict(word.partition(" ")[::2] for k, word in parse_trailers(done) if k.lower() in ("gbp", "gbp-pq"))
+    found, gbp = {}, {}
+    for key, value in parse_trailers(done):
+        found[key.lower()] = value
+        if key.lower() in ("gbp", "gbp-pq"):
+            word, _, rest_of_value = value.partition(" ")
+            gbp[word] = rest_of_value
     name = found.get("patch-filename", "") or gbp.get("Name", "") or gbp.get("name", "")
     return Said(
         message=done,
@@ -219,11 +228,8 @@ def _without_fields(paragraph: str, trailers: list[tuple[str, str]]) -> str:
     """Move known fields of a paragraph to ``trailers``, and return the rest."""
     whole = parse_trailers(f"x\n\n{paragraph}")
     lines = paragraph.split("\n")
-    if (
-        whole
-        and any(_KEPT.fullmatch(k) for k, _ in whole)
-        and len(split_trailers(f"x\n\n{paragraph}")[1]) == len(whole)
-    ):
+    has_known = any(_KEPT.fullmatch(key) for key, _ in whole)
+    if has_known and len(split_trailers(f"x\n\n{paragraph}")[1]) == len(whole):
         trailers += whole
         return ""
     kept = []
@@ -247,7 +253,7 @@ def _with_status(message: str) -> str:
     Return the message unchanged if it gives no status.
     """
     pairs = parse_trailers(message)
-    own = next((v for k, v in pairs if k.lower() == "upstream-status"), "")
+    own = trailer_value(message, "Upstream-Status")
     if own:
         settled = f"Upstream-Status: {_status(own)}"
         text, block = split_trailers(message)
@@ -279,8 +285,7 @@ def _status(value: str) -> str:
     match = _STATUS.fullmatch(value.strip())
     if not match:
         return value
-    word = next(w for w in STATUS_WORDS if w.lower() == match[1].lower())
-    return _detailed(word, match[2])
+    return _detailed(_WORDS[match[1].lower()], match[2])
 
 
 def _detailed(word: str, detail: str) -> str:
@@ -319,6 +324,18 @@ def _implied(pairs: tuple[tuple[str, str], ...], message: str) -> str:
         return _detailed("Backport" if landed else "Submitted", upstream)
     if upstream.lower().startswith("n/a"):
         return _detailed("Inappropriate", upstream)
+    return ""
+
+
+def trailer_value(message: str, name: str) -> str:
+    """Return the value of a message's first trailer of this name, in any case; empty if there is none.
+
+    >>> trailer_value("Fix\\n\\norigin: up@1\\n", "Origin"), trailer_value("Fix\\n", "Origin")
+    ('up@1', '')
+    """
+    for key, value in parse_trailers(message):
+        if key.lower() == name.lower():
+            return value
     return ""
 
 

@@ -83,7 +83,7 @@ def fetch_pull_request(store: Git, url: str, number: int) -> tuple[list[Borrowed
                 break
         else:
             raise SourceError(
-                f"{url}: request {number} has nothing in common with {branch}", hint="is it the right URL?"
+                f"{url}: pull request {number} and {branch} have no common commit", hint="is it the right URL?"
             )
         first = base.stdout.decode().strip()
         found = borrow(store, fetched.folder, first, "refs/patchq/head")
@@ -92,7 +92,7 @@ def fetch_pull_request(store: Git, url: str, number: int) -> tuple[list[Borrowed
         trees = fetched.tree_of([first])
         last = found[-1]
         joined = Borrowed(replace(last.info, parents=(CommitId(first),)), trees[0])
-        return [joined], f"{len(found)} commits with merges among them, taken as one"
+        return [joined], f"its {len(found)} commits include merges, so they become one patch"
 
 
 def fetch_commit_of(store: Git, url: str, commit: str) -> list[Borrowed]:
@@ -102,7 +102,7 @@ def fetch_commit_of(store: Git, url: str, commit: str) -> list[Borrowed]:
     :raises UserError: if the commit id is abbreviated.
     """
     if not re.fullmatch(r"[0-9a-f]{40}", commit):
-        raise UserError(f"{commit} is no whole commit id", hint="a host gives commits by all 40 digits")
+        raise UserError(f"{commit} is an abbreviated commit id", hint="name all 40 digits: git hosts need them")
     with scratch() as fetched:
         fetch_ref(fetched, url, commit, "refs/patchq/head", depth=2)
         return borrow(store, fetched.folder, "refs/patchq/head~1", "refs/patchq/head")
@@ -126,4 +126,6 @@ def _fetch_one(into: Git, url: str, refs: Sequence[str], number: int) -> str:
             return ref
         except SourceError as error:
             notes = notes or error.message
-    raise SourceError(f"{url} has no pull request {number} ({notes})", hint="`--pr N` is of the pinned upstream's host")
+    raise SourceError(
+        f"{url} has no pull request {number} ({notes})", hint="`--pr N` names one at the pinned upstream's host"
+    )

@@ -45,12 +45,12 @@ def from_image(
         distribution = pin.upstream
     image = read_image(path, platform)
     environment = _environment(image, distribution)
-    tags = _tags(environment, distribution)
+    endings = tuple(f"-{tag}.whl" for tag in _tags(environment, distribution))
 
     def chosen(names: Sequence[str]) -> str:
         fitting = []
         for name in names:
-            if any(name.endswith(f"-{tag}.whl") for tag in tags):
+            if name.endswith(endings):
                 fitting.append(name)
         return sorted(fitting or names)[0]
 
@@ -70,8 +70,9 @@ def from_image(
     else:
         name = sorted(package.tops)[0]
     compared = compare_with_wheel(environment, distribution, name, reference)
-    if compared.changed | compared.added:
-        wanted = [posixpath.join(compared.root, one) for one in compared.changed | compared.added]
+    edited = compared.changed | compared.added
+    if edited:
+        wanted = [posixpath.join(compared.root, name) for name in edited]
         image = read_image(path, platform, keep=wanted)
     base = project.store.tree_of([loaded.state.base])[0]
     tree, left = _adopt(project.store, base, package, image, compared)
@@ -98,7 +99,9 @@ def from_image(
         )
         found += convert(project, [account])
     if not found:
-        raise UserError(f"{distribution} in {path.name} is the release's", hint="is it the image that was edited?")
+        raise UserError(
+            f"{distribution} in {path.name} has the files of the release", hint="is it the image that was edited?"
+        )
     return found
 
 
@@ -107,10 +110,13 @@ def _environment(image: Image, distribution: str) -> InstalledEnvironment:
     if not found:
         raise UserError(f"{image.name} has no {distribution}", hint="is it the image that was edited?")
     if len(found) > 1:
-        places = ", ".join(sorted(one.root for env in found for one in env.named(distribution)))
+        roots: list[str] = []
+        for environment in found:
+            roots += [one.root for one in environment.named(distribution)]
+        places = ", ".join(sorted(roots))
         raise UserError(
             f"{image.name} has {distribution} in several places: {places}",
-            hint="copy the right one out of the image, and --from-site-packages DIR",
+            hint="copy one of these folders out of the image, and import it with --from-site-packages DIR",
         )
     return found[0]
 
@@ -161,4 +167,4 @@ def _adopt(
                     mode = old.mode
             store.run("hash-object", "-w", "--stdin", data=data)
             lines.append(index_line(mode, blob_id(data), os.fsdecode(path)))
-    return with_lines(store, base, lines), sorted(show_path(os.fsencode(name)) for name in left)
+    return with_lines(store, base, lines), sorted(map(show_path, map(os.fsencode, left)))

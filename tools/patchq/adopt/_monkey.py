@@ -69,7 +69,8 @@ def _imported_names(tree: ast.AST) -> dict[str, str]:
                     top = alias.name.split(".")[0]
                     names[top] = top
         elif isinstance(node, ast.ImportFrom) and node.module:
-            names.update({alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names})
+            for alias in node.names:
+                names[alias.asname or alias.name] = f"{node.module}.{alias.name}"
     return names
 
 
@@ -112,13 +113,14 @@ def from_monkey_patches(store: Git, base: TreeId, text: str, where: str, origin:
         assert place
         path, name = place
         named = f"{where}:{item.line}"
-        content = store.read_blobs([files[path.encode()].blob])[files[path.encode()].blob].decode("utf-8", "replace")
+        file = files[path.encode()]
+        content = store.read_blobs([file.blob])[file.blob].decode("utf-8", "replace")
         try:
             after = _replaced(content, name, own.get(item.by), text, f"{path}: {name}", item.by)
         except UserError as error:
             found.append(FoundPatch(name=slug(name), where=named, author=None, message="", problem=error))
             continue
-        tree = tree_with(store, base, {path.encode(): (files[path.encode()].mode, after.encode())})
+        tree = tree_with(store, base, {path.encode(): (file.mode, after.encode())})
         message = f"Replace {name.rsplit('.', 1)[-1]} of {path}\n\nWas put in its place when Python started.\n"
         found.append(
             FoundPatch(
@@ -141,23 +143,32 @@ def _replaced(content: str, name: str, by: ast.stmt | None, text: str, there: st
     hint = "make the change in the worktree, and `patchq new`"
     old = _definition(ast.parse(content), name.split("."))
     if old is None:
-        raise UserError(f"replaces {there}, which is no function there", hint=hint)
-    first = min([old.lineno, *(d.lineno for d in old.decorator_list)])
+        raise UserError(f"replaces {there}, which is not a function", hint=hint)
     there = f"{there} (line {old.lineno})"
     if not isinstance(by, _Function):
-        raise UserError(f"replaces {there} by {written}, which is no whole function of that file", hint=hint)
-    known = {n.id for n in ast.walk(ast.parse(content)) if isinstance(n, ast.Name)} | _bound(ast.parse(content))
-    lacks = sorted(_free(by) - known - set(dir(builtins)))
+        raise UserError(f"replaces {there} by {written}, which is not a function of that file", hint=hint)
+    module = ast.parse(content)
+    known = _bound(module) | set(dir(builtins))
+    for node in ast.walk(module):
+        if isinstance(node, ast.Name):
+            known.add(node.id)
+    lacks = sorted(_free(by) - known)
     if lacks:
-        raise UserError(f"replaces {there} by {by.name}, which uses {', '.join(lacks)}: not known there", hint=hint)
-    start = min([by.lineno, *(d.lineno for d in by.decorator_list)])
+        names = ", ".join(lacks)
+        raise UserError(f"replaces {there} by {by.name}, which uses names unknown to that file: {names}", hint=hint)
+    start = _first_line(by)
     lines = textwrap.dedent("\n".join(text.split("\n")[start - 1 : by.end_lineno])).split("\n")
     at = by.lineno - start
     lines[at] = lines[at].replace(f"def {by.name}", f"def {old.name}", 1)
     blank = " " * old.col_offset
     whole = content.split("\n")
-    whole[first - 1 : old.end_lineno] = [blank + line if line.strip() else line for line in lines]
+    whole[_first_line(old) - 1 : old.end_lineno] = [blank + line if line.strip() else line for line in lines]
     return "\n".join(whole)
+
+
+def _first_line(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Return the first line of a function or of its decorators."""
+    return min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])
 
 
 def _definition(node: ast.AST, names: list[str]) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
@@ -178,16 +189,19 @@ def _bound(node: ast.AST) -> set[str]:
         if isinstance(child, (*_Function, ast.ClassDef)):
             found.add(child.name)
         elif isinstance(child, (ast.Import, ast.ImportFrom)):
-            found |= {(alias.asname or alias.name).split(".")[0] for alias in child.names}
+            for alias in child.names:
+                found.add((alias.asname or alias.name).split(".")[0])
     return found
 
 
 def _free(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
     """Return the names that a function reads but doesn't define."""
     reads: set[str] = set()
-    makes = {a.arg for a in ast.walk(function) if isinstance(a, ast.arg)} | _bound(function)
+    makes = _bound(function)
     for node in ast.walk(function):
-        if isinstance(node, ast.Name):
+        if isinstance(node, ast.arg):
+            makes.add(node.arg)
+        elif isinstance(node, ast.Name):
             (reads if isinstance(node.ctx, ast.Load) else makes).add(node.id)
         elif isinstance(node, ast.ExceptHandler) and node.name:
             makes.add(node.name)

@@ -34,8 +34,11 @@ def from_overlay(store: Git, base: TreeId, folder: Path, under: str = "") -> Fou
     """
     if not folder.is_dir():
         raise UserError(f"{folder} is no folder", hint="--overlay DIR: the files with your changes")
-    there = ((name, folder / os.fsdecode(name)) for name in walk_edited(folder, str(folder)))
-    files = {name: path for name, path in there if _is_file(path, folder)}
+    files = {}
+    for name in walk_edited(folder, str(folder)):
+        path = folder / os.fsdecode(name)
+        if _is_file(path, folder):
+            files[name] = path
     if not files:
         raise UserError(f"{folder} holds no files", hint="--overlay DIR: the files with your changes")
     known = store.list_tree(base)
@@ -43,19 +46,23 @@ def from_overlay(store: Git, base: TreeId, folder: Path, under: str = "") -> Fou
         cut, prefix = (0, under.strip("/").encode())
     else:
         cut, prefix = _place(folder, files, known)
-    placed = {_moved(name, cut, prefix): path for name, path in files.items() if name.count(b"/") >= cut}
-    outside = [show_path(name) for name in files if name.count(b"/") < cut]
+    placed: dict[bytes, Path] = {}
+    outside = []
+    for name, path in files.items():
+        if name.count(b"/") >= cut:
+            placed[_moved(name, cut, prefix)] = path
+        else:
+            outside.append(show_path(name))
     after = put_over(store, base, placed)
     notes = []
     if prefix or cut:
-        notes = [f"{folder} lies over {prefix.decode() or 'the whole tree'}"]
+        notes = [f"the files of {folder} replace those of {prefix.decode() or 'the whole tree'}"]
     if outside:
-        notes += [f"not of the tree, and left out: {', '.join(outside[:5])}"]
+        notes += [f"left out, because the tree has no such folder: {', '.join(outside[:5])}"]
     if after == base:
         raise UserError(f"{folder} changes nothing: its files are the pinned ones", hint="is it of another release?")
-    name = slug(folder.resolve().name)
     return FoundPatch(
-        name=name,
+        name=slug(folder.resolve().name),
         where=str(folder),
         author=None,
         message="",
@@ -99,11 +106,14 @@ def _place(folder: Path, files: Collection[bytes], known: Collection[bytes]) -> 
     best = sorted(votes, key=lambda p: (-votes[p], p[0], len(p[1])))
     if not best:
         raise UserError(
-            f"no file of {folder} is one of the tree's", hint="--directory DIR sets their folder in the tree"
+            f"the tree has no file of {folder}", hint="--directory DIR sets the folder of the tree that they belong to"
         )
     if len(best) > 1 and votes[best[0]] == votes[best[1]] and best[0] != (0, b""):
         names = ", ".join(show_path(p[1]) or "the tree itself" for p in best[:3])
-        raise UserError(f"{folder} may lie over {names}", hint="--directory DIR says which")
+        raise UserError(
+            f"the files of {folder} may belong to several folders of the tree: {names}",
+            hint="--directory DIR chooses one",
+        )
     return best[0]
 
 
@@ -153,16 +163,15 @@ def from_site_packages(store: Git, base: TreeId, folder: Path, package: str) -> 
             f"{package} in {folder} matches its installed files", hint="is it the environment that was edited?"
         )
     _refuse_outside(names, folder)
-    known = store.list_tree(base)
-    src = b""
-    if not any(os.fsencode(n) in known for n in names):
-        src = b"src/"
-    after = put_over(store, base, {src + os.fsencode(n): folder / n for n in names})
-    notes = [f"{found.version} of {package} is edited in {', '.join(names[:8])}"]
+    edited = {os.fsencode(name): folder / name for name in names}
+    if edited.keys().isdisjoint(store.list_tree(base)):
+        edited = {b"src/" + name: path for name, path in edited.items()}
+    after = put_over(store, base, edited)
+    notes = [f"edited files of {package} {found.version}: {', '.join(names[:8])}"]
     if gone := _missing_modules(listed, folder):
-        notes += [f"gone there, and left as they are here: {', '.join(gone[:5])}"]
+        notes += [f"not installed, but kept in the tree: {', '.join(gone[:5])}"]
     if after == base:
-        raise UserError(f"the edits of {package} in {folder} are in the pinned tree already", hint="nothing to adopt")
+        raise UserError(f"the pinned tree already has the edits of {package} in {folder}", hint="nothing to adopt")
     origin = f"{package} {found.version}, as installed and edited"
     return FoundPatch(
         name=f"{slug(package)}-as-edited",
@@ -199,8 +208,11 @@ def _edited_names(listed: Mapping[str, str], folder: Path, package: str) -> list
     for name, digest in listed.items():
         if digest and _differs(folder / name, digest):
             edited.add(name)
-    names = edited | _added_modules(listed, folder, package)
-    return sorted(n for n in names if not n.split("/", 1)[0].endswith(".dist-info"))
+    names = []
+    for name in sorted(edited | _added_modules(listed, folder, package)):
+        if not name.split("/", 1)[0].endswith(".dist-info"):
+            names.append(name)
+    return names
 
 
 def _added_modules(listed: Mapping[str, str], folder: Path, package: str) -> set[str]:
@@ -209,9 +221,10 @@ def _added_modules(listed: Mapping[str, str], folder: Path, package: str) -> set
     for name in listed:
         if name.endswith(".py") and "/" in name:
             tops.add(name.split("/", 1)[0])
-    tops = {top for top in tops if (folder / top).is_dir()}
     added = set()
     for top in tops:
+        if not (folder / top).is_dir():
+            continue
         for name in map(os.fsdecode, walk_edited(folder / top, package)):
             if name.endswith(".py") and f"{top}/{name}" not in listed and _is_file(folder / top / name, folder):
                 added.add(f"{top}/{name}")
@@ -236,7 +249,9 @@ def _refuse_outside(names: Sequence[str], folder: Path) -> None:
     for name in names:
         there = (folder / name).parent.resolve()
         if there != real and real not in there.parents:
-            raise UserError(f"{show_path(os.fsencode(name))} leads out of {folder}", hint="--overlay DIR, without it")
+            raise UserError(
+                f"{show_path(os.fsencode(name))} is behind a link out of {folder}", hint="--overlay DIR, without it"
+            )
 
 
 def _installed(folder: Path, package: str) -> Distribution:
@@ -245,7 +260,7 @@ def _installed(folder: Path, package: str) -> Distribution:
         if slug(found.metadata["Name"] or "") == wanted:
             return found
     raise UserError(
-        f"{folder} has no {package}", hint="name the site-packages folder: `python -m pip show -f NAME` tells it"
+        f"{folder} has no {package}", hint="name its site-packages folder, which `python -m pip show NAME` prints"
     )
 
 

@@ -151,22 +151,32 @@ def search_releases(
             try:
                 remarks = trial.outcomes(release)
             except PatchqError as error:  # a failed download doesn't stop the search
-                project.say(f"{pin.upstream} {release.label} is left out: {error.message}")
+                project.say(f"{pin.upstream} {release.label} can't be tried: {error.message}")
                 search.take(at, [""] * len(left))
                 skipped += 1
                 if isinstance(error, Exhausted):
                     too_large.append(release.label)
             else:
-                outcomes = [remarks[id(patch)] for patch in left]
-                search.take(at, [outcome for outcome, _ in outcomes], [likeness for _, likeness in outcomes])
+                outcomes, likeness = [], []
+                for patch in left:
+                    outcome, share = remarks[id(patch)]
+                    outcomes.append(outcome)
+                    likeness.append(share)
+                search.take(at, outcomes, likeness)
     downloaded = Downloaded(trial.allowance.used, most, tuple(too_large))
     labels = [release.label for release in releases]
-    return {n: _result(search, n, labels, len(search.tried) - skipped, downloaded) for n in range(len(left))}
+    found_for = {}
+    for n in range(len(left)):
+        found_for[n] = _result(search, n, labels, len(search.tried) - skipped, downloaded)
+    return found_for
 
 
 def _result(search: ReleaseSearch, patch: int, labels: Sequence[str], tried: int, downloaded: Downloaded) -> Elsewhere:
     fits = [labels[at] for at in search.fits(patch)]
-    there = [labels[at] for at in sorted(search.tried) if search.tried[at][patch] == "there"]
+    there = []
+    for at, outcomes in sorted(search.tried.items()):
+        if outcomes[patch] == "there":
+            there.append(labels[at])
     return Elsewhere(
         newest=fits[-1] if fits else "",
         oldest=fits[0] if fits else "",
@@ -196,12 +206,13 @@ def _releases(project: Project, pin: Pin, *, offline: bool) -> tuple[int, list[T
                 uploaded = found[number].uploaded
             found[number] = TrialRelease(label=other.ref, uploaded=uploaded, commit=base.commit)
     ours = _version(pin)
-    if ours is None:
-        among = sorted(version for version in found if not version.is_prerelease)
-        return len(among), [found[version] for version in among]
-    found.pop(ours, None)
-    among = sorted(version for version in found if ours.is_prerelease or not version.is_prerelease)
-    return bisect_left(among, ours), [found[version] for version in among]
+    if ours:
+        found.pop(ours, None)
+    versions = sorted(found)
+    if ours is None or not ours.is_prerelease:
+        versions = [version for version in versions if not version.is_prerelease]
+    first_after_pin = bisect_left(versions, ours) if ours else len(versions)
+    return first_after_pin, [found[version] for version in versions]
 
 
 def _index_releases(pin: Pin) -> dict[Version, index.IndexRelease]:
@@ -226,8 +237,11 @@ def _made(patch: FoundPatch, releases: Sequence[TrialRelease]) -> int | None:
         when = patch.author.when
     else:
         when = int(patch.date.removeprefix("@").partition(" ")[0] or 0)
-    before = [at for at, release in enumerate(releases) if 0 < release.uploaded <= when]
-    return max(before, key=lambda at: releases[at].uploaded, default=None)
+    last = None
+    for at, release in enumerate(releases):
+        if 0 < release.uploaded <= when and (last is None or release.uploaded > releases[last].uploaded):
+            last = at
+    return last
 
 
 class _Trial:
@@ -247,9 +261,12 @@ class _Trial:
         self.reading = ReadOptions(reading.strip, reading.folder)
         self.nested = project.lock.nested_in(pin.upstream)
         # Patches from commits have their own base, and unreadable patches apply nowhere.
-        self.found = [patch for patch in found if patch.trees is None and not patch.problem and not patch.left_out]
+        self.found = []
         self.names = set()
-        for patch in self.found:
+        for patch in found:
+            if patch.trees or patch.problem or patch.left_out or patch.carried:
+                continue
+            self.found.append(patch)
             for match in _NAMES.finditer(patch.diff):
                 self.names.add(_base_name(match[1].strip(b'"')))
 
@@ -260,10 +277,9 @@ class _Trial:
         """
         commit = self._bring(release)
         fitter = Fitter(self.git, self.pin.upstream, self.nested, commit, self.reading)
-        likeness = [self._likeness(commit, patch) for patch in self.found]
         found = {}
-        for patch, (item, _), alike in zip(self.found, fitter.fit_all(self.found), likeness, strict=True):
-            found[id(patch)] = (item.outcome, alike)
+        for patch, (item, _) in zip(self.found, fitter.fit_all(self.found), strict=True):
+            found[id(patch)] = (item.outcome, self._likeness(commit, patch))
         return found
 
     def _bring(self, release: TrialRelease) -> CommitId:
@@ -288,12 +304,14 @@ class _Trial:
         placing = find_placing(found, files, given) or given
         there = expected = 0
         for section in found:
-            old = {line[1:].strip() for line in section.hunks if line[:1] in (b" ", b"-")} - {b""}
-            places = [placing.place(name) for name in (section.new, section.old)]
-            entry = next((files[place] for place in places if place in files), None)
+            old = set()
+            for line in section.hunks:
+                if line[:1] in (b" ", b"-") and line[1:].strip():
+                    old.add(line[1:].strip())
+            entry = files.get(placing.place(section.new)) or files.get(placing.place(section.old))
             if entry and old:
                 lines = self.git.read_blobs([entry.blob])[entry.blob].split(b"\n")
-                there += len(old & {line.strip() for line in lines})
+                there += len(old.intersection(line.strip() for line in lines))
             expected += len(old)
         if expected:
             return there / expected

@@ -30,12 +30,12 @@ def stgit_patches(folder: Path) -> tuple[str, str, list[str]]:
     git = Foreign(folder)
     try:
         stack = json.loads(git.run("cat-file", "blob", f"{_stack_ref(folder)}:stack.json"))
-        names = [str(name) for name in stack["applied"]]
+        names = list(map(str, stack["applied"]))
         ids = [str(stack["patches"][name]["oid"]) for name in names]
     except (runner.CommandError, ValueError, KeyError, TypeError) as error:
         raise FormatError(
             f"{folder} has a StGit stack that can't be read: {error}", hint="`stg export --dir DIR`, and import DIR"
         ) from None
     if not ids:
-        raise FormatError(f"{folder}: StGit has no patch applied there", hint="`stg push --all`")
+        raise FormatError(f"{folder}: no patch of its StGit stack is applied", hint="`stg push --all`")
     return f"{ids[0]}~1", ids[-1], names

@@ -6,21 +6,22 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from patchq.adopt._branch import Again, import_again, refuse_conflicts
+from patchq.adopt._branch import Again, drop_commands, import_again, refuse_conflicts
+from patchq.adopt._headers import trailer_value
 from patchq.adopt._releases import MOST_DOWNLOADED, search_releases
-from patchq.adopt.fit import CARRIED, TAKEN, Fitter, Item
+from patchq.adopt.fit import CARRIED, Fitter, Item
 from patchq.adopt.found import FoundPatch, ReadOptions
 from patchq.adopt.gather import AdoptRequest, gather
 from patchq.errors import Conflict, ConflictError, PatchqError, SourceError, UserError
-from patchq.formats.header import Header, Ident, clean_message, parse_trailers, with_trailer
+from patchq.formats.header import Header, Ident, clean_message, with_trailer
 from patchq.formats.lockedit import rules_for_adopted, with_check
 from patchq.git.objects import CommitInfo
 from patchq.git.repository import Git
-from patchq.names import CommitId, TreeId, counted, sh
+from patchq.names import CommitId, TreeId, counted
 from patchq.project.journal import Change
 from patchq.project.project import Project
 from patchq.replay.outcomes import NotTaken
-from patchq.stacks.check import broken_rules, find_broken_sources
+from patchq.stacks.check import BrokenSource, broken_rules, find_broken_sources
 from patchq.stacks.edit import Loaded, load, user_ident, with_trailers
 from patchq.stacks.export import Exported, PatchNames, slug, write_stack
 from patchq.stacks.reconcile import ReconciledEntry
@@ -54,12 +55,12 @@ class Imported:
     @property
     def taken(self) -> bool:
         """True if a patch was adopted, or would be, or the stack already has one."""
-        return any(i.outcome in (*TAKEN, *CARRIED) for i in self.items)
+        return any(item.is_taken for item in self.items) or self.again
 
     @property
     def left(self) -> list[Item]:
         """Items that were not adopted, except those left out."""
-        return [i for i in self.items if i.outcome not in (*TAKEN, *CARRIED, "left out")]
+        return [item for item in self.items if item.is_refused]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,30 +108,32 @@ def import_patches(
         fitter = Fitter(project.store, upstream, project.lock.nested_in(upstream), loaded.state.tip, request.reading)
         tried = fitter.fit_all(found, lambda n: project.count(f"import into {upstream}", n, len(found), "patches"))
         items = _with_owners(fitter, loaded.state.tip, found, tried)
-        items = _with_syntax(project.store, loaded.state.tip, items, [tree for _, tree in tried])
+        items = _with_syntax(project.store, loaded.state.tip, items, tried)
         if wish.dry:
             return _tried(project, loaded, found, items, request.reading, wish)
-        taken = []
-        for f, (item, tree) in zip(found, tried, strict=True):
-            if item.outcome in TAKEN:
-                taken.append((f, tree))
-        carried = any(f.carried for f in found)
-        if not taken and not carried and all(f.account for f in found):
-            raise NotTaken([f.account for f in found if f.account])
+        taken, trees = [], []
+        for patch, (item, tree) in zip(found, tried, strict=True):
+            if item.is_taken:
+                taken.append(patch)
+                trees.append(tree)
+        carried = any(item.outcome in CARRIED for item in items)
+        accounts = [patch.account for patch in found if patch.account]
+        if not taken and not carried and len(accounts) == len(found):
+            raise NotTaken(accounts)
         _refuse_left(upstream, items, fitter.errors, wish.partial and (bool(taken) or carried))
-        _ask_for_authors([f for f, _ in taken], wish.author)
+        _ask_for_authors(taken, wish.author)
         notes = _notes(items)
         if not taken:
             return Imported(replace(_unchanged(loaded), notes=notes), items)
-        entries, names = list(loaded.entries), PatchNames(e.name for e in loaded.entries)
-        for patch, tree in taken:
+        entries, names = list(loaded.entries), PatchNames(loaded.names)
+        for patch, tree in zip(taken, trees, strict=True):
             entries.append(ReconciledEntry(names.take(patch.name), _commit_of(project, patch, tree, wish)))
         change = Change(verb="import", summary=f"import {len(taken)} into {upstream}")
         rules = _rules_for(project, upstream, loaded.entries, entries[len(loaded.entries) :], change)
         result = write_stack(project, change, loaded.stack, loaded.state, entries, loaded.head, move=loaded.follows)
         project.journal.perform(change)
         exported = replace(result, notes=(*result.notes, *rules, *notes))
-        return Imported(exported, _named(items, [e.name for e in loaded.entries]))
+        return Imported(exported, _named(items, loaded.names))
 
 
 def _tried(
@@ -143,7 +146,7 @@ def _tried(
 ) -> Imported:
     """Return the result of a dry run."""
     items = _with_releases(project, loaded, found, items, reading, wish)
-    named = _named(items, [e.name for e in loaded.entries])
+    named = _named(items, loaded.names)
     lacking: tuple[str, ...] = ()
     if not wish.author:
         lacking = _without_author(found, items)
@@ -152,12 +155,14 @@ def _tried(
 
 def _notes(items: Sequence[Item]) -> tuple[str, ...]:
     """Return the notes of all patches, then a line for each patch that is not adopted."""
-    notes = [note for item in items for note in item.notes]
+    notes: list[str] = []
+    left = []
     for item in items:
+        notes += item.notes
         named_by_account = item.account and item.outcome == "unreadable"
-        if item.outcome not in (*TAKEN, *CARRIED, "left out") and not named_by_account:
-            notes.append(f"{item.where} was left out: {item.detail}")
-    return tuple(notes)
+        if item.is_refused and not named_by_account:
+            left.append(f"{item.where} was left out: {item.detail}")
+    return (*notes, *left)
 
 
 def _unchanged(loaded: Loaded) -> Exported:
@@ -173,17 +178,17 @@ def _update(project: Project, loaded: Loaded, again: Again, wish: ImportRequest)
         return Imported(_unchanged(loaded), (*again.items, *again.lost), True)
     refuse_conflicts(upstream, again, partial=wish.partial)
     change = Change(verb="import", summary=f"import again into {upstream}")
-    known = {entry.name for entry in loaded.entries}
-    new = [entry for entry in again.entries if entry.name not in known]
+    new = [entry for entry in again.entries if entry.name not in loaded.names]
     rules = _rules_for(project, upstream, loaded.entries, new, change)
     head, follows = loaded.head, loaded.follows
     result = write_stack(project, change, loaded.stack, loaded.state, again.entries, head, move=follows)
     project.journal.perform(change)
-    notes = [note for item in again.items for note in item.notes]
-    trees = [*project.store.tree_of([loaded.state.base]), *(entry.commit.tree for entry in again.entries)]
+    trees = project.store.tree_of([loaded.state.base])
+    trees += [entry.commit.tree for entry in again.entries]
     broken = find_broken_sources(project.store, list(itertools.pairwise(trees)))
+    notes = [*_notes(again.items)]
     for entry, sources in zip(again.entries, broken, strict=True):
-        notes += [f"{entry.name} leaves a syntax error: {source}" for source in sources]
+        notes += _syntax_notes(entry.name, sources)
     return Imported(replace(result, notes=(*result.notes, *rules, *notes)), again.items)
 
 
@@ -194,9 +199,9 @@ def _rules_for(
     adopted: Sequence[ReconciledEntry],
     change: Change,
 ) -> tuple[str, ...]:
-    """Add rules of ``check`` that the adopted patches keep to the lock, and return a note of them.
+    """Switch off the rules of ``check`` that the adopted patches break, and return a note about it.
 
-    Rules that the project has set itself stay as they are, and so do those of a stack that already
+    Rules that the project has set itself stay as they are. So do the rules of a stack that already
     has patches, unless an earlier import wrote them.
     """
     known = project.lock.upstreams[upstream].check
@@ -224,31 +229,35 @@ def _with_releases(
 ) -> tuple[Item, ...]:
     """Return the items, each conflict with the releases that its patch applies to."""
     pin, nested = loaded.stack.pin, project.lock.nested_in(loaded.stack.pin.upstream)
-    left = [n for n, (f, i) in enumerate(zip(found, items, strict=True)) if _may_apply_elsewhere(f, i)]
+    left = []
+    for n, (patch, item) in enumerate(zip(found, items, strict=True)):
+        if _may_apply_elsewhere(patch, item):
+            left.append(n)
+    on_pin = set()
     if left and loaded.entries:
         bare = Fitter(project.store, pin.upstream, nested, loaded.state.base, reading)
-        on_pin = {}
         for n, (item, _) in enumerate(bare.fit_all(found)):
-            if item.outcome in TAKEN:
-                on_pin[n] = item
-    else:
-        on_pin = {}
-    remarks = list(items)
-    for n in on_pin.keys() & set(left):
-        remarks[n] = replace(
-            remarks[n], detail=f"{remarks[n].detail}; it applies on {pin.ref} without the stack's patches"
-        )
-    left = [n for n in left if n not in on_pin]
+            if item.is_taken:
+                on_pin.add(n)
+    result = list(items)
+    searched = []
+    for n in left:
+        if n in on_pin:
+            detail = f"{result[n].detail}; it applies on {pin.ref} without the stack's patches"
+            result[n] = replace(result[n], detail=detail)
+        else:
+            searched.append(n)
+    patches = [found[n] for n in searched]
     try:
         elsewhere = search_releases(
-            project, pin, found, [found[n] for n in left], reading, offline=wish.offline, most=wish.most_download
+            project, pin, found, patches, reading, offline=wish.offline, most=wish.most_download
         )
     except SourceError as error:
         project.say(f"no other release was tried: {error.message}")
-        return tuple(remarks)
+        return tuple(result)
     for at, where in elsewhere.items():
-        remarks[left[at]] = replace(remarks[left[at]], elsewhere=where)
-    return tuple(remarks)
+        result[searched[at]] = replace(result[searched[at]], elsewhere=where)
+    return tuple(result)
 
 
 def _may_apply_elsewhere(patch: FoundPatch, item: Item) -> bool:
@@ -264,26 +273,35 @@ def _with_owners(
         owner = fitter.conflicts_with(patch, start, tried[:index]) if item.outcome == "conflict" else ""
         if owner:
             detail = f"it applies without {owner} of this import, which changes the same place"
-            conflicts = tuple(replace(conflict, owner=owner) for conflict in item.conflicts)
-            item = replace(item, detail=detail, conflicts=conflicts)
+            conflicts = [replace(conflict, owner=owner) for conflict in item.conflicts]
+            item = replace(item, detail=detail, conflicts=tuple(conflicts))
         items.append(item)
     return tuple(items)
 
 
-def _with_syntax(store: Git, start: CommitId, items: Sequence[Item], trees: Sequence[TreeId]) -> tuple[Item, ...]:
+def _with_syntax(
+    store: Git, start: CommitId, items: Sequence[Item], tried: Sequence[tuple[Item, TreeId]]
+) -> tuple[Item, ...]:
     """Return the items; those of patches that leave a syntax error in a Python file have a note.
 
     :param start: commit before the import.
-    :param trees: tree after each patch.
+    :param tried: tree after each patch.
     """
-    taken = [n for n, item in enumerate(items) if item.outcome in TAKEN]
-    befores = [*store.tree_of([start]), *(trees[n] for n in taken)]
-    broken = find_broken_sources(store, list(itertools.pairwise(befores)))
+    taken = []
+    trees = store.tree_of([start])
+    for n, (item, tree) in enumerate(tried):
+        if item.is_taken:
+            taken.append(n)
+            trees.append(tree)
+    broken = find_broken_sources(store, list(itertools.pairwise(trees)))
     found = list(items)
     for n, sources in zip(taken, broken, strict=True):
-        notes = tuple(f"{items[n].where} leaves a syntax error: {source}" for source in sources)
-        found[n] = replace(items[n], notes=(*items[n].notes, *notes))
+        found[n] = replace(items[n], notes=(*items[n].notes, *_syntax_notes(items[n].where, sources)))
     return tuple(found)
+
+
+def _syntax_notes(where: str, sources: Sequence[BrokenSource]) -> list[str]:
+    return [f"{where} leaves a syntax error: {source}" for source in sources]
 
 
 def _named(items: Sequence[Item], taken: Sequence[str]) -> tuple[Item, ...]:
@@ -291,7 +309,7 @@ def _named(items: Sequence[Item], taken: Sequence[str]) -> tuple[Item, ...]:
     names = PatchNames(taken)
     found: list[Item] = []
     for item in items:
-        if item.outcome in TAKEN:
+        if item.is_taken:
             found.append(replace(item, name=names.take(item.name)))
         else:
             found.append(item)
@@ -299,27 +317,33 @@ def _named(items: Sequence[Item], taken: Sequence[str]) -> tuple[Item, ...]:
 
 
 def _refuse_left(upstream: str, items: Sequence[Item], errors: Sequence[PatchqError], partial: bool) -> None:
-    left = [i for i in items if i.outcome not in (*TAKEN, *CARRIED, "left out")]
+    """Check that each patch is adopted.
+
+    :param partial: accept patches that are not.
+    :raises PatchqError: if one is not.
+    """
+    left = [item for item in items if item.is_refused]
     if not left or partial:
         return
-    taken = sum(i.outcome in TAKEN for i in items)
-    accounts = [i.account for i in left if i.account and i.outcome == "unreadable"]
+    taken = len([item for item in items if item.is_taken])
+    accounts, lines = [], []
+    conflicts: list[Conflict] = []
+    for item in left:
+        if item.account and item.outcome == "unreadable":
+            accounts.append(item.account)
+        lines.append(f"{item.where} {_verdict(item, upstream)}: {item.detail}")
+        conflicts += item.conflicts
     if len(accounts) == len(left):
         raise NotTaken(accounts, taken)
     if len(left) == 1 == len(errors) and not isinstance(errors[0], ConflictError):
         raise errors[0]
-    lines = [f"{i.where} {_verdict(i, upstream)}: {i.detail}" for i in left]
     more = ""
     if taken:
         more = f"; {counted(taken, 'other patch')} would apply"
-    conflicts: list[Conflict] = []
-    for item in left:
-        conflicts += item.conflicts
     hint = "--partial adopts those that apply, " if taken else ""
-    gone = [i.name for i in items if i.outcome == "gone"]
+    gone = [item.name for item in items if item.outcome == "gone"]
     if gone:
-        drops = " && ".join(f"patchq drop {upstream}/{sh(name)}" for name in gone)
-        hint += f"the new steps may replace {', '.join(gone)}: `{drops}`, then import again"
+        hint += f"the new steps may replace {', '.join(gone)}: `{drop_commands(upstream, gone)}`, then import again"
     else:
         hint += (
             "the same with --dry-run shows each; make a patch against the pinned ref (patchq never applies with fuzz), "
@@ -338,7 +362,7 @@ def _without_author(found: Sequence[FoundPatch], items: Sequence[Item]) -> tuple
     """Return the locations of the patches that would be adopted and name no author."""
     lacking = []
     for patch, item in zip(found, items, strict=True):
-        if item.outcome in TAKEN and patch.author is None:
+        if item.is_taken and patch.author is None:
             lacking.append(patch.where)
     return tuple(lacking)
 
@@ -348,18 +372,16 @@ def _ask_for_authors(taken: Sequence[FoundPatch], author: str) -> None:
 
     :raises UserError: if a patch has no author and ``author`` is empty.
     """
-    nobody = [f for f in taken if f.author is None]
-    if not nobody or author:
+    lacking = [patch for patch in taken if patch.author is None]
+    if not lacking or author:
         return
-    more = ""
-    if len(nobody) > 1:
-        more = f" (and {len(nobody) - 1} more)"
-    signed = next((v for k, v in parse_trailers(nobody[0].message) if k.lower() == "signed-off-by"), "")
-    raise UserError(
-        f"{nobody[0].where} names no author{more}; nothing was adopted",
-        hint="--author 'NAME <EMAIL>' sets their author; --author me: you"
-        + (f"; it is signed off by {signed}" if signed else ""),
-    )
+    first, *others = lacking
+    more = f" (and {len(others)} more)" if others else ""
+    hint = "--author 'NAME <EMAIL>' sets the author of such patches; --author me names you"
+    signed = trailer_value(first.message, "Signed-off-by")
+    if signed:
+        hint += f"; the patch is signed off by {signed}"
+    raise UserError(f"{first.where} names no author{more}; nothing was adopted", hint=hint)
 
 
 def _commit_of(project: Project, patch: FoundPatch, tree: TreeId, wish: ImportRequest) -> CommitInfo:
@@ -368,7 +390,7 @@ def _commit_of(project: Project, patch: FoundPatch, tree: TreeId, wish: ImportRe
     if wish.signoff:
         signer = user_ident(project, "" if wish.author == ME else wish.author)
     text = _describe(patch)
-    if patch.origin and not any(k.lower() == "origin" for k, _ in parse_trailers(text)):
+    if patch.origin and not trailer_value(text, "Origin"):
         text = with_trailer(text, "Origin", patch.origin)
     topic = wish.topic or (slug(patch.topic) if patch.topic else "")
     text = with_trailers(text, topic, "", signer)

@@ -12,6 +12,7 @@ from pathlib import Path
 from patchq.adopt._diffs import OddDiff, Placing, as_git, find_placing, sections, without_returns
 from patchq.adopt.found import Elsewhere, FoundPatch, ReadOptions
 from patchq.errors import Conflict, ConflictError, ConflictKind, PatchqError, UserError
+from patchq.formats.diff import GITLINK
 from patchq.formats.header import Header, Ident
 from patchq.git.diffs import PathChange
 from patchq.git.gitlinks import refuse_repositories
@@ -27,7 +28,7 @@ _NOBODY = Ident("patchq", "patchq@localhost", 946684800, "+0000")
 _RETURNED = re.compile(rb"^(?:diff --git|--- |\+\+\+ |@@ -)[^\n]*\r\n", re.MULTILINE)
 #: Blank lines between two files or at the end, which git and patch ignore.
 _BETWEEN = re.compile(rb"\n[ \t]*\ndiff --git |\n[ \t]+\n?\Z")
-_FUZZ = "it applies only with fuzz, as lines around its change are others: does it still mean this place?"
+_FUZZ = "it applies only with fuzz, because the lines around its change differ: is this still the right place?"
 #: Outcomes of patches that are adopted, and of patches that are not.
 TAKEN, LEFT = ("applies", "offset", "merged"), ("there", "conflict", "unreadable", "left out")
 #: Outcomes of the commits of a branch that is imported again.
@@ -55,6 +56,16 @@ class Item:
     elsewhere: Elsewhere | None = None
     account: Account | None = None
 
+    @property
+    def is_taken(self) -> bool:
+        """True if the patch is adopted."""
+        return self.outcome in TAKEN
+
+    @property
+    def is_refused(self) -> bool:
+        """True if the patch is not adopted, although nobody asked to leave it out."""
+        return self.outcome not in (*TAKEN, *CARRIED, "left out")
+
 
 class Fitter:
     """Tree to which patches are applied one after another."""
@@ -80,15 +91,13 @@ class Fitter:
         :param tell: callback for the number of patches tried so far, if they are tried one by one.
         """
         plain = [f for f in found if not f.left_out]
-        if plain and all(
-            f.trees is None and not f.problem and f.diff.startswith(b"diff --git a/") and self._as_given(f)
-            for f in plain
-        ):
+        if plain and all(map(self._is_git_diff, plain)):
             try:
                 return self._at_once(found)
             except PatchqError:
                 pass  # trying them one by one finds the patch that fails
-        pairs = list(dict.fromkeys(f.trees for f in plain if f.trees))
+        unique = dict.fromkeys(f.trees for f in plain)
+        pairs = list(filter(None, unique))
         self._changes = dict(zip(pairs, self.store.changes_between(pairs), strict=True))
         tried: list[tuple[Item, TreeId]] = []
         for patch in found:
@@ -104,41 +113,40 @@ class Fitter:
         if patch.trees:
             return ""
         trial = Fitter(self.store, self.upstream, self.nested, start, self.reading)
-        if trial.fit(patch)[0].outcome not in TAKEN:
+        if not trial.fit(patch)[0].is_taken:
             return ""
-        taken = [(item.name, tree) for item, tree in earlier if item.outcome in TAKEN]
+        taken = [pair for pair in earlier if pair[0].is_taken]
 
-        def conflicts(place: tuple[str, TreeId]) -> bool:
-            commit = self.store.commit_tree(place[1], (), _NOBODY, "tree")
+        def conflicts(pair: tuple[Item, TreeId]) -> bool:
+            commit = self.store.commit_tree(pair[1], (), _NOBODY, "tree")
             trial = Fitter(self.store, self.upstream, self.nested, commit, self.reading)
-            return trial.fit(patch)[0].outcome not in TAKEN
+            return not trial.fit(patch)[0].is_taken
 
-        # It applies before the first patch and not after the last one.
+        # The patch applies before the first patch and not after the last one.
         at = bisect_left(taken, True, key=conflicts)
         if at == len(taken):
             return ""
-        return taken[at][0]
+        return taken[at][0].name
 
-    def _as_given(self, patch: FoundPatch) -> bool:
+    def _is_git_diff(self, patch: FoundPatch) -> bool:
+        """Return True for a readable diff in git's form, with git's options."""
+        if patch.trees or patch.problem or not patch.diff.startswith(b"diff --git a/"):
+            return False
         usual = patch.strip == 1 and not patch.folder and not patch.reverse and not patch.remove_empty
         return usual and not _RETURNED.search(patch.diff)
 
     def _at_once(self, found: Sequence[FoundPatch]) -> list[tuple[Item, TreeId]]:
         taken = [f for f in found if not f.left_out]
         done = self.engine.apply(self.tip, [self._incoming(f, f.diff) for f in taken])
-        trees = self.store.tree_of([d.commit for d in done])
-        changes = self.store.changes_of([d.commit for d in done])
+        commits = [applied.commit for applied in done]
+        trees, changes = self.store.tree_of(commits), self.store.changes_of(commits)
         items: dict[int, tuple[Item, TreeId]] = {}
         before = self.tree
         for patch, applied, tree, changed in zip(taken, done, trees, changes, strict=True):
             self._check_changes(patch, changed, before, tree)
-            outcome = "applies"
-            if applied.offsets:
-                outcome = "offset"
-            items[id(patch)] = (
-                Item(name=patch.name, where=patch.where, outcome=outcome, detail="", notes=patch.notes),
-                tree,
-            )
+            outcome = "offset" if applied.offsets else "applies"
+            item = Item(name=patch.name, where=patch.where, outcome=outcome, notes=patch.notes)
+            items[id(patch)] = item, tree
             before = tree
         self._tip, self.tree = done[-1].commit, before
         result = []
@@ -178,15 +186,11 @@ class Fitter:
         except ConflictError as error:
             self.errors.append(error)
             outcome, detail = self._why(patch, error)
-            conflicts = tuple(replace(c, patch=c.patch or patch.name) for c in error.conflicts)
-            return Item(
-                name=patch.name,
-                where=patch.where,
-                outcome=outcome,
-                detail=detail,
-                notes=patch.notes,
-                conflicts=conflicts,
-            ), self.tree
+            conflicts = []
+            for conflict in error.conflicts:
+                conflicts.append(replace(conflict, patch=conflict.patch or patch.name))
+            item = Item(name=patch.name, where=patch.where, outcome=outcome, detail=detail, notes=patch.notes)
+            return replace(item, conflicts=tuple(conflicts)), self.tree
         except PatchqError as error:
             self.errors.append(error)
             return Item(
@@ -215,49 +219,40 @@ class Fitter:
         )
 
     def _check_changes(self, patch: FoundPatch, changed: Sequence[PathChange], before: TreeId, after: TreeId) -> None:
-        if any(c.new and c.new.mode == b"160000" for c in changed):
-            refuse_repositories(self.store, patch.where, before, after, "where it was made")
-        for path in (show_path(change.path) for change in changed):
-            owner = next((n for p, n in self.nested.items() if path == p or path.startswith(p + "/")), "")
-            if owner:
-                raise UserError(
-                    f"{patch.where} changes {path}, which belongs to {owner}", hint=f"`patchq import {owner}`"
-                )
+        for change in changed:
+            if change.new and change.new.mode == GITLINK:
+                refuse_repositories(self.store, patch.where, before, after, "where it was made")
+        for change in changed:
+            path = show_path(change.path)
+            for folder, owner in self.nested.items():
+                if path == folder or path.startswith(folder + "/"):
+                    raise UserError(
+                        f"{patch.where} changes {path}, which belongs to {owner}", hint=f"`patchq import {owner}`"
+                    )
 
     # Diffs
 
     def _fit_diff(self, patch: FoundPatch) -> tuple[Item, TreeId | None, CommitId | None]:
         text, notes, odd = self._readable(patch)
         notes = (*patch.notes, *notes)
+        item = Item(name=patch.name, where=patch.where, outcome="applies", notes=notes)
         if not text.strip():
-            return (
-                Item(name=patch.name, where=patch.where, outcome="applies", detail="", notes=notes),
-                self.tree,
-                self._tip,
-            )
+            return item, self.tree, self._tip
         try:
             if patch.reverse or patch.remove_empty:
-                item = Item(name=patch.name, where=patch.where, outcome="applies", notes=notes)
                 return item, self._with_options(patch, text, odd), None
             if odd and (patch.strip != 1 or patch.folder):
-                return (
-                    Item(name=patch.name, where=patch.where, outcome="applies", detail="", notes=notes),
-                    self._by_git(patch, text),
-                    None,
-                )
+                return item, self._by_git(patch, text), None
             done = self.engine.apply(self.tip, [self._incoming(patch, text)])[-1]
         except ConflictError:
             if not self.reading.three_way or (tree := self._merged(text)) is None:
                 raise
-            return Item(name=patch.name, where=patch.where, outcome="merged", detail="", notes=notes), tree, None
-        moved = [f"{o.path}: {o.hunk.split(' @@')[0]} @@ {o.lines:+d} lines" for o in done.offsets]
-        item = Item(
-            name=patch.name,
-            where=patch.where,
-            outcome="offset" if moved else "applies",
-            detail="; ".join(moved),
-            notes=notes,
-        )
+            return replace(item, outcome="merged"), tree, None
+        moved = []
+        for offset in done.offsets:
+            moved.append(f"{offset.path}: {offset.hunk.split(' @@')[0]} @@ {offset.lines:+d} lines")
+        if moved:
+            item = replace(item, outcome="offset", detail="; ".join(moved))
         return item, self.store.tree_of([done.commit])[0], done.commit
 
     def _readable(self, patch: FoundPatch) -> tuple[bytes, tuple[str, ...], bool]:
@@ -265,14 +260,14 @@ class Fitter:
         diff, notes = patch.diff, []
         if _RETURNED.search(diff):
             diff = without_returns(diff)
-            notes.append(f"{patch.where} came with CR LF at its lines' ends: taken with LF")
+            notes.append(f"{patch.where} has CR LF line ends: it is read with LF")
         given = Placing(patch.strip, patch.folder)
         try:
             found = sections(diff)
             forced = self.reading.strip is not None
             placing = (given if forced else find_placing(found, self.files, given, exact=patch.exact)) or given
             if placing != given:
-                notes.append(f"{patch.where} is read with {placing or '-p1'}: its files are there")
+                notes.append(f"{patch.where} is read with {placing or '-p1'}, with which the tree has its files")
             if placing == Placing() and diff.startswith(b"diff --git a/") and not _BETWEEN.search(diff):
                 return diff, tuple(notes), False
             return as_git(found, placing, self.files), tuple(notes), False
@@ -334,29 +329,15 @@ class Fitter:
         assert patch.trees
         before, after = patch.trees
         tree = pick(self.store, self.upstream, patch.name, before, after, self.tree)
+        item = Item(name=patch.name, where=patch.where, outcome="merged", notes=patch.notes)
         if tree == self.tree and patch.merge:
-            notes = f"{patch.where} is left out: the tree has what this merge brings"
-            return (
-                Item(name=patch.name, where=patch.where, outcome="left out", detail=notes, notes=(*patch.notes, notes)),
-                None,
-                None,
-            )
+            note = f"{patch.where} is left out: the tree already has the changes of this merge"
+            return replace(item, outcome="left out", detail=note, notes=(*patch.notes, note)), None, None
         if tree == self.tree and before != after:
-            return (
-                Item(
-                    name=patch.name,
-                    where=patch.where,
-                    outcome="there",
-                    detail="the tree has its change already",
-                    notes=patch.notes,
-                ),
-                None,
-                None,
-            )
-        outcome = "merged"
+            return replace(item, outcome="there", detail="the tree has its change already"), None, None
         if before == self.tree:
-            outcome = "applies"
-        return Item(name=patch.name, where=patch.where, outcome=outcome, detail="", notes=patch.notes), tree, None
+            item = replace(item, outcome="applies")
+        return item, tree, None
 
     # Reasons for conflicts
 
@@ -370,21 +351,21 @@ class Fitter:
         else:
             notes = error.message
         if patch.trees:
-            return "conflict", f"{', '.join(c.path for c in error.conflicts)}: 3-way merge conflict"
+            return "conflict", merge_conflict(error)
         text, _, _ = self._readable(patch)
         if self._applied(text, "--reverse")[0]:
-            return "there", "the tree has its change already: taken back, it applies"
+            return "there", "the tree has its change already: the patch applies in reverse"
         hints = []
         ends = self._other_ends(text)
         if ends:
             hints.append(ends)
         else:
             if not self.reading.three_way and self._merged(text) is not None:
-                hints.append("--3way merges it: the version that it was made against is in the store")
+                hints.append("--3way merges it: the store has the version that it was made against")
             if self._applied(text, "-C1")[0]:
                 hints.append(_FUZZ + self._by_hand(patch))
         if not hints and first and first.kind is ConflictKind.MISSING:
-            hints.append("-p N or --directory DIR say where its files lie, if the tree has them")
+            hints.append("if the tree has its files elsewhere, set -p N or --directory DIR")
         return "conflict", "; ".join([notes, *hints])
 
     def _by_hand(self, patch: FoundPatch) -> str:
@@ -401,13 +382,20 @@ class Fitter:
         )
 
     def _other_ends(self, text: bytes) -> str:
-        lines = text.split(b"\n")
-        body = re.compile(rb"[-+ ]")
-        within = [bool(body.match(x)) and not x.startswith((b"--- ", b"+++ ")) for x in lines]
-        returned = b"\n".join(x + b"\r" if w else x for x, w in zip(lines, within, strict=True))
-        if self._applied(returned)[0]:
-            return "its lines end in LF, the file's in CR LF: `unix2dos` on its hunks, or make it anew there"
-        plain = b"\n".join(x.removesuffix(b"\r") if w else x for x, w in zip(lines, within, strict=True))
-        if plain != text and self._applied(plain)[0]:
-            return "its lines end in CR LF, the file's in LF: `dos2unix` mends it"
+        """Return a hint if the patch applies with CR LF instead of LF, or LF instead of CR LF; else an empty text."""
+        returned, plain = [], []
+        for line in text.split(b"\n"):
+            is_of_hunk = line[:1] in (b"-", b"+", b" ") and not line.startswith((b"--- ", b"+++ "))
+            returned.append(line + b"\r" if is_of_hunk else line)
+            plain.append(line.removesuffix(b"\r") if is_of_hunk else line)
+        if self._applied(b"\n".join(returned))[0]:
+            return "its lines end in LF, those of the file in CR LF: convert its hunks with `unix2dos`"
+        with_lf = b"\n".join(plain)
+        if with_lf != text and self._applied(with_lf)[0]:
+            return "its lines end in CR LF, those of the file in LF: `dos2unix` converts it"
         return ""
+
+
+def merge_conflict(error: ConflictError) -> str:
+    """Return the detail of a patch that doesn't merge."""
+    return f"{', '.join(c.path for c in error.conflicts)}: 3-way merge conflict"

@@ -99,12 +99,14 @@ def gather(project: Project, loaded: Loaded, request: AdoptRequest) -> list[Foun
 
 def _from_paths(project: Project, loaded: Loaded, request: AdoptRequest) -> list[FoundPatch]:
     """Return the patches of StGit stacks, then of files, then of scripts and commands."""
-    stacks = [p for p in request.paths if has_stgit(p)]
-    scripts = []
-    for p in request.paths:
-        if p.is_file() and not is_recipe(p) and (is_dockerfile(p) or _is_script(p)):
-            scripts.append(p)
-    files = [p for p in request.paths if p not in (*stacks, *scripts)]
+    stacks, scripts, files = [], [], []
+    for path in request.paths:
+        if has_stgit(path):
+            stacks.append(path)
+        elif path.is_file() and not is_recipe(path) and (is_dockerfile(path) or _is_script(path)):
+            scripts.append(path)
+        else:
+            files.append(path)
     found = []
     for path in stacks:
         found += from_stgit(project, path)
@@ -122,7 +124,9 @@ def _take_monkey_patches(project: Project, loaded: Loaded, scripts: list[Path]) 
     store, base = project.store, project.store.tree_of([loaded.state.base])[0]
     listing = store.list_tree(base)
     found = []
-    for path in [p for p in scripts if p.suffix == ".py"]:
+    for path in list(scripts):
+        if path.suffix != ".py":
+            continue
         text = (fsio.read_limited(path, MOST_SCRIPT) or b"").decode("utf-8", "replace")
         if replacements(text, listing):
             scripts.remove(path)
@@ -157,10 +161,9 @@ def _is_script(path: Path) -> bool:
 def from_stgit(project: Project, folder: Path) -> list[FoundPatch]:
     """Return the applied patches of a repository's StGit stack, with their names."""
     first, last, names = stgit_patches(folder)
-    found = of_commits(
-        project, borrow(project.store, folder.resolve(), first, last), str(folder), folder.resolve().name
-    )
-    return [replace(f, name=slug(name)) for f, name in zip(found, names, strict=True)]
+    commits = borrow(project.store, folder.resolve(), first, last)
+    found = of_commits(project, commits, str(folder), folder.resolve().name)
+    return [replace(patch, name=slug(name)) for patch, name in zip(found, names, strict=True)]
 
 
 def from_host(project: Project, address: Address) -> list[FoundPatch]:
@@ -176,7 +179,7 @@ def from_host(project: Project, address: Address) -> list[FoundPatch]:
     except (SourceError, UserError):
         if not address.patch:
             raise
-        project.say(f"{url} doesn't give it to git; taking {address.patch}")
+        project.say(f"git can't fetch it from {url}; downloading {address.patch}")
         return _of(read_data(mails_of(address), address.patch, "patch", 1), "", ReadOptions(), address.patch)
     found = of_commits(project, commits, f"{url}#{address.number}", f"{url}#{address.number}")
     if notes:
@@ -216,10 +219,13 @@ def from_files(
                 read = read_data(data, place.where, place.name, place.strip)
             except PatchqError as error:
                 read = [FoundPatch(name=place.name, where=place.where, author=None, message="", problem=error)]
-            found += [_as_recipe(f, place) for f in _of(read, place.folder, reading, place.origin)]
-    if all(f.left_out for f in found):
-        remarks = [*dict.fromkeys(notes for f in found for notes in f.notes)] or [f"{paths[0]} holds no diff"]
-        raise UserError("; ".join(remarks), hint="is it a patch?")
+            for patch in _of(read, place.folder, reading, place.origin):
+                found.append(_as_recipe(patch, place))
+    if all(patch.left_out for patch in found):
+        remarks: dict[str, None] = {}
+        for patch in found:
+            remarks |= dict.fromkeys(patch.notes)
+        raise UserError("; ".join(remarks) or f"{paths[0]} holds no diff", hint="is it a patch?")
     return found
 
 
@@ -273,17 +279,12 @@ def _is_piped(path: Path) -> bool:
 
 
 def _of(found: Sequence[FoundPatch], folder: str, reading: ReadOptions, origin: str) -> list[FoundPatch]:
-    folder = "/".join(part for part in (reading.folder.strip("/"), folder.strip("/")) if part)
+    """Return the patches with the options of the user, and of the folder that they are in."""
+    folder = "/".join(filter(None, (reading.folder.strip("/"), folder.strip("/"))))
     result: list[FoundPatch] = []
-    for f in found:
-        result.append(
-            replace(
-                name_leftovers(f),
-                folder=folder,
-                origin=origin,
-                strip=f.strip if reading.strip is None else reading.strip,
-            )
-        )
+    for patch in found:
+        strip = patch.strip if reading.strip is None else reading.strip
+        result.append(replace(name_leftovers(patch), folder=folder, origin=origin, strip=strip))
     return result
 
 
@@ -309,23 +310,22 @@ def from_range(
         raise UserError(f"{path} is no git repository", hint="name a repository's folder")
     first, _, last = spec.partition("..")
     commits = borrow(project.store, path, first, last.lstrip(".") or "HEAD")
-    merges = set()
-    for b in commits:
-        if len(b.info.parents) > 1:
-            merges.add(b.info.commit)
+    merges = []
+    for borrowed in commits:
+        if len(borrowed.info.parents) > 1:
+            merges.append(borrowed.info.commit)
     if merges and not first_parent:
-        first_merge = next(b.info.commit for b in commits if b.info.commit in merges)
-        more = ""
-        if len(merges) > 1:
-            more = f" (and {len(merges) - 1} more)"
+        more = f" (and {len(merges) - 1} more)" if len(merges) > 1 else ""
         raise UserError(
-            f"{first_merge[:12]}{more} is a merge; a stack is linear",
-            hint="`--first-parent` makes each merge one patch that names the commits it brings; or rebase that branch",
+            f"{merges[0][:12]}{more} is a merge; a stack is linear",
+            hint="`--first-parent` makes one patch of each merge, which lists the merged commits; or rebase the branch",
         )
-    found = of_commits(project, [_linear(b) for b in commits], str(path), path.name)
-    found = [replace(f, merge=b.info.commit in merges) for f, b in zip(found, commits, strict=True)]
-    if not found:
+    if not commits:
         raise UserError(f"{spec} of {path} holds no commits", hint="is it the wrong way round?")
+    found = []
+    patches = of_commits(project, list(map(_linear, commits)), str(path), path.name)
+    for patch, borrowed in zip(patches, commits, strict=True):
+        found.append(replace(patch, merge=borrowed.info.commit in merges))
     return found
 
 
@@ -338,10 +338,9 @@ def _linear(borrowed: Borrowed) -> Borrowed:
     if len(info.parents) < 2:
         return borrowed
     lines = []
-    for c in borrowed.brought:
-        lines.append(
-            f"- {c.commit[:12]} {clean_subject(c.message.split(chr(10), 1)[0])} ({c.author.name} <{c.author.email}>)"
-        )
+    for commit in borrowed.brought:
+        subject = clean_subject(commit.message.partition("\n")[0])
+        lines.append(f"- {commit.commit[:12]} {subject} ({commit.author.name} <{commit.author.email}>)")
     text, trailers = split_trailers(clean_message(info.message))
     if lines:
         text = "\n".join([text.rstrip(), "", "The merged commits:", *lines])
@@ -355,7 +354,10 @@ def of_commits(project: Project, commits: Sequence[Borrowed], where: str, origin
     :raises UserError: if a commit doesn't have exactly one parent.
     """
     found = []
-    pairs = [(b.before, b.info.tree) for b in commits if b.before]
+    pairs = []
+    for borrowed in commits:
+        if borrowed.before:
+            pairs.append((borrowed.before, borrowed.info.tree))
     linked = set()
     for pair, changes in zip(pairs, project.store.changes_between(pairs), strict=True):
         if any(c.new and c.new.mode == GITLINK for c in changes):
@@ -398,4 +400,4 @@ def _author(git: Git, commit: CommitInfo) -> Ident:
         return author_ident(git, who.name or who.email, who.email, f"@{who.when} {who.zone}")
     except runner.CommandError as error:
         notes = error.output.removeprefix("fatal: ")
-        raise UserError(f"{commit.commit[:12]}: {notes}", hint="`git commit --amend --author` mends it") from None
+        raise UserError(f"{commit.commit[:12]}: {notes}", hint="`git commit --amend --author` corrects it") from None

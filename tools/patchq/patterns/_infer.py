@@ -48,8 +48,10 @@ def infer(path: bytes, old: bytes, new: bytes) -> list[Rule]:
         ways = [way for way in _ways(lines, at) if way]
         if not ways:
             return []
-        alternatives = tuple(Substitution(decode(find), decode(to)) for find, to in dict.fromkeys(ways))
-        found.append(Rule(files=(decode(path),), alternatives=alternatives, times=1, changed=1))
+        alternatives = []
+        for find, to in dict.fromkeys(ways):
+            alternatives.append(Substitution(decode(find), decode(to)))
+        found.append(Rule(files=(decode(path),), alternatives=tuple(alternatives), times=1, changed=1))
         lines = [*lines[: at.start], *at.new, *lines[at.end :]]
         shift += len(at.new) - (at.end - at.start)
     try:
@@ -63,9 +65,10 @@ def infer(path: bytes, old: bytes, new: bytes) -> list[Rule]:
 
 def _same_ends(old: bytes, new: bytes) -> tuple[bytes, bytes]:
     """Return both texts with LF if all their lines end with CRLF, as a rule reads them."""
-    if all(text.count(b"\r") == text.count(b"\r\n") == text.count(b"\n") for text in (old, new)):
-        return old.replace(b"\r\n", b"\n"), new.replace(b"\r\n", b"\n")
-    return old, new
+    for text in (old, new):
+        if not text.count(b"\r") == text.count(b"\r\n") == text.count(b"\n"):
+            return old, new
+    return old.replace(b"\r\n", b"\n"), new.replace(b"\r\n", b"\n")
 
 
 def _changes(old: Sequence[bytes], new: Sequence[bytes]) -> Iterator[_LineChange]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -87,7 +88,7 @@ def regenerate(rules: Sequence[Rule], tree: RuleTree, moved: Mapping[bytes, byte
     """Apply rules in order and return the content of the changed files.
 
     :param moved: new paths of renamed files.
-    :raises RuleStop: if a rule doesn't match exactly as often, or where, as it says.
+    :raises RuleStop: if the matches of a rule differ from its numbers, or from its files.
     """
     done: dict[bytes, bytes] = {}
     for number, rule in enumerate(rules, 1):
@@ -113,21 +114,20 @@ def count(rule: Rule, tree: RuleTree) -> Rule:
 
 def _select(rule: Rule, number: int, tree: RuleTree, moved: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
     """Return the files that a rule names."""
-    names = []
-    for name in rule.files:
-        if not is_glob(name):
-            names.append(encode(name))
-    wanted = [moved.get(name, name) for name in names]
-    globs = []
-    for name in rule.files:
-        if is_glob(name):
-            globs.append(encode(name))
+    named, globs = [], []
+    for file in rule.files:
+        name = encode(file)
+        if is_glob(file):
+            globs.append(name)
+        else:
+            named.append(moved.get(name, name))
+    matching = []
     if globs:
         for path in tree.file_paths():
             if any(matches_glob(path, glob) for glob in globs):
-                wanted.append(path)
-    texts = dict(tree.read_files(wanted))
-    for path in wanted[: len(names)]:
+                matching.append(path)
+    texts = dict(tree.read_files([*named, *matching]))
+    for path in named:
         if path not in texts:
             raise RuleStop(number=number, reason=RuleFailure.NO_FILE, about=show_path(path))
     return texts
@@ -155,7 +155,7 @@ def matches_glob(path: bytes, glob: bytes) -> bool:
 def _apply(rule: Rule, number: int, texts: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
     """Return the changed files.
 
-    Each alternative that matches as often as the rule says must give them. The others are ignored.
+    All alternatives with the rule's number of matches must give the same result. Other alternatives are ignored.
     """
     results: list[dict[bytes, bytes]] = []
     stops: list[RuleStop] = []
@@ -175,8 +175,8 @@ def _apply(rule: Rule, number: int, texts: Mapping[bytes, bytes]) -> dict[bytes,
         raise max(stops, key=lambda stop: stop.found)
     for result in results[1:]:
         if result != results[0]:
-            path = next(path for path in sorted({*result, *results[0]}) if result.get(path) != results[0].get(path))
-            raise RuleStop(number=number, reason=RuleFailure.DIFFERENT, about=show_path(path))
+            different = min(path for path, _ in result.items() ^ results[0].items())
+            raise RuleStop(number=number, reason=RuleFailure.DIFFERENT, about=show_path(different))
     return results[0]
 
 
@@ -211,9 +211,9 @@ def _edits(rule: Rule, which: int, number: int, texts: Mapping[bytes, bytes], mo
     edits = {}
     for path, text in read.items():
         edits[path] = find_literal(find, new, text)
-        ends = [edit.end for edit in edits[path]]
-        if any(edit.start < end for edit, end in zip(edits[path][1:], ends, strict=False)):
-            raise RuleStop(number=number, reason=RuleFailure.OVERLAP, about=show_path(path))
+        for edit, following in itertools.pairwise(edits[path]):
+            if following.start < edit.end:
+                raise RuleStop(number=number, reason=RuleFailure.OVERLAP, about=show_path(path))
     return edits
 
 
@@ -222,8 +222,9 @@ def _is_crlf(rule: Rule, text: bytes) -> bool:
 
     They do if all lines of the file end with CRLF and the rule has no CR.
     """
-    if any("\r" in each.find + each.replace or r"\r" in each.find for each in rule.alternatives):
-        return False
+    for each in rule.alternatives:
+        if "\r" in each.find + each.replace or r"\r" in each.find:
+            return False
     return b"\r\n" in text and text.count(b"\n") == text.count(b"\r\n")
 
 

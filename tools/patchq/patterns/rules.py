@@ -190,7 +190,8 @@ def dump_rule(rule: Rule) -> str:
     first, *others = map(_dump_substitution, rule.alternatives)
     text = f"{_json(head)[:-1]},{first}"
     if others:
-        text += ',\n "or": [' + ",\n ".join(f"{{{other.lstrip()}}}" for other in others) + "]"
+        alternatives = [f"{{{other.lstrip()}}}" for other in others]
+        text += ',\n "or": [' + ",\n ".join(alternatives) + "]"
     return text + "}"
 
 

@@ -53,8 +53,12 @@ def sed_rules(command: str, paths: Sequence[bytes], tree: RuleTree) -> list[Rule
                     files.append(with_counts)
             if not files:
                 continue  # sed does nothing then
-            names = [name for rule in files for name in rule.files]
-            rule = replace(make_rule(names, find, new, regex=regex), times=sum(each.times for each in files))
+            names: list[str] = []
+            times = 0
+            for one_file in files:
+                names += one_file.files
+                times += one_file.times
+            rule = replace(make_rule(names, find, new, regex=regex), times=times)
             texts.update(regenerate([rule], TextTree(texts)))
             found.append(rule)
     except (_NotPlain, FormatError, RuleStop):
@@ -134,13 +138,23 @@ def _convert(one: _SedCommand) -> tuple[str, str, bool]:
     """Return the text to find, its replacement, and whether the text is an expression."""
     parts = list(_parts(one.find, one.extended))
     new = list(_replacement(one.new))
-    if all(literal for _, literal in parts):
-        find = "".join(text for text, _ in parts)
-        if any(isinstance(piece, int) and piece for piece in new):
+    find = pattern = ""
+    is_literal = True
+    for text, literal in parts:
+        find += text
+        pattern += _SPECIAL.sub(r"\\\g<0>", text) if literal else text
+        is_literal = is_literal and literal
+    if not is_literal:
+        return pattern, "".join(map(_template, new)), True
+    replacement = ""
+    for piece in new:
+        if isinstance(piece, str):
+            replacement += piece
+        elif piece == 0:
+            replacement += find
+        else:
             raise _NotPlain
-        return find, "".join(find if isinstance(piece, int) else piece for piece in new), False
-    pattern = "".join(_SPECIAL.sub(r"\\\g<0>", text) if literal else text for text, literal in parts)
-    return pattern, "".join(_template(piece) for piece in new), True
+    return find, replacement, False
 
 
 def _template(piece: str | int) -> str:

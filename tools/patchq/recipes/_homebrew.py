@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from patchq.recipes._trees import line_of, parse, text_of, walk
-from patchq.recipes.entries import Entry, EntryState, RecipeFile
+from patchq.recipes.entries import Entry, EntryState, RecipeFile, strip_level
 
 #: Blocks of a formula that don't make their patches conditional.
 _ALWAYS = {"stable"}
@@ -17,7 +17,10 @@ _ALWAYS = {"stable"}
 def homebrew_entries(recipe: RecipeFile) -> Iterator[Entry]:
     """Yield the entries of a formula, in its order."""
     root = parse("ruby", recipe.text)
-    data = next((text_of(node) for node in walk(root) if node.type == "uninterpreted"), "").lstrip("\n")
+    data = ""
+    for node in walk(root):
+        if node.type == "uninterpreted" and not data:
+            data = text_of(node).lstrip("\n")
     for node in walk(root):
         if node.type == "comment" and re.match(r"#\s*patch (?:do\b|:)", text_of(node)):
             yield Entry(where=recipe.at(line_of(node)), text=text_of(node).lstrip("# "), state=EntryState.COMMENTED)
@@ -35,7 +38,7 @@ def _patch(recipe: RecipeFile, node: Any, data: str) -> Iterator[Entry]:
     words = []
     if arguments:
         words = [text_of(child) for child in arguments.named_children]
-    level = next((int(word[2:]) for word in words if re.fullmatch(r":p\d+", word)), 1)
+    level = strip_level(words, ":p")
     condition, resource = _context(node)
     block = node.child_by_field_name("block")
     inner: dict[str, list[Any]] = {}
@@ -72,8 +75,11 @@ def _remote(recipe: RecipeFile, node: Any, inner: dict[str, list[Any]]) -> Entry
 
 
 def _string(call: Any) -> str:
-    strings = [node for node in walk(call) if node.type == "string_content"]
-    return "".join(text_of(node) for node in strings[:1])
+    """Return the first string in a call; empty if it has none."""
+    for node in walk(call):
+        if node.type == "string_content":
+            return text_of(node)
+    return ""
 
 
 def _context(node: Any) -> tuple[str, str]:

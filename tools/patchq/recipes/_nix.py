@@ -9,7 +9,7 @@ from typing import Any
 
 from patchq.errors import UserError
 from patchq.recipes._trees import line_of, parse, text_of, walk
-from patchq.recipes.entries import Entry, EntryState, RecipeFile
+from patchq.recipes.entries import Entry, EntryState, RecipeFile, strip_level
 
 _FETCH = re.compile(r"fetch\w+|requireFile")
 _SUBSTITUTE = re.compile(r"substituteAll\w*|replaceVars\w*|substitute")
@@ -137,8 +137,10 @@ def nix_entries(recipe: RecipeFile) -> Iterator[Entry]:
             f"{recipe.path} has {len(lists)} lists of patches (lines {lines})",
             hint="name the patch files of one list, in order",
         )
-    flags = [text for node in found.bindings.get("patchFlags", []) for text in _strings(found, node)]
-    level = next((int(flag[2:]) for flag in flags if re.fullmatch(r"-p\d+", flag)), 1)
+    flags: list[str] = []
+    for node in found.bindings.get("patchFlags", []):
+        flags += _strings(found, node)
+    level = strip_level(flags)
     for node in lists:
         for entry in found.entries(node.child_by_field_name("expression")):
             yield replace(entry, strip=level, reverse="-R" in flags)

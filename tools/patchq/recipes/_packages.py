@@ -32,15 +32,17 @@ def arch_entries(recipe: RecipeFile) -> Iterator[Entry]:
     shell = Shell(recipe.text)
     shell.words |= {"srcdir": [Word(".", 0)], "startdir": [Word(".", 0)]}
     list(shell.run_top())
-    urls = {_source_name(word.text): word.text.rpartition("::")[2] for word in shell.words.get("source", [])}
+    urls = {}
+    for source in shell.values("source"):
+        urls[_source_name(source)] = source.rpartition("::")[2]
     found = []
     for call in shell.run_function("prepare"):
         found += _of_call(recipe, shell, call)
     shell.folders.clear()
-    built = []
     for call in shell.run_function("build"):
-        built += _of_call(recipe, shell, call)
-    found += [entry for entry in built if entry.state is not EntryState.EDIT]
+        for entry in _of_call(recipe, shell, call):
+            if entry.state is not EntryState.EDIT:
+                found.append(entry)
     for number, entry in enumerate(found):
         url = urls.get(entry.text.rsplit("/", 1)[-1], "")
         if entry.state is EntryState.MISSING and "://" in url:
@@ -91,22 +93,25 @@ def _declared(recipe: RecipeFile, shell: Shell, condition: str) -> list[Entry]:
     found: list[Entry] = []
     for word in shell.words.get("PATCHES", []):
         for part in word.text.split() if len(shell.words["PATCHES"]) == 1 else [word.text]:
-            entries = _files(recipe, part, word.line or 1)
-            found += [entry.only_if(" and ".join(filter(None, [condition, word.condition]))) for entry in entries]
+            needed = " and ".join(filter(None, [condition, word.condition]))
+            for entry in _files(recipe, part, word.line or 1):
+                found.append(entry.only_if(needed))
     return found
 
 
 def _files(recipe: RecipeFile, name: str, line: int, strip: int | None = 1) -> list[Entry]:
     """Return the entries of one argument: a file, a pattern, or a folder of patches."""
     name = re.sub(r"^(?:\./|\.\./)+", "", name)
-    target = recipe.path.parent / name
-    if UNKNOWN not in name and target.is_dir():
-        files = sorted(p for p in target.iterdir() if p.suffix in (".patch", ".diff"))
-        return [recipe.entry(f"{name.rstrip('/')}/{p.name}", line, strip=strip) for p in files]
-    if UNKNOWN not in name and "*" in name and ".." not in name.split("/"):
-        files = sorted(recipe.path.parent.glob(name))
-        return [recipe.entry(str(p.relative_to(recipe.path.parent)), line, strip=strip) for p in files]
-    return [recipe.entry(name, line, strip=strip)]
+    folder = recipe.path.parent
+    names = [name]
+    if UNKNOWN not in name and (folder / name).is_dir():
+        names = []
+        for path in sorted((folder / name).iterdir()):
+            if path.suffix in (".patch", ".diff"):
+                names.append(f"{name.rstrip('/')}/{path.name}")
+    elif UNKNOWN not in name and "*" in name and ".." not in name.split("/"):
+        names = [str(path.relative_to(folder)) for path in sorted(folder.glob(name))]
+    return [recipe.entry(one, line, strip=strip) for one in names]
 
 
 def _of_call(recipe: RecipeFile, shell: Shell, call: ShellCommand) -> list[Entry]:
@@ -114,7 +119,7 @@ def _of_call(recipe: RecipeFile, shell: Shell, call: ShellCommand) -> list[Entry
     words = list(call.words)
     if words[0] in ("eapply", "epatch"):
         return _eapply(recipe, call, words[1:])
-    is_git = words[0] == "git" and any(word in ("apply", "am") for word in words[1:])
+    is_git = words[0] == "git" and not {"apply", "am"}.isdisjoint(words[1:])
     if words[0] != "patch" and not is_git:
         if words[0] in _EDITS and not (words[0] == "sed" and not re.search(r"\s-\w*i|--in-place", call.text)):
             return [Entry(where=recipe.at(call.line), text=call.text, state=EntryState.EDIT)]
@@ -146,7 +151,9 @@ def _eapply(recipe: RecipeFile, call: ShellCommand, words: Sequence[str]) -> lis
     for name in options.files:
         found += _files(recipe, name, call.line, options.strip)
     folder = "/".join(filter(None, [_folder(call.folders), options.folder]))
-    return [replace(e, folder=folder, reverse=options.reverse).only_if(call.condition) for e in found]
+    for number, entry in enumerate(found):
+        found[number] = replace(entry, folder=folder, reverse=options.reverse).only_if(call.condition)
+    return found
 
 
 def _options(words: Sequence[str], strip: int | None) -> _Options:
@@ -159,7 +166,8 @@ def _options(words: Sequence[str], strip: int | None) -> _Options:
             word += todo.pop(0)
         if match := re.fullmatch(r"-([NstufbREl]*)p(\d+)|--strip=(\d+)", word):
             found.strip = int(match[2] or match[3])
-            todo = [*(f"-{letter}" for letter in match[1] or "" if letter in "REl"), *todo]
+            letters = re.sub("[^REl]", "", match[1] or "")
+            todo = [*(f"-{letter}" for letter in letters), *todo]
         elif match := re.fullmatch(r"-([Nstufb]*)i(.+)|--input=(.+)", word):
             found.files.append(match[2] or match[3])
         elif match := re.fullmatch(r"-d(.+)|--directory=(.+)", word):
@@ -188,9 +196,10 @@ def _folder(folders: Sequence[str]) -> str:
         if number == 0 or folder.startswith(("./", UNKNOWN)):
             words = words[1:]
         parts += words
-    if any(UNKNOWN in part or part == ".." for part in parts):
+    path = "/".join(parts)
+    if UNKNOWN in path or ".." in parts:
         return ""
-    return "/".join(parts)
+    return path
 
 
 def _rest(recipe: RecipeFile, shell: Shell, found: Sequence[Entry], sources: Sequence[Word]) -> Iterator[Entry]:

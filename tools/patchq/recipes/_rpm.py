@@ -328,7 +328,7 @@ def _change(spec: _Spec, text: str) -> None:
     if words[0] == "popd" or not re.fullmatch(r"[\w.+-]+(?:/[\w.+-]+)*", target) or ".." in target.split("/"):
         spec.folder = ""
     else:
-        spec.folder = "/".join(part for part in (spec.folder, target) if part)
+        spec.folder = "/".join(filter(None, (spec.folder, target)))
 
 
 def _range(spec: _Spec, options: Sequence[str]) -> list[int]:
@@ -403,7 +403,7 @@ def _with_options(entry: Entry, options: Sequence[str]) -> Entry:
                 inner = word[2:]
             else:
                 inner = word.partition("=")[2]
-            entry = replace(entry, folder="/".join(part for part in (entry.folder, inner.strip("/")) if part))
+            entry = replace(entry, folder="/".join(filter(None, (entry.folder, inner.strip("/")))))
         elif word in ("-l", "--ignore-whitespace"):
             entry = replace(entry, state=EntryState.OPTION, detail=word)
     return entry

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -53,7 +54,8 @@ class _Port:
             text = token.value.removeprefix(_HERE)
             whole = _VARIABLE.fullmatch(text)
             if whole and whole[1] in self.variables:
-                found += [entry.only_if(self.condition) for entry in self.variables[whole[1]]]
+                for entry in self.variables[whole[1]]:
+                    found.append(entry.only_if(self.condition))
             elif whole and re.search(r"PATCH", whole[1]) and whole[1] not in self.words:
                 continue  # never set: empty
             else:
@@ -76,11 +78,12 @@ def vcpkg_entries(recipe: RecipeFile) -> Iterator[Entry]:
             if hasattr(node, "identifier"):
                 yield from _command(port, node.identifier.lower(), node.args, node.line)
     except CMakeParseError as error:
-        raise FormatError(f"{recipe.path} is no CMake code: {error}", hint="name the patches themselves") from None
+        raise FormatError(f"{recipe.path} is no CMake code: {error}", hint="name the patch files") from None
 
 
 def _command(port: _Port, name: str, arguments: Sequence[Token], line: int) -> Iterator[Entry]:
-    plain = [token.value for token in arguments if token.kind != "COMMENT"]
+    values = [token for token in arguments if token.kind != "COMMENT"]
+    plain = [token.value for token in values]
     if name in ("if", "foreach", "while"):
         port.conditions.append(" ".join(plain))
     elif name in ("else", "elseif") and port.conditions:
@@ -91,7 +94,7 @@ def _command(port: _Port, name: str, arguments: Sequence[Token], line: int) -> I
     elif name in ("endif", "endforeach", "endwhile"):
         port.conditions = port.conditions[:-1]
     elif name == "set" and len(plain) > 1:
-        _set(port, plain[0], [token for token in arguments if token.kind != "COMMENT"][1:])
+        _set(port, plain[0], values[1:])
     elif name == "list" and plain[:1] in (["APPEND"], ["PREPEND"]):
         new = port.entries(arguments[2:])
         old = port.variables.get(plain[1], [])
@@ -128,9 +131,18 @@ def _set(port: _Port, name: str, values: Sequence[Token]) -> None:
 
 def _source(port: _Port, name: str, arguments: Sequence[Token]) -> Iterator[Entry]:
     """Yield the entries of a command that unpacks a source, or applies patches to one."""
-    at = next((n for n, token in enumerate(arguments) if token.value == "PATCHES" and token.kind == "RAW"), None)
-    plain = [token.value for token in arguments if token.kind != "COMMENT"]
-    target = next((plain[n + 1] for n, w in enumerate(plain[:-1]) if w in ("OUT_SOURCE_PATH", "SOURCE_PATH")), "")
+    at = None
+    plain = []
+    for number, token in enumerate(arguments):
+        if at is None and token.value == "PATCHES" and token.kind == "RAW":
+            at = number
+        if token.kind != "COMMENT":
+            plain.append(token.value)
+    target = ""
+    for word, value in itertools.pairwise(plain):
+        if word in ("OUT_SOURCE_PATH", "SOURCE_PATH"):
+            target = value
+            break
     if not target and name.startswith("vcpkg_extract_source_archive") and plain:
         target = plain[0]
     target = target.strip("${}")
@@ -146,5 +158,10 @@ def _source(port: _Port, name: str, arguments: Sequence[Token]) -> Iterator[Entr
 
 
 def _until_keyword(tokens: Sequence[Token]) -> list[Token]:
-    end = next((n for n, t in enumerate(tokens) if t.kind == "RAW" and _KEYWORD.fullmatch(t.value)), len(tokens))
-    return list(tokens[:end])
+    """Return the arguments before the next keyword of CMake, such as ``HEAD_REF``."""
+    found = []
+    for token in tokens:
+        if token.kind == "RAW" and _KEYWORD.fullmatch(token.value):
+            break
+        found.append(token)
+    return found

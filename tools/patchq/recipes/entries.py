@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
@@ -170,7 +171,11 @@ class RecipeFile:
     def __post_init__(self) -> None:
         self.text = read_list(self.path)
         folder = self.path.resolve().parent
-        self.root = next((above for above in (folder, *folder.parents) if (above / ".git").exists()), folder)
+        self.root = folder
+        for above in (folder, *folder.parents):
+            if (above / ".git").exists():
+                self.root = above
+                break
 
     def at(self, line: int) -> str:
         """Return the location of a line for messages."""
@@ -193,6 +198,18 @@ class RecipeFile:
             if path.is_file() and self.root in path.resolve().parents:
                 return replace(found, data=path)
         return replace(found, state=EntryState.MISSING)
+
+
+def strip_level(words: Sequence[str], option: str = "-p") -> int:
+    """Return the strip level that the first word of this option gives; 1 if there is none.
+
+    >>> strip_level(["-E", "-p0"]), strip_level(["-pab"])
+    (0, 1)
+    """
+    for word in words:
+        if re.fullmatch(rf"{option}\d+", word):
+            return int(word.removeprefix(option))
+    return 1
 
 
 def read_list(path: Path) -> str:

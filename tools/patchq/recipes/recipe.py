@@ -44,8 +44,12 @@ def recipe_in(folder: Path) -> Path | None:
 
     :raises UserError: if the folder has several recipes.
     """
-    found = sorted(path for path in folder.iterdir() if _IN_FOLDER.fullmatch(path.name) and path.is_file())
-    found = [path for path in found if path.suffix != ".nix" or "patches" in RecipeFile(path).text]
+    found = []
+    for path in sorted(folder.iterdir()):
+        if not _IN_FOLDER.fullmatch(path.name) or not path.is_file():
+            continue
+        if path.suffix != ".nix" or "patches" in RecipeFile(path).text:
+            found.append(path)
     if len(found) > 1:
         raise UserError(f"{folder} has {len(found)} recipes", hint=f"name one: {sh(found[0])}")
     if found:
@@ -63,7 +67,7 @@ def recipe_entries(path: Path, upstream: str) -> list[Entry]:
         return list(port_entries(path))
     read = next(read for kind, read in _KINDS.items() if re.fullmatch(kind, path.name))
     found = list(read(RecipeFile(path)))
-    if not any(entry.state not in LEFT for entry in found):
-        named = "".join(f"\n{entry.words(upstream)}" for entry in found)
-        raise UserError(f"{path} applies no patches{named}", hint="name the patches themselves, in order")
+    if all(entry.state in LEFT for entry in found):
+        lines = [f"{path} applies no patches", *(entry.words(upstream) for entry in found)]
+        raise UserError("\n".join(lines), hint="name the patch files, in order")
     return found

@@ -170,6 +170,11 @@ class Loaded:
     head: CommitId | None
     follows: bool
 
+    @property
+    def names(self) -> list[str]:
+        """Names of the patches, in order."""
+        return [entry.name for entry in self.entries]
+
 
 def load(project: Project, stack: Stack, set_name: str, *, offline: bool = False) -> Loaded:
     """Commit the whole stack in the store.
