@@ -396,7 +396,7 @@ def test_emptied_files(patchq: Patchq, upstream: Path, tmp_path: Path) -> None:
             "three.patch is applied with -l",
             "`patchq new up three`",
         ),
-        ("PKGBUILD", "prepare() {\n  patch -p1 -i $(get)\n}\n", "depends on more than the recipe", "in order"),
+        ("PKGBUILD", "prepare() {\n  patch -p1 -i $(get)\n}\n", "has values that the recipe doesn't show", "in order"),
     ],
 )
 def test_refusals(patchq: Patchq, tmp_path: Path, name: str, text: str, message: str, hint: str) -> None:

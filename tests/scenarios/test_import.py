@@ -103,7 +103,7 @@ def test_scratch_paths_that_cannot_be_placed(patchq: Patchq, tmp_path: Path) -> 
 def test_no_diff_and_no_file(patchq: Patchq, tmp_path: Path) -> None:
     (tmp_path / "note.txt").write_text("hello\n")
     assert "holds no diff" in patchq.fails(1, "import", "up", str(tmp_path / "note.txt"))
-    assert "is not there" in patchq.fails(1, "import", "up", str(tmp_path / "gone"))
+    assert "does not exist" in patchq.fails(1, "import", "up", str(tmp_path / "gone"))
 
 
 def test_latin1_quoted_printable_mail(patchq: Patchq, branch: Path, tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_nothing_of_the_repository_of_a_range_runs(stack: Patchq, branch: Path, 
 def test_a_range_in_words_of_its_own(stack: Patchq, branch: Path, tmp_path: Path) -> None:
     (tmp_path / "plain").mkdir()
     assert "has no range" in stack.fails(1, "import", "up", str(tmp_path / "plain"), "--range", "v1..HEAD")
-    assert "no git repository" in stack.fails(1, "import", "up", str(tmp_path / "gone"), "--range", "v1..HEAD")
+    assert "not a git repository" in stack.fails(1, "import", "up", str(tmp_path / "gone"), "--range", "v1..HEAD")
     assert "has no range v1..nowhere" in stack.fails(1, "import", "up", str(branch), "--range", "v1..nowhere")
     assert "takes one repository" in stack.fails(1, "import", "up", str(branch), "--range", "v1")
     assert "holds no commits" in stack.fails(1, "import", "up", str(branch), "--range", "HEAD..v1")

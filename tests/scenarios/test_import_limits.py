@@ -105,7 +105,7 @@ def test_all_of_a_batch_together(stack: Patchq, tmp_path: Path, monkeypatch: pyt
         hunk = f"@@ -{line - 1},3 +{line - 1},3 @@\n line {line - 1}\n-line {line}\n+changed\n line {line + 1}\n"
         (tmp_path / f"{number}.diff").write_text(f"--- a/b.txt\n+++ b/b.txt\n{hunk}".replace("line 10", "changed", 1))
     said = stack.fails(1, "import", "up", *(str(tmp_path / f"{n}.diff") for n in (1, 2, 3)), "--author", "me")
-    assert "3.diff with those before it: more than 200 bytes; 200 are the most" in said
+    assert "3.diff and the files before it: more than 200 bytes; 200 are the most" in said
 
 
 def test_a_mailbox_of_very_many_mails(stack: Patchq, tmp_path: Path) -> None:

@@ -62,12 +62,12 @@ def test_a_conflict_names_the_earlier_patch_of_the_import(patchq: Patchq, tmp_pa
     diff(tmp_path / "again.diff", 8, "line 8", "EIGHT")
     files = [str(tmp_path / f"{name}.diff") for name in ("one", "two", "again")]
     said = patchq.fails(3, "import", "up", *files, "--author", "me")
-    assert "again.diff doesn't apply exactly to up: it applies without two of this import" in said
+    assert "again.diff doesn't apply exactly to up: it applies without the patch two of this import" in said
     assert "after two of this import, the file has, at line 8:" in said
     assert "upstream has" not in said
     said = patchq.fails(3, "import", "up", *files, "--dry-run", "--offline")
-    assert "it applies without two of this import" in said
-    assert "applies on" not in said
+    assert "it applies without the patch two of this import" in said
+    assert "applies to" not in said
 
 
 def test_a_dry_run_counts_and_asks_for_the_author(patchq: Patchq, tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_new_makes_a_patch_that_git_applies(coded: Patchq, upstream: Path, tmp_p
     ("more", "files", "message"),
     [
         (("--times", "3"), "pkg/**/*.py", "matches 4 times, not 3"),
-        ((), "pkg/none.py", "pkg/none.py is not there"),
+        ((), "pkg/none.py", "pkg/none.py does not exist"),
         ((), "a.txt", "matches 0 times"),
     ],
 )
@@ -192,7 +192,7 @@ def test_check_names_rules_that_make_another_diff(coded: Patchq) -> None:
     file.write_bytes(data.replace(b'"times": 3', b'"times": 4'))
     assert findings(coded) == ["renamed: rule 1 matches 3 times, not 4"]
     file.write_bytes(data.replace(b'"times": 3', b'"times": "x"'))
-    assert "is no rule" in findings(coded)[0]
+    assert "has an invalid rule" in findings(coded)[0]
 
 
 def test_a_patch_becomes_rules(stack: Patchq, upstream: Path) -> None:

@@ -104,5 +104,5 @@ def test_bytes_of_any_encoding_are_text() -> None:
     ],
 )
 def test_what_is_no_rule_is_refused(text: str) -> None:
-    with pytest.raises(FormatError, match="is no rule"):
+    with pytest.raises(FormatError, match="has an invalid rule"):
         parse_rule(text, "it")

@@ -1,4 +1,4 @@
-"""Import of a branch whose earlier commits are patches of the stack already."""
+"""Import of a branch that was imported before: its commits update the stack's patches."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from patchq.stacks.reconcile import ReconciledEntry
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Again:
-    """Stack with the newer versions of its patches.
+    """Stack after the import of a branch again.
 
     :ivar items: outcome of each commit; then the patches that the branch no longer has.
-    :ivar lost: patches of the stack that conflict with the newer versions, and are not in ``entries``.
+    :ivar lost: patches of the stack that conflict with the branch's commits, and are not in ``entries``.
     """
 
     entries: list[ReconciledEntry]
@@ -41,10 +41,10 @@ def import_again(
     request: AdoptRequest,
     commit_of: Callable[[FoundPatch], CommitInfo],
 ) -> Again | None:
-    """Return the stack with the commits of a range, or None if none of its patches is one of them.
+    """Return the stack updated by the commits of a range. Return None if no patch came from one of these commits.
 
     :param commit_of: returns the author and message that a patch would get.
-    :raises ConflictError: if a patch that the branch didn't change conflicts with the newer versions.
+    :raises ConflictError: if a patch whose commit is unchanged conflicts with the other commits.
     """
     (path,) = request.paths
     folder, store = path.resolve(), project.store
@@ -62,7 +62,7 @@ def import_again(
         try:
             commits = borrow(store, folder, f"{commit}^", commit) if commit else []
         except PatchqError:
-            return None  # git has removed it since the rebase
+            return None  # git has deleted the old commit since the rebase
         if len(commits) != 1 or len(commits[0].info.parents) != 1:
             return None
         (old,) = of_commits(project, commits, str(folder), folder.name)
@@ -90,7 +90,7 @@ def import_again(
 
 
 def _lost(upstream: str, error: ConflictError) -> Item:
-    """Return the outcome of a patch of the stack that conflicts with the newer versions."""
+    """Return the outcome of a patch of the stack that conflicts with the branch's commits."""
     name = error.conflicts[0].patch
     paths = ", ".join(conflict.path for conflict in error.conflicts)
     detail = f"the patch conflicts with the branch's new commits in {paths}"
@@ -155,7 +155,7 @@ def _revision(found: FoundPatch, info: CommitInfo) -> Revision:
 
 
 def _gone(folder: Path, git_range: str, entries: Sequence[ReconciledEntry], carried: Collection[str]) -> list[str]:
-    """Return the patches that were imported from a repository whose branches no longer have them."""
+    """Return the patches that came from a commit of the repository that no branch has any more."""
     source, last = Foreign(folder), git_range.partition("..")[2].lstrip(".") or "HEAD"
     names = []
     for entry in entries:

@@ -1,4 +1,4 @@
-"""Conversion of diffs of any tool to git's form, so that one applier can read all of them.
+"""Conversion of other tools' diffs to the form of ``git diff``.
 
 Supported are ``diff -u``, ``Index:`` and Subversion headers, ``--no-prefix``, scratch folders and
 CR LF line ends. Files are found by matching their names against the tree. Apart from line ends,
@@ -23,7 +23,7 @@ _EXTENDED = re.compile(
 )
 #: Time that ``diff -N`` writes for a missing file, in any time zone.
 _EPOCH = re.compile(rb"\t(?:1970-01-01 \d\d:00:00|1969-12-31 \d\d:00:00|Thu Jan  1 \d\d:00:00 1970)")
-#: Line outside a diff that is a damaged part of it.
+#: Line outside the hunks that looks like part of a damaged diff.
 _DAMAGED = re.compile(
     rb"[ \t>]*(?:diff --git \S|@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@|GIT binary patch|(?:old|new) mode \d{6}|"
     rb"(?:new|deleted) file mode \d{6}|rename (?:from|to) \S|copy (?:from|to) \S|(?:literal|delta) \d+\r?$|"
@@ -34,7 +34,7 @@ _MOST_SHOWN = 3
 
 
 class OddDiff(Exception):
-    """Error for a diff that only git can read, because it is more than plain text hunks."""
+    """Diff that this module can't read, such as a binary patch; ``git apply`` may read it."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,7 +64,7 @@ class Section:
 
 
 def sections(diff: bytes) -> list[Section]:
-    """Return the parts of a diff, one for each file.
+    """Split a diff into one section for each file.
 
     :raises OddDiff: for binary files, quoted names, a diff that ends in a file name, and hunks
         whose lines don't match their counts.
@@ -193,12 +193,12 @@ def _names(section: Section) -> list[bytes]:
 def find_placing(
     found: Sequence[Section], files: Collection[bytes], given: Placing, *, exact: bool = False
 ) -> Placing | None:
-    """Return the mapping with which the tree has every file that a diff changes, or None.
+    """Return the mapping that gives every file of a diff an existing path in the tree, or None.
 
     Try ``given`` first, then other strip levels, then a common folder. Return None if no folder
     fits, or more than one.
 
-    :param exact: True if ``given`` is the level that another tool uses for a diff of new files.
+    :param exact: True if a recipe sets the strip level ``given``; keep it for a diff of new files.
     """
     there = list(filter(None, map(_names, found)))
     if not there:
@@ -233,7 +233,7 @@ def _fits(placing: Placing, there: Sequence[Sequence[bytes]], files: Collection[
 
 
 def _in_common_folder(strip: int, there: Sequence[Sequence[bytes]], files: Collection[bytes]) -> list[Placing]:
-    """Return the mappings into one folder of the tree that fit at this strip level."""
+    """Return the mappings with this strip level and one common folder that fit the tree."""
     tails = set(map(Placing(strip).place, there[0]))
     folders = set()
     for tail in tails - {b""}:
@@ -251,7 +251,7 @@ def _in_common_folder(strip: int, there: Sequence[Sequence[bytes]], files: Colle
 def _unprefixed(found: Sequence[Section], files: Collection[bytes]) -> bool:
     """Return True if the names of new files begin with folders of the tree, not with a prefix.
 
-    A diff of new files only doesn't show its strip level. With ``-p1``, ``src/new.c`` would become
+    The tree can't show the strip level of a diff that only adds files. With ``-p1``, ``src/new.c`` would become
     ``new.c``.
     """
     tops = set()

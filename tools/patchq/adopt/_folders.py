@@ -29,10 +29,10 @@ _NUMBERED = re.compile(r"\d+[-_.]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderPlace:
-    """Patch file to read, with the options of the tool that applies it.
+    """Patch file to read, and the options of the tool that applies it.
 
     :ivar data: contents of the file, or its path.
-    :ivar unlisted: list of the folder, if it doesn't name the file. Such a file is left out.
+    :ivar unlisted: name of the ``series`` or recipe that doesn't list this file; the import skips it. Empty otherwise.
     :ivar entry: entry of the recipe that names the file.
     """
 
@@ -76,7 +76,7 @@ def _place(path: Path, strip: int = 1) -> FolderPlace:
 
 
 def _in_recipe(path: Path, pin: Pin) -> list[FolderPlace]:
-    """Return the entries of a recipe, then the patch files next to them that it doesn't name."""
+    """Return the entries of a recipe, then the other patch files in the same folders."""
     entries = recipe_entries(path, pin.upstream)
     found = [_entry(path, entry) for entry in entries]
     files = set()
@@ -94,7 +94,7 @@ def _in_recipe(path: Path, pin: Pin) -> list[FolderPlace]:
 
 
 def _entry(path: Path, entry: Entry) -> FolderPlace:
-    """Return one entry of a recipe. If the tool finds the strip level, patchq tries -p1 first."""
+    """Return the patch file of a recipe's entry. Without a fixed strip level, patchq tries -p1 first."""
     if isinstance(entry.data, Path):
         file = entry.data
     else:

@@ -2,7 +2,7 @@
 
 Supported are Debian's DEP-3, Yocto's statuses and preambles, ``git cherry-pick -x``, Electron's
 ``Patch-Filename``, and the headers of quilt, gbp, StGit and Buildroot. Known fields become
-trailers. All other text stays where it was.
+trailers. All other text keeps its place.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Said:
 class _Draft:
     """Message under construction.
 
-    :ivar trailers: fields found elsewhere than at the end of the message.
+    :ivar trailers: fields found before the end of the message.
     """
 
     subject: str = ""
@@ -87,7 +87,7 @@ class _Draft:
         elif low in ("description", "subject"):
             self.body.append("\n".join(lines))
         elif low in ("author", "from") and ("@" not in self.author and ("@" in value or not self.author)):
-            if self.author:  # git needs an address, which "Author: upstream" lacks
+            if self.author:  # git needs an address; a name without one becomes a co-author
                 self.trailers.append(("Co-authored-by", self.author))
             self.author = " ".join(lines)
         elif low == "date" and not self.date:
@@ -168,7 +168,7 @@ def _only_known(lines: list[str]) -> bool:
 
 
 def fields_of(head: str) -> list[tuple[str, str]]:
-    """Return the fields of a mail's header that belong to the patch, not to its delivery."""
+    """Return the fields of a mail's header that describe the patch, without those that mail servers add."""
     found = message_from_string(head + "\n\n").items()
     result: list[tuple[str, str]] = []
     for k, v in found:

@@ -96,7 +96,7 @@ def fetch_pull_request(store: Git, url: str, number: int) -> tuple[list[Borrowed
 
 
 def fetch_commit_of(store: Git, url: str, commit: str) -> list[Borrowed]:
-    """Return one commit of a host, and copy its tree and its parent's tree to the store.
+    """Fetch one commit from a host. Its tree and its parent's tree are copied to the store.
 
     :raises SourceError: if the host doesn't provide the commit.
     :raises UserError: if the commit id is abbreviated.

@@ -32,7 +32,7 @@ def from_image(
 ) -> list[FoundPatch]:
     """Return the edits of a package in an image as one patch.
 
-    Changed files that the source tree doesn't have are refused.
+    Changed files that the source tree doesn't contain, such as compiled ones, are refused.
 
     :raises UserError: if the image can't be read, has another version of the package or none, or
         if there is no wheel to compare with.
@@ -143,7 +143,7 @@ def _check_version(environment: InstalledEnvironment, distribution: str, info: W
 def _adopt(
     store: Git, base: TreeId, package: Package, image: Image, compared: WheelComparison
 ) -> tuple[TreeId, list[str]]:
-    """Return the tree with the image's files, and the files that the tree can't have."""
+    """Return the tree with the image's edits, and the edited files that the tree doesn't contain."""
     generated = SitePackages(store, package, base, Path(os.devnull)).generated
     known = store.list_tree(base)
     lines = []

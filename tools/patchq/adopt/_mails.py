@@ -45,7 +45,7 @@ _PLAIN = re.compile(
     rb"(MIME-Version: 1\.0\nContent-Type: text/plain; charset=UTF-8\nContent-Transfer-Encoding: 8bit\n)?"
     rb"\n(?!\s*(?i:from:|date:|subject:|\[patch\]|>from))"
 )
-#: Name or address that git uses unchanged: its ends have no character that git strips.
+#: Name or address that git uses unchanged, because it has nothing to strip at its ends.
 _PLAIN_NAME = re.compile(r"\w(?:[^<>\x00-\x1f]*\w)?")
 _ENCODED_ELSE = re.compile(rb"=\?(?!utf-8\?q\?)", re.IGNORECASE)
 _DIFF = re.compile(rb"^(?:diff --git |@@ -\d|--- \S[^\n]*\n\+\+\+ )", re.MULTILINE)
@@ -58,7 +58,7 @@ _DAY = re.compile(r"(?:[A-Za-z]{3}, *)?(\d{1,2} [A-Za-z]{3} \d{4})")
 _FROM = re.compile(r"^From:[ \t]*([^<>\n]*)<([^<>@\s]+@[^<>@\s]+)>[ \t\r]*$", re.MULTILINE | re.IGNORECASE)
 #: Last second of the year 9999; mails can't express later dates.
 _LAST = 253402300799
-#: Text in brackets; number 0 of a series, which marks its cover letter.
+#: Text in brackets; patch number 0, which marks the cover letter of a series.
 _BRACKETS, _OF_COVER = re.compile(r"\[([^\[\]]*)\]"), re.compile(r"\b0+/\d+\b")
 
 
@@ -158,7 +158,7 @@ def _hg_date(text: str) -> str:
 
 
 def _check_words(data: bytes, where: str) -> None:
-    """Refuse data with an overlong header and no diff.
+    """Refuse data that begins with a very long header.
 
     :raises UserError: if the first :data:`MOST_HEAD` bytes hold no blank line and no diff.
     """
@@ -190,7 +190,7 @@ def _of_text(text: str, diff: bytes, where: str, name: str, strip: int) -> Found
             remarks.append(f"{where} has an invalid Date:, {date!r}")
             author, date = author_ident(Outside(Path("/")), who, address, ""), ""
         if not date:
-            remarks.append(f"{where} has no date: it is dated now")
+            remarks.append(f"{where} has no date: the patch gets the current time")
     elif notes.author:
         remarks.append(f"{where} has an author without an address, {notes.author!r}")
     if address or not date:
@@ -227,7 +227,7 @@ def _seconds(date: str) -> str:
 
 
 def _ident(git: Command, name: str, email: str, date: str) -> Ident:
-    """Return the same as ``author_ident``, but accept a day without a time as noon UTC."""
+    """Like ``author_ident``, but read a day without a time as noon UTC."""
     if re.fullmatch(r"\d{4}-\d\d-\d\d", date.strip()):
         date = f"{date.strip()}T12:00:00+0000"
     return author_ident(git, name, email, date)
@@ -298,14 +298,16 @@ def _read_mails(place: str, data: bytes, name: str, strip: int) -> Iterator[Foun
         try:
             git.run("mailsplit", *keep, "-b", f"-o{folder}", "--", "mbox")
         except runner.CommandError as error:
-            raise FormatError(f"{place} is no mail that git can read: {error.output}", hint="save it as text") from None
+            raise FormatError(
+                f"{place} is not a mail that git can read: {error.output}", hint="save it as text"
+            ) from None
         mails = sorted(p for p in folder.iterdir() if p.name.isdigit())
         for mail in mails:
             where = f"{place} (mail {int(mail.name)})"
             data = mail.read_bytes()
             _check_words(data, where)
             try:
-                # Command configures UTF-8. With --encoding, git 2.39 converts nothing.
+                # `Command` sets UTF-8 in git's configuration. The option --encoding has no effect in git 2.39.
                 info = git.run("mailinfo", "-k", "body", "diff", data=data)
             except runner.CommandError as error:
                 raise FormatError(f"{where}: git can't read it: {error.output}", hint="save it as UTF-8 text") from None
@@ -313,7 +315,7 @@ def _read_mails(place: str, data: bytes, name: str, strip: int) -> Iterator[Foun
             body = (folder / "body").read_bytes()
             _check_message(body, where)
             if b"\0" in body:
-                raise FormatError(f"{where} has a NUL byte in its message", hint="take it out")
+                raise FormatError(f"{where} has a NUL byte in its message", hint="remove it")
             found = _of_mail(data, info, body, (folder / "diff").read_bytes())
             if len(mails) == 1:
                 own = name
@@ -390,7 +392,8 @@ def _values(info: bytes, field: str) -> list[str]:
 def _author(git: Command, info: bytes, where: str, fields: str) -> tuple[Ident | None, tuple[str, ...]]:
     """Return the author that git would record, and notes; the author is None if the mail has none.
 
-    git takes the first word with an @ as the address, even one in the name. This is corrected.
+    git reads the first word with an @ as the address, even if it is part of the name. This function uses the address
+    in angle brackets.
     """
     name, email, date = ("".join(_values(info, field)) for field in ("Author", "Email", "Date"))
     given = _FROM.search(fields)
@@ -398,14 +401,14 @@ def _author(git: Command, info: bytes, where: str, fields: str) -> tuple[Ident |
         name, email = given[1].strip().strip('"'), given[2]
     notes: tuple[str, ...] = ()
     if not date:
-        notes = ("has no Date: it is dated now",)
+        notes = ("has no Date: the patch gets the current time",)
     if not _values(info, "Author"):
         return None, ("has no From:",)
     try:
         try:
             found = author_ident(git, name, email, date)
             if found.when > _LAST:
-                raise FormatError(f"{where}: its Date: {date!r} is after the year 9999", hint="mend it")
+                raise FormatError(f"{where}: its Date: {date!r} is after the year 9999", hint="correct it")
             return found, notes
         except runner.CommandError as error:
             if "invalid date" not in error.output:
@@ -414,8 +417,8 @@ def _author(git: Command, info: bytes, where: str, fields: str) -> tuple[Ident |
     except runner.CommandError as error:
         reason = error.output.removeprefix("fatal: ")
         if "ident name" in reason:
-            return None, (f"has a From: that names nobody with an address, {name or email!r}",)
-        raise FormatError(f"{where}: {reason}", hint="mend its From: to 'Name <address>', or its Date:") from None
+            return None, (f"has a From: without an address, {name or email!r}",)
+        raise FormatError(f"{where}: {reason}", hint="correct its From: to 'Name <address>', or its Date:") from None
 
 
 def _other_date(date: str) -> str:

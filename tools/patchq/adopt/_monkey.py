@@ -1,7 +1,7 @@
 """Conversion of monkey patches: functions that a Python file replaces at import become patches.
 
 The file is parsed, never run. A replacement becomes a patch if it is a function of that file and
-uses only names that the target module has. Any other one is reported with its target.
+uses only names that the target module has. Other replacements are reported with the attribute that they set.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _module_of(target: str, files: Collection[bytes]) -> tuple[str, str] | None:
 
 
 def from_monkey_patches(store: Git, base: TreeId, text: str, where: str, origin: str) -> list[FoundPatch]:
-    """Return each replacement as a patch of its target, or as a problem with the reason."""
+    """Return a patch for each replacement. A replacement that can't be converted has a problem instead."""
     files = store.list_tree(base)
     module = ast.parse(text)
     own = {}

@@ -20,27 +20,27 @@ from patchq.replay.limits import read_edited, walk_edited
 from patchq.stacks.export import slug
 from patchq.system import fsio
 
-#: Names of files and folders that are never edits of the user.
+#: Names of files and folders that tools create; they are never imported.
 _NOT = {".git", "__pycache__", ".DS_Store"}
 
 
 def from_overlay(store: Git, base: TreeId, folder: Path, under: str = "") -> FoundPatch:
     """Return the change that the files of a folder make to the pinned tree.
 
-    Files of the tree that the folder lacks stay.
+    Other files of the tree stay unchanged.
 
-    :param under: location of the files in the tree; if empty, it is found by matching names.
-    :raises UserError: if no location fits, or several do, or the files change nothing.
+    :param under: folder of the tree that the files belong to; if empty, patchq finds it by matching names.
+    :raises UserError: if no folder of the tree fits, or several do, or the files change nothing.
     """
     if not folder.is_dir():
-        raise UserError(f"{folder} is no folder", hint="--overlay DIR: the files with your changes")
+        raise UserError(f"{folder} is no folder", hint="--overlay DIR names the folder of your changed files")
     files = {}
     for name in walk_edited(folder, str(folder)):
         path = folder / os.fsdecode(name)
         if _is_file(path, folder):
             files[name] = path
     if not files:
-        raise UserError(f"{folder} holds no files", hint="--overlay DIR: the files with your changes")
+        raise UserError(f"{folder} holds no files", hint="--overlay DIR names the folder of your changed files")
     known = store.list_tree(base)
     if under:
         cut, prefix = (0, under.strip("/").encode())
@@ -60,7 +60,10 @@ def from_overlay(store: Git, base: TreeId, folder: Path, under: str = "") -> Fou
     if outside:
         notes += [f"left out, because the tree has no such folder: {', '.join(outside[:5])}"]
     if after == base:
-        raise UserError(f"{folder} changes nothing: its files are the pinned ones", hint="is it of another release?")
+        raise UserError(
+            f"{folder} changes nothing: its files are the same as in the pinned release",
+            hint="is it of another release?",
+        )
     return FoundPatch(
         name=slug(folder.resolve().name),
         where=str(folder),
@@ -87,7 +90,7 @@ def _moved(name: bytes, cut: int, prefix: bytes) -> bytes:
 
 
 def _place(folder: Path, files: Collection[bytes], known: Collection[bytes]) -> tuple[int, bytes]:
-    """Return how many folders to strip and the prefix to add, so that most files are in the tree.
+    """Return the number of folders to strip and the prefix to add with which most files exist in the tree.
 
     :raises UserError: if no location fits, or several fit equally well.
     """
@@ -131,7 +134,7 @@ def put_over(store: Git, base: TreeId, files: Mapping[bytes, Path]) -> TreeId:
         new = b"100644"
         if file.stat().st_mode & 0o100:
             new = b"100755"
-        # Copies from or to a container lose their modes.
+        # Copying files to or from a container may change their modes.
         placed[path] = old.mode if old and old.mode in (b"100644", b"100755") else new, read_edited(file)
     return tree_with(store, base, placed)
 
@@ -198,7 +201,7 @@ def _recorded(found: Distribution, folder: Path, package: str) -> dict[str, str]
     except csv.Error as error:
         raise UserError(f"{package} in {folder} has an invalid RECORD: {error}", hint="--overlay DIR") from None
     if not listed:
-        raise UserError(f"{package} in {folder} has no RECORD", hint="--overlay DIR adopts files unchanged")
+        raise UserError(f"{package} in {folder} has no RECORD", hint="--overlay DIR imports whole files without RECORD")
     return listed
 
 
@@ -250,7 +253,8 @@ def _refuse_outside(names: Sequence[str], folder: Path) -> None:
         there = (folder / name).parent.resolve()
         if there != real and real not in there.parents:
             raise UserError(
-                f"{show_path(os.fsencode(name))} is behind a link out of {folder}", hint="--overlay DIR, without it"
+                f"{show_path(os.fsencode(name))} is in a folder that is a link to a place outside of {folder}",
+                hint="copy the edited files into a folder, and import it with --overlay",
             )
 
 

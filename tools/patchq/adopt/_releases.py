@@ -1,8 +1,8 @@
-"""Find releases on which a patch applies that does not apply to the pinned one.
+"""Search of other releases for those that a patch applies to, if it doesn't apply to the pinned one.
 
-Releases are the other pins of the lock and those of the package index. A patch may apply, not apply, and apply again
-in later releases. So the search begins with the newest release and the one that the patch was probably made against,
-continues with those that have most of its old lines until one fits, and bisects from there to both ends of that run.
+The search tries the other pins of the lock and the releases of the package index. It begins with the newest release and
+the one that the patch was probably made against. It continues with the releases that have most of the patch's old
+lines, until the patch applies to one. From there it bisects to the oldest and the newest release of that range.
 The number of releases and the bytes to download are limited. Only the files that the patches name are read.
 """
 
@@ -67,7 +67,7 @@ class ReleaseSearch:
         return sorted(at for at, outcomes in self.tried.items() if outcomes[patch] in TAKEN)
 
     def next(self) -> int | None:
-        """Return the next release to try, or None. The first patch that needs one decides."""
+        """Return the next release to try, or None. The first patch that needs another try chooses it."""
         for patch in range(len(self.made)):
             for at in self._wanted(patch):
                 if 0 <= at < self.count and at not in self.tried:
@@ -75,12 +75,12 @@ class ReleaseSearch:
         return None
 
     def _wanted(self, patch: int) -> Iterator[int]:
-        yield self.count - 1  # the newest may have it already
+        yield self.count - 1  # the newest release may already have the change
         fits = self.fits(patch)
         if not fits:
             yield from self._towards(patch)
             return
-        # The patch doesn't apply to the pinned release, which is between two of the others.
+        # The patch doesn't apply to the pinned release, which lies between the releases `pin - 1` and `pin`.
         newest, oldest = fits[-1], fits[0]
         above = [at for at in self.tried if at > newest] + [self.count] + [self.pin] * (newest < self.pin)
         below = [at for at in self.tried if at < oldest] + [-1] + [self.pin - 1] * (oldest >= self.pin)
@@ -90,7 +90,11 @@ class ReleaseSearch:
             yield (oldest + end) // 2
 
     def _towards(self, patch: int) -> Iterator[int]:
-        """Yield candidates for a patch that fits none: its origin, the pin's neighbours, then the most similar."""
+        """Yield releases to try for a patch that applies to none so far.
+
+        First the release that it was made against, then those next to the pin, then those next to the most
+        similar one.
+        """
         made = self.made[patch]
         if made is not None:
             yield from (made, made + 1)
@@ -107,7 +111,7 @@ class ReleaseSearch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialRelease:
-    """Release to try: a pinned commit in the store, or a file of the index.
+    """Release to try: a pinned commit in the store, or an archive of the package index.
 
     :ivar uploaded: seconds since 1970, 0 if unknown.
     """
@@ -128,9 +132,9 @@ def search_releases(
     offline: bool = False,
     most: int = MOST_DOWNLOADED,
 ) -> dict[int, Elsewhere]:
-    """Find releases on which the patches of ``left`` apply, by their index; empty if no release is known.
+    """Return the search result for each patch of ``left``, by its index; empty if no release is known.
 
-    :param found: the whole batch, which is applied to a release in its order.
+    :param found: all patches of the import, which are applied to each release in order.
     :param offline: try only pinned refs.
     :param most: limit of bytes to download; releases that need more are skipped.
     :raises SourceError: if the index doesn't answer.
@@ -150,7 +154,7 @@ def search_releases(
             project.say(f"{pin.upstream}: trying the release {release.label}")
             try:
                 remarks = trial.outcomes(release)
-            except PatchqError as error:  # a failed download doesn't stop the search
+            except PatchqError as error:  # after a failed download, the search continues
                 project.say(f"{pin.upstream} {release.label} can't be tried: {error.message}")
                 search.take(at, [""] * len(left))
                 skipped += 1
@@ -216,7 +220,7 @@ def _releases(project: Project, pin: Pin, *, offline: bool) -> tuple[int, list[T
 
 
 def _index_releases(pin: Pin) -> dict[Version, index.IndexRelease]:
-    """Return the releases of the project that the pin's archive belongs to, if it is one of the index."""
+    """Return the releases of the project that the pin's archive belongs to, if the archive comes from the index."""
     if not pin.archive or is_local_archive(pin.archive) or pin.source == "git":
         return {}
     return {release.version: release for release in index.find_releases(pin.archive.partition("==")[0])}
@@ -245,7 +249,7 @@ def _made(patch: FoundPatch, releases: Sequence[TrialRelease]) -> int | None:
 
 
 class _Trial:
-    """Batch of patches that is applied to one release after another, in the repository ``git``."""
+    """Patches of an import, to apply to one release after another in the repository ``git``."""
 
     def __init__(
         self,
@@ -260,7 +264,7 @@ class _Trial:
         self.project, self.pin, self.git, self.allowance = project, pin, git, allowance
         self.reading = ReadOptions(reading.strip, reading.folder)
         self.nested = project.lock.nested_in(pin.upstream)
-        # Patches from commits have their own base, and unreadable patches apply nowhere.
+        # A patch from a commit has its own base, and an unreadable patch can't be tried.
         self.found = []
         self.names = set()
         for patch in found:
@@ -271,7 +275,7 @@ class _Trial:
                 self.names.add(_base_name(match[1].strip(b'"')))
 
     def outcomes(self, release: TrialRelease) -> dict[int, tuple[str, float]]:
-        """Return the outcome and the likeness of each patch on a release, by the patch's ``id``.
+        """Return the outcome of each patch on a release, and its likeness (:meth:`_likeness`), by the patch's ``id``.
 
         :raises PatchqError: if the release can't be downloaded.
         """

@@ -1,4 +1,4 @@
-"""Conversion of replayed scripts and Dockerfiles into patches."""
+"""Patches from scripts and Dockerfiles: each step that edits the package becomes one."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _imported_from(entries: Sequence[ReconciledEntry], path: Path) -> list[Recon
 def _replay_again(
     project: Project, loaded: Loaded, path: Path, earlier: Sequence[ReconciledEntry], request: ReplayOptions
 ) -> list[FoundPatch]:
-    """Replay a script that was imported before, without the patches of that import.
+    """Replay a script that was imported before, on the tree before that import.
 
     A step that made one of the stack's patches is named and not adopted again. A new step becomes a patch that is
     merged into the tree of the stack. Return an empty list if no step made a patch of the stack.
@@ -160,7 +160,7 @@ def _patch_id(store: Git, trees: tuple[TreeId, TreeId]) -> str:
 
 
 def _after(project: Project, accounts: Sequence[Account], tip: CommitId) -> CommitId:
-    """Return a commit of the tree after some steps."""
+    """Return a commit with the tree after the last step that changed it."""
     taken = [one.trees for one in accounts if one.trees]
     if not taken:
         return tip
@@ -168,7 +168,7 @@ def _after(project: Project, accounts: Sequence[Account], tip: CommitId) -> Comm
 
 
 def convert(project: Project, accounts: Sequence[Account]) -> list[FoundPatch]:
-    """Return a patch for each step that is taken, and a problem for each that is refused."""
+    """Return a patch for each step: with its changes, with a problem if it is refused, or left out."""
     # The user who runs a command is the author of its changes.
     author = user_ident(project)
     found = []

@@ -1,4 +1,4 @@
-"""Release's wheels, and the place of their files in the source tree."""
+"""Wheels of the pinned release, and where their files are in the source tree."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_MEMBER = 16 << 20
 
 
 def package_of(project: Project, loaded: Loaded, info: WheelInfo | None) -> Package:
-    """Return the place of a stack's package."""
+    """Return where the stack's package is in its source tree and in site-packages."""
     pin = loaded.stack.pin
     build = project.lock.upstreams[pin.upstream].build
     if build:

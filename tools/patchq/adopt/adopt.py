@@ -1,4 +1,4 @@
-"""Import of patches onto a stack: find them, try them in order, write them in one change."""
+"""Command ``import``: collect patches, try them in order, and write those that apply to the stack in one change."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Imported:
 
     @property
     def left(self) -> list[Item]:
-        """Items that were not adopted, except those left out."""
+        """Items that could not be adopted; not those that the import skips, such as cover letters."""
         return [item for item in self.items if item.is_refused]
 
 
@@ -89,8 +89,8 @@ def import_patches(
 ) -> Imported:
     """Adopt the patches that ``request`` names on top of a stack.
 
-    :raises ConflictError: if a patch can't be adopted, unless ``wish.partial`` is set and another
-        one can. Nothing is adopted then.
+    :raises ConflictError: if a patch can't be adopted. With ``wish.partial``, only if no patch can be.
+        Nothing is adopted then.
     :raises UserError: if a source holds no patch, or a patch has no author.
     """
     wish = wish or ImportRequest()
@@ -227,7 +227,7 @@ def _with_releases(
     reading: ReadOptions,
     wish: ImportRequest,
 ) -> tuple[Item, ...]:
-    """Return the items, each conflict with the releases that its patch applies to."""
+    """Return the items. Those of patches that don't apply have the result of the release search."""
     pin, nested = loaded.stack.pin, project.lock.nested_in(loaded.stack.pin.upstream)
     left = []
     for n, (patch, item) in enumerate(zip(found, items, strict=True)):
@@ -267,12 +267,12 @@ def _may_apply_elsewhere(patch: FoundPatch, item: Item) -> bool:
 def _with_owners(
     fitter: Fitter, start: CommitId, found: Sequence[FoundPatch], tried: Sequence[tuple[Item, TreeId]]
 ) -> tuple[Item, ...]:
-    """Return the items; conflicts with an earlier patch of the import name that patch."""
+    """Return the items. A patch that conflicts with an earlier patch of the import names that patch."""
     items = []
     for index, (patch, (item, _)) in enumerate(zip(found, tried, strict=True)):
         owner = fitter.conflicts_with(patch, start, tried[:index]) if item.outcome == "conflict" else ""
         if owner:
-            detail = f"it applies without {owner} of this import, which changes the same place"
+            detail = f"it applies without the patch {owner} of this import, which changes the same lines"
             conflicts = [replace(conflict, owner=owner) for conflict in item.conflicts]
             item = replace(item, detail=detail, conflicts=tuple(conflicts))
         items.append(item)
@@ -282,7 +282,7 @@ def _with_owners(
 def _with_syntax(
     store: Git, start: CommitId, items: Sequence[Item], tried: Sequence[tuple[Item, TreeId]]
 ) -> tuple[Item, ...]:
-    """Return the items; those of patches that leave a syntax error in a Python file have a note.
+    """Return the items. Patches that leave a syntax error in a Python file have a note about it.
 
     :param start: commit before the import.
     :param tried: tree after each patch.
@@ -346,14 +346,15 @@ def _refuse_left(upstream: str, items: Sequence[Item], errors: Sequence[PatchqEr
         hint += f"the new steps may replace {', '.join(gone)}: `{drop_commands(upstream, gone)}`, then import again"
     else:
         hint += (
-            "the same with --dry-run shows each; make a patch against the pinned ref (patchq never applies with fuzz), "
-            f"or bring its branch: `patchq import {upstream} REPOSITORY --range A..B` merges"
+            "--dry-run shows the result for each patch; make the patch again on the pinned release, because patchq "
+            "never applies with fuzz, or merge the branch that it comes from: "
+            f"`patchq import {upstream} REPOSITORY --range A..B`"
         )
     raise ConflictError("\n".join(lines) + f"\nnothing was adopted{more}", conflicts, hint=hint)
 
 
 def _verdict(item: Item, upstream: str) -> str:
-    return {"there": f"is in {upstream} already", "unreadable": "can't be taken"}.get(
+    return {"there": f"is in {upstream} already", "unreadable": "can't be imported"}.get(
         item.outcome, f"doesn't apply exactly to {upstream}"
     )
 

@@ -63,12 +63,12 @@ class Item:
 
     @property
     def is_refused(self) -> bool:
-        """True if the patch is not adopted, although nobody asked to leave it out."""
+        """True if the patch can't be adopted; False if the import skips it, such as a cover letter."""
         return self.outcome not in (*TAKEN, *CARRIED, "left out")
 
 
 class Fitter:
-    """Tree to which patches are applied one after another."""
+    """Try patches one after another on a tree. Each patch that applies changes the tree for the next."""
 
     def __init__(self, store: Git, upstream: str, nested: dict[str, str], tip: CommitId, reading: ReadOptions) -> None:
         self.store, self.upstream, self.nested, self.reading = store, upstream, nested, reading
@@ -78,7 +78,7 @@ class Fitter:
         self.errors: list[PatchqError] = []
         self.tree = store.tree_of([tip])[0]
         self.files = set(store.list_tree(tip))
-        #: Changed paths of each patch that is given as two trees.
+        #: Changed paths of each patch that consists of two trees, not of a diff.
         self._changes: dict[tuple[TreeId, TreeId], list[PathChange]] = {}
 
     def fit_all(
@@ -95,7 +95,7 @@ class Fitter:
             try:
                 return self._at_once(found)
             except PatchqError:
-                pass  # trying them one by one finds the patch that fails
+                pass  # try the patches one by one to find the one that fails
         unique = dict.fromkeys(f.trees for f in plain)
         pairs = list(filter(None, unique))
         self._changes = dict(zip(pairs, self.store.changes_between(pairs), strict=True))
@@ -129,7 +129,7 @@ class Fitter:
         return taken[at][0].name
 
     def _is_git_diff(self, patch: FoundPatch) -> bool:
-        """Return True for a readable diff in git's form, with git's options."""
+        """Return True if git can apply the diff as it is, with -p1 and no other option."""
         if patch.trees or patch.problem or not patch.diff.startswith(b"diff --git a/"):
             return False
         usual = patch.strip == 1 and not patch.folder and not patch.reverse and not patch.remove_empty
@@ -256,7 +256,10 @@ class Fitter:
         return item, self.store.tree_of([done.commit])[0], done.commit
 
     def _readable(self, patch: FoundPatch) -> tuple[bytes, tuple[str, ...], bool]:
-        """Return the diff in git's form, notes for the user, and True if only git can read it."""
+        """Return the diff in git's form, and notes for the user.
+
+        The last value is True if only git can read the diff.
+        """
         diff, notes = patch.diff, []
         if _RETURNED.search(diff):
             diff = without_returns(diff)
@@ -281,7 +284,7 @@ class Fitter:
         tree, notes = self._applied(diff, f"-p{patch.strip}", *where)
         if tree is None:
             conflict = Conflict(upstream=self.upstream, patch=patch.name, path="", reason=notes.removeprefix("error: "))
-            raise ConflictError(f"{patch.where} doesn't apply", [conflict], hint="another -p N, or --directory DIR")
+            raise ConflictError(f"{patch.where} doesn't apply", [conflict], hint="try another -p N, or --directory DIR")
         return tree
 
     def _with_options(self, patch: FoundPatch, diff: bytes, odd: bool) -> TreeId:
@@ -292,7 +295,7 @@ class Fitter:
         tree, notes = self._applied(diff, *where, *(["--reverse"] if patch.reverse else []))
         if tree is None:
             conflict = Conflict(upstream=self.upstream, patch=patch.name, path="", reason=notes.removeprefix("error: "))
-            raise ConflictError(f"{patch.where} doesn't apply", [conflict], hint="another -p N, or --directory DIR")
+            raise ConflictError(f"{patch.where} doesn't apply", [conflict], hint="try another -p N, or --directory DIR")
         emptied = []
         for c in self.store.changes(self.tree, tree):
             if c.old and c.new and c.new.blob == _EMPTY:
@@ -342,7 +345,7 @@ class Fitter:
     # Reasons for conflicts
 
     def _why(self, patch: FoundPatch, error: ConflictError) -> tuple[str, str]:
-        """Return ``there`` or ``conflict``, and the reason as text."""
+        """Return the outcome, ``there`` or ``conflict``, and its reason for users."""
         first = None
         if error.conflicts:
             first = error.conflicts[0]
@@ -369,7 +372,7 @@ class Fitter:
         return "conflict", "; ".join([notes, *hints])
 
     def _by_hand(self, patch: FoundPatch) -> str:
-        """Return the commands that make a patch with fuzz; empty if the patch is not a whole file."""
+        """Return the commands that apply a patch with fuzz; empty if the patch is only part of a file."""
         if not Path(patch.where).is_file() or patch.folder:
             return ""
         tree = f".patchq/trees/{self.upstream}"

@@ -1,4 +1,4 @@
-"""Data classes for patches found elsewhere, before they are tried on a stack."""
+"""Data classes for patches to import, before they are tried on the stack."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from patchq.errors import PatchqError
 from patchq.formats.header import Ident
-from patchq.names import TreeId
+from patchq.names import TreeId, counted
 from patchq.replay.outcomes import Account
 
 
@@ -19,7 +19,7 @@ class FoundPatch:
     :ivar where: location for error messages: the file, and the mail's number if there are several.
     :ivar strip: strip level of the file names (``patch -p``).
     :ivar folder: folder of the tree that the stripped names are in (``--directory``).
-    :ivar exact: True if the tool that applies the patch is given its strip level.
+    :ivar exact: True if a recipe sets the strip level; patchq tries no other level for new files.
     :ivar reverse: True if the patch is applied in reverse.
     :ivar remove_empty: True if files that the patch leaves empty are removed.
     :ivar trees: trees before and after the change, if there is no ``diff``.
@@ -96,12 +96,10 @@ class Downloaded:
     def __str__(self) -> str:
         if not self.untried:
             return ""
-        were = "were"
-        if len(self.untried) == 1:
-            were = "was"
+        were = "was" if len(self.untried) == 1 else "were"
         return (
-            f"{', '.join(self.untried)} {were} not tried: {say_size(self.used)} were downloaded, and no more than "
-            f"{say_size(self.most)} may be; --most-download SIZE raises that"
+            f"{', '.join(self.untried)} {were} not tried, because of the download limit: {say_size(self.used)} of "
+            f"{say_size(self.most)} are used; --most-download SIZE raises it"
         )
 
 
@@ -135,12 +133,12 @@ class Elsewhere:
     downloaded: Downloaded
 
     def __str__(self) -> str:
-        count = f"of {self.tried} releases tried, {self.of} there are"
+        count = f"of {counted(self.tried, 'release')} tried ({self.of} exist)"
         if self.newest:
             back = ""
             if self.oldest != self.newest:
                 back = f", the oldest {self.oldest}"
-            notes = f"it applies on {self.newest}, the newest {count}{back}"
+            notes = f"it applies to {self.newest}, the newest {count}{back}"
         else:
-            notes = f"it applies on none {count}"
+            notes = f"it applies to none {count}"
         return notes + (f"; {self.there} has its change already" if self.there else "")

@@ -1,4 +1,4 @@
-"""Conversion of the sources that a command names into patches."""
+"""Sources of ``import``: files, folders, scripts, repositories, hosts, images. Each becomes a list of patches."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _from_paths(project: Project, loaded: Loaded, request: AdoptRequest) -> list
 
 
 def _take_monkey_patches(project: Project, loaded: Loaded, scripts: list[Path]) -> list[FoundPatch]:
-    """Remove the Python scripts that replace attributes from ``scripts``; return their patches."""
+    """Return the patches of the Python scripts that replace attributes, and remove these scripts from ``scripts``."""
     store, base = project.store, project.store.tree_of([loaded.state.base])[0]
     listing = store.list_tree(base)
     found = []
@@ -148,7 +148,7 @@ def _from_hosts(project: Project, pin: Pin, request: AdoptRequest) -> list[Found
     for text in request.urls:
         address = parse_address(text)
         if not address:
-            raise UserError(f"{text} is the address of no pull request or commit", hint="…/pull/N or …/commit/ID")
+            raise UserError(f"{text} is not the URL of a pull request or commit", hint="…/pull/N or …/commit/ID")
         found += from_host(project, address)
     return found
 
@@ -215,7 +215,7 @@ def from_files(
                 data = place.read()
                 left -= len(data)
                 if left < 0:
-                    raise too_large(f"{place.where} with those before it", f"more than {MOST_ALL} bytes", MOST_ALL)
+                    raise too_large(f"{place.where} and the files before it", f"more than {MOST_ALL} bytes", MOST_ALL)
                 read = read_data(data, place.where, place.name, place.strip)
             except PatchqError as error:
                 read = [FoundPatch(name=place.name, where=place.where, author=None, message="", problem=error)]
@@ -230,7 +230,7 @@ def from_files(
 
 
 def _skipped(place: FolderPlace, upstream: str) -> FoundPatch | None:
-    """Return the result for a file or entry that isn't read: left out, or an error. None for others."""
+    """Return the result for a file or entry that the import skips or refuses; None for one to read."""
     entry = place.entry
     problem = None
     if entry:
@@ -307,7 +307,7 @@ def from_range(
         )
     path = paths[0].resolve()
     if not path.is_dir():
-        raise UserError(f"{path} is no git repository", hint="name a repository's folder")
+        raise UserError(f"{path} is not a git repository", hint="name the folder of a repository")
     first, _, last = spec.partition("..")
     commits = borrow(project.store, path, first, last.lstrip(".") or "HEAD")
     merges = []
@@ -321,7 +321,7 @@ def from_range(
             hint="`--first-parent` makes one patch of each merge, which lists the merged commits; or rebase the branch",
         )
     if not commits:
-        raise UserError(f"{spec} of {path} holds no commits", hint="is it the wrong way round?")
+        raise UserError(f"{spec} of {path} holds no commits", hint="is the order of the range right?")
     found = []
     patches = of_commits(project, list(map(_linear, commits)), str(path), path.name)
     for patch, borrowed in zip(patches, commits, strict=True):
@@ -391,7 +391,7 @@ def of_commits(project: Project, commits: Sequence[Borrowed], where: str, origin
 
 
 def _author(git: Git, commit: CommitInfo) -> Ident:
-    """Return a commit's author in the form that git would write today.
+    """Return a commit's author with invalid bytes cleaned up as git does.
 
     Old commits, and commits of other tools, can hold arbitrary bytes.
     """

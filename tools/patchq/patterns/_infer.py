@@ -1,9 +1,13 @@
 """Rules inferred from a patch's own changes.
 
-Each change becomes a rule of one match, with several ways to find its place: the changed lines, and
-the changed words with those before or after them; for added lines, the lines before them with the
-beginning of the next one, and the lines after them with the end of the previous one. Upstream may
-change one of them, and the rule still finds the place. Those that match must agree.
+Each change becomes a rule that matches once, with several ways (alternatives) to find its place:
+
+- changed lines: by these lines, or by the changed words and the words before or after them;
+- added lines: by the lines before them and the beginning of the next line, or by the lines after
+  them and the end of the previous line.
+
+If upstream changes the text of one alternative, the others still find the place. All alternatives
+that match must give the same result.
 """
 
 from __future__ import annotations
@@ -20,8 +24,8 @@ from patchq.patterns.rules import Rule, Substitution, decode
 
 _TOKEN = re.compile(rb"\w+|\s+|[^\w\s]")
 _WORD = re.compile(rb"\w")
-#: Most lines of context that a rule may need, fewest words that identify a place, and the length of
-#: a word that identifies one alone.
+#: Limit of context lines in a rule; number of words that identify a place; length of a single word
+#: that is enough.
 _MOST_LINES, _LEAST_WORDS, _LONG_WORD = 12, 2, 6
 
 
@@ -35,7 +39,7 @@ class _LineChange:
 
 
 def infer(path: bytes, old: bytes, new: bytes) -> list[Rule]:
-    """Return rules that make ``new`` of ``old``, or none if a place can't be identified.
+    """Return rules that make ``new`` of ``old``, or an empty list if no text identifies the place of a change.
 
     :param path: the file of the rules.
     """
@@ -64,7 +68,7 @@ def infer(path: bytes, old: bytes, new: bytes) -> list[Rule]:
 
 
 def _same_ends(old: bytes, new: bytes) -> tuple[bytes, bytes]:
-    """Return both texts with LF if all their lines end with CRLF, as a rule reads them."""
+    """Return both texts with LF line ends if all their lines end with CRLF. Rules use LF."""
     for text in (old, new):
         if not text.count(b"\r") == text.count(b"\r\n") == text.count(b"\n"):
             return old, new
@@ -78,7 +82,7 @@ def _changes(old: Sequence[bytes], new: Sequence[bytes]) -> Iterator[_LineChange
 
 
 def _ways(lines: Sequence[bytes], change: _LineChange) -> list[tuple[bytes, bytes] | None]:
-    """Return the ways to find a change, as text to find and its replacement."""
+    """Return the ways to find a change, each as the text to find and its replacement."""
     sides = [(True, False), (False, True), (True, True)]
     if change.start < change.end:
         found = [_lines(lines, change, before=before, after=after) for before, after in sides]
@@ -87,7 +91,9 @@ def _ways(lines: Sequence[bytes], change: _LineChange) -> list[tuple[bytes, byte
 
 
 def _lines(lines: Sequence[bytes], change: _LineChange, *, before: bool, after: bool) -> tuple[bytes, bytes] | None:
-    """Return changed lines with the fewest lines of context on these sides that identify them."""
+    """Return the changed lines with as few context lines as needed to identify them.
+
+    :param before, after: sides on which to add context."""
     text = b"".join(lines)
     for count in range(_MOST_LINES + 1):
         start = max(0, change.start - count * before)
@@ -99,11 +105,13 @@ def _lines(lines: Sequence[bytes], change: _LineChange, *, before: bool, after: 
 
 
 def _between(lines: Sequence[bytes], change: _LineChange, *, before: bool, after: bool) -> tuple[bytes, bytes] | None:
-    """Return an addition with the fewest lines on these sides that identify it.
+    """Return the place of added lines, as the text to find and its replacement.
 
-    On a side without lines, it has the near end of the text there. Before the addition, that may be
-    an empty line: what upstream adds before it comes first, as in most resolutions. After it, the
-    end has a word, so that the addition doesn't come before what upstream adds.
+    The text has as few context lines as needed to identify it. A side without context lines has
+    only the nearest part of the next line: before the addition that may be an empty line, after it
+    the part has a word. So if upstream also adds lines here, upstream's lines come first.
+
+    :param before, after: sides on which to add context lines.
     """
     text, at = b"".join(lines), change.start
     for count in range(1, _MOST_LINES + 1):
@@ -116,14 +124,16 @@ def _between(lines: Sequence[bytes], change: _LineChange, *, before: bool, after
         if not after or not _words_of(other):
             other = _near_end(lines[at : at + _MOST_LINES], first=True)
         if not before:
-            other = other.removesuffix(b"\n")  # otherwise the text would be whole lines
+            other = other.removesuffix(b"\n")  # a text that ends with a newline would match at the start of a line only
         if _identifies(one + other, text):
             return one + other, b"".join([one, *change.new, other])
     return None
 
 
 def _near_end(lines: Sequence[bytes], *, first: bool) -> bytes:
-    """Return the beginning or the end of lines, up to and with a word, or all of them without words."""
+    """Return the beginning of lines up to their first word, or their end from the last word on.
+
+    Return all of the text if it has no word."""
     tokens = _TOKEN.findall(b"".join(lines))
     words = []
     for n, token in enumerate(tokens):
@@ -149,7 +159,7 @@ def _words_of(text: bytes) -> list[bytes]:
 
 
 def _words(lines: Sequence[bytes], change: _LineChange, *, left: bool) -> tuple[bytes, bytes] | None:
-    """Return the changed words of lines, with the fewest words next to them that identify them.
+    """Return the changed words of lines, with as many neighbouring words as needed to identify them.
 
     :param left: take words on the left first, otherwise on the right.
     """
@@ -178,7 +188,7 @@ def _words(lines: Sequence[bytes], change: _LineChange, *, left: bool) -> tuple[
 
 
 def _wider(tokens: Sequence[bytes], start: int, end: int, *, left: bool) -> tuple[int, int]:
-    """Return a range with one more token within the same line, on one side if it has one."""
+    """Widen a range of tokens by one token of the same line. Return it unchanged if there is none."""
     on_left = start > 0 and b"\n" not in tokens[start - 1]
     on_right = end < len(tokens) and b"\n" not in tokens[end]
     if on_left and (left or not on_right):

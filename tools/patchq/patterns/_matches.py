@@ -12,7 +12,7 @@ from patchq.system import runner
 #: Seconds and bytes of memory that an expression may take for all files of a rule.
 SECONDS, MEMORY = 10, 1 << 30
 
-#: Bytes travel as Latin-1, one character for each.
+#: JSON has no bytes: each byte is passed as one Latin-1 character.
 _SCRIPT = """
 import json, re, sys
 request = json.load(sys.stdin)
@@ -59,7 +59,7 @@ class RegexError(Exception):
 
 
 def find_literal(find: bytes, new: bytes, text: bytes) -> list[ByteEdit]:
-    """Return the places of a text, overlapping ones too.
+    """Return all matches of ``find`` in a text, including overlapping ones.
 
     A text that begins or ends with a newline matches at the beginning of a line only.
     """
@@ -106,7 +106,7 @@ def find_regex(find: bytes, new: bytes, texts: Sequence[bytes], most: int) -> li
 def patched(text: bytes, edits: Sequence[ByteEdit], crlf: bool) -> bytes:
     """Return a text with its edits.
 
-    :param crlf: the edits were found with the file's CRLF read as LF.
+    :param crlf: True if the edits were found in the text with LF in place of CRLF.
     """
     if crlf:
         text = text.replace(b"\r\n", b"\n")

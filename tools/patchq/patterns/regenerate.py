@@ -1,4 +1,4 @@
-"""Application of rules to a tree: exact counts, or nothing."""
+"""Application of rules to a tree. A rule must match exactly as often as it states, or nothing is changed."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class TextTree:
         return self.contents
 
     def read_files(self, paths: Sequence[bytes]) -> Mapping[bytes, bytes]:
-        """Return the content of those paths that are there."""
+        """Return the content of those paths that exist."""
         return {path: self.contents[path] for path in paths if path in self.contents}
 
 
 class RuleFailure(Enum):
-    """Reason for which a rule gives no result."""
+    """Reason why a rule has no result."""
 
     NO_FILE = "no such file"
     TIMES = "another number of matches"
@@ -52,7 +52,7 @@ class RuleFailure(Enum):
 
 
 class RuleStop(Exception):
-    """Rule that gives no result.
+    """Error for a rule that has no result.
 
     :ivar number: the rule, from 1.
     :ivar found: number of matches or of files; ``wanted``: the number that the rule has.
@@ -67,7 +67,7 @@ class RuleStop(Exception):
         rule = f"rule {self.number}"
         match self.reason:
             case RuleFailure.NO_FILE:
-                return f"{rule}: {self.about} is not there"
+                return f"{rule}: {self.about} does not exist"
             case RuleFailure.TIMES:
                 more = ""
                 if self.found > MOST_TIMES:
@@ -99,7 +99,7 @@ def regenerate(rules: Sequence[Rule], tree: RuleTree, moved: Mapping[bytes, byte
 
 
 def count(rule: Rule, tree: RuleTree) -> Rule:
-    """Return a rule with the numbers of matches and files that a tree has.
+    """Return a rule with its numbers set to the matches and files in a tree.
 
     :raises RuleStop: if it matches nothing, or if the expression fails.
     """

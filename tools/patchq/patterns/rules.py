@@ -1,7 +1,6 @@
 """Rules of a patch: ``Pattern:`` trailers in its message, each with one JSON object.
 
-A rule is data. It is kept in the message, so it goes wherever the patch goes, and ``git am`` and
-``git apply`` read the patch file as before.
+Rules are data in the message of the patch, so they stay with it. ``git am`` and ``git apply`` ignore them.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ from patchq.formats.header import parse_trailers, with_trailer
 from patchq.formats.treepath import is_tree_path
 from patchq.names import show_path
 
-#: Trailer that has a rule.
+#: Name of the trailer that contains a rule.
 TRAILER = "Pattern"
-#: Most rules of a patch, most matches of a rule, and most alternatives of a rule.
+#: Limits: rules of a patch, matches of a rule, alternatives of a rule.
 MOST_RULES, MOST_TIMES, MOST_ALTERNATIVES = 200, 10_000, 8
 _KEYS = {"files", "times", "changed", "regex", "find", "replace", "or"}
-#: Bytes that aren't UTF-8, as Python decodes them. JSON has an escape for each.
+#: Characters that stand for bytes that aren't UTF-8 (``surrogateescape``). JSON escapes them.
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _HINT = "see docs/reference/formats.md#rules"
 
@@ -102,14 +101,14 @@ def parse_rule(text: str, where: str) -> Rule:
     try:
         raw = json.loads(text, object_pairs_hook=_unique)
         if not isinstance(raw, dict):
-            raise ValueError("it is no object")
+            raise ValueError("it is not a JSON object")
         return _rule(raw)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         if isinstance(error, KeyError):
             message = f"it has no {error}"
         else:
             message = str(error)
-        raise FormatError(f"{where}: {TRAILER}: is no rule: {message}", hint=_HINT) from None
+        raise FormatError(f"{where}: {TRAILER}: has an invalid rule: {message}", hint=_HINT) from None
 
 
 def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
@@ -124,10 +123,10 @@ def _rule(raw: Mapping[str, Any]) -> Rule:
         raise ValueError(f"unknown key {unknown[0]!r}")
     files = tuple(_text(name, "a file") for name in raw["files"])
     if not files or len(set(files)) < len(files) or isinstance(raw["files"], str):
-        raise ValueError("`files` is no list of different files")
+        raise ValueError("`files` is not a list of different files")
     for name in files:
         if not is_tree_path(encode(name.replace("*", "x"))):
-            raise ValueError(f"{show_path(encode(name))} is no path of a tree")
+            raise ValueError(f"{show_path(encode(name))} is not a valid path")
     if len(raw.get("or", ())) >= MOST_ALTERNATIVES:
         raise ValueError(f"more than {MOST_ALTERNATIVES} alternatives")
     alternatives = tuple(_substitution(each) for each in (raw, *raw.get("or", ())))
@@ -138,7 +137,7 @@ def _rule(raw: Mapping[str, Any]) -> Rule:
     if rule.has_glob:
         return replace(rule, changed=_count(raw, "changed", None))
     if "changed" in raw:
-        raise ValueError("`changed` is for globs; each of the files must match")
+        raise ValueError("`changed` is only allowed with globs; without one, each file must match")
     return rule
 
 
@@ -157,7 +156,7 @@ def _count(raw: Mapping[str, Any], key: str, default: int | None) -> int:
     else:
         value = raw.get(key, default)
     if type(value) is not int or not 1 <= value <= MOST_TIMES:
-        raise ValueError(f"`{key}` is no number from 1 to {MOST_TIMES}")
+        raise ValueError(f"`{key}` is not a number from 1 to {MOST_TIMES}")
     return value
 
 
@@ -176,7 +175,7 @@ def _text(value: object, name: str) -> str:
         value = "".join(f"{line}\n" for line in value)
     if not isinstance(value, str) or "\0" in value:
         raise ValueError(f"{name} is no text")
-    encode(value)  # escapes of lone surrogates that stand for no byte
+    encode(value)  # raises ValueError for lone surrogates that stand for no byte
     return value
 
 
@@ -213,7 +212,7 @@ def _json(value: object) -> str:
 
 
 def with_rules(message: str, rules: Sequence[Rule]) -> str:
-    """Return a message with these rules instead of its own."""
+    """Return a message whose rules are replaced by ``rules``."""
     text = without_rules(message)
     for rule in rules:
         text = with_trailer(text, TRAILER, dump_rule(rule))

@@ -1,8 +1,8 @@
 """Rules for ``sed`` commands whose scripts are plain substitutions.
 
-A substitution is converted only if Python's expressions give it the same meaning. The rule has the
-number of matches that the tree has, so a later tree with another number stops. The caller compares
-the rules' result with that of the command itself.
+A substitution is converted only if Python's regular expressions give it the same meaning. The rule
+states the number of matches in the current tree; on a later tree with another number it stops. The
+caller compares the result of the rules with that of the command.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _SedCommand:
 
 
 def sed_rules(command: str, paths: Sequence[bytes], tree: RuleTree) -> list[Rule]:
-    """Return rules for a ``sed`` command, or none if it isn't plain.
+    """Return rules that do the same as a ``sed`` command, or an empty list if it isn't plain.
 
     :param paths: the files that it changed.
     :param tree: the tree before it.
@@ -52,7 +52,7 @@ def sed_rules(command: str, paths: Sequence[bytes], tree: RuleTree) -> list[Rule
                 if with_counts:
                     files.append(with_counts)
             if not files:
-                continue  # sed does nothing then
+                continue  # this substitution changes no file
             names: list[str] = []
             times = 0
             for one_file in files:
@@ -135,7 +135,7 @@ def _split(script: str) -> Iterator[tuple[str, str]]:
 
 
 def _convert(one: _SedCommand) -> tuple[str, str, bool]:
-    """Return the text to find, its replacement, and whether the text is an expression."""
+    """Return the text to find, its replacement, and True if the text is a regular expression."""
     parts = list(_parts(one.find, one.extended))
     new = list(_replacement(one.new))
     find = pattern = ""
@@ -185,7 +185,7 @@ def _replacement(text: str) -> Iterator[str | int]:
 
 
 def _parts(text: str, extended: bool) -> Iterator[tuple[str, bool]]:
-    """Yield the parts of a POSIX expression as Python's, and whether each is literal text."""
+    """Convert a POSIX expression to Python's. Yield its parts, each with True if it is literal text."""
     at, repeatable = 0, False
     while at < len(text):
         first = at
@@ -208,7 +208,7 @@ def _parts(text: str, extended: bool) -> Iterator[tuple[str, bool]]:
             repeatable = False
         elif char in "()" and escaped != extended:
             yield char, False
-            repeatable = False  # the longest match of a repeated group is another one in Python
+            repeatable = False  # Python matches repeated groups differently from POSIX
         elif char in "{}|" and escaped != extended:
             raise _NotPlain
         elif escaped and char.isdigit():
@@ -237,7 +237,7 @@ def _is_repetition(char: str, escaped: bool, extended: bool) -> bool:
 
 
 def _bracket(text: str, at: int) -> tuple[str, int]:
-    """Return a bracket expression as Python's, and its end. It doesn't match a newline."""
+    """Convert a bracket expression to Python's, which must not match a newline. Return it and the index after it."""
     negated = text[at : at + 1] == "^"
     at += negated
     end = text.find("]", at + 1)

@@ -1,4 +1,4 @@
-"""Rules on the trees of the store: what they give there, and rules for the changes of a commit."""
+"""Rules applied to trees of the store, and rules inferred from the changes of a commit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from patchq.system import fsio
 
 @dataclass(slots=True)
 class StoredTree:
-    """Tree of a commit in the store. It is listed on first use."""
+    """Tree of a commit in the store. Its files are listed on first use."""
 
     store: Git
     treeish: str
@@ -45,7 +45,7 @@ class StoredTree:
 def changed_files(rules: Sequence[Rule], tree: StoredTree) -> dict[bytes, bytes]:
     """Return the files that rules change, with their new content.
 
-    :raises RuleStop: if a rule doesn't match as it says.
+    :raises RuleStop: if a rule doesn't match as often as it states.
     """
     found = regenerate(rules, tree)
     files: dict[bytes, bytes] = {}
@@ -56,9 +56,9 @@ def changed_files(rules: Sequence[Rule], tree: StoredTree) -> dict[bytes, bytes]
 
 
 def write_tree(rules: Sequence[Rule], store: Git, treeish: str) -> TreeId:
-    """Write the tree that rules make of another one.
+    """Apply rules to a tree, and write the result to the store.
 
-    :raises RuleStop: if a rule doesn't match as it says.
+    :raises RuleStop: if a rule doesn't match as often as it states.
     """
     tree = StoredTree(store, treeish)
     lines = []
@@ -75,7 +75,7 @@ def write_tree(rules: Sequence[Rule], store: Git, treeish: str) -> TreeId:
 def is_made_by(rules: Sequence[Rule], store: Git, parent: str, commit: str) -> bool:
     """Return whether rules make exactly the changes of a commit.
 
-    :raises RuleStop: if a rule doesn't match as it says.
+    :raises RuleStop: if a rule doesn't match as often as it states.
     """
     tree = StoredTree(store, parent)
     expected: dict[bytes, tuple[bytes, BlobId]] = {}
@@ -92,7 +92,7 @@ def is_made_by(rules: Sequence[Rule], store: Git, parent: str, commit: str) -> b
 def infer_rules(store: Git, parent: str, commit: str) -> tuple[list[Rule], str]:
     """Return rules that make the changes of a commit.
 
-    :returns: the rules, and the first path that no rules were found for.
+    :returns: the rules, and an empty text; or no rules, and the first path that has none.
     """
     before, after = StoredTree(store, parent), StoredTree(store, commit)
     rules: list[Rule] = []

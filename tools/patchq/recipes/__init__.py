@@ -1,6 +1,6 @@
 """Patches that the recipes of packagers apply, in the order and with the options of their tools.
 
-Recipes are read, not run. A patch whose use depends on something outside the recipe is named.
+Recipes are read, not run. Patches whose use depends on more than the recipe are reported.
 """
 
 __all__ = [

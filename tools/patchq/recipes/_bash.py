@@ -1,7 +1,7 @@
-"""Evaluation of the parts of shell code that apply patches, without running it.
+"""Reader of shell code that finds the commands that apply patches, without running them.
 
-Variables, arrays, functions, loops over words, and ``cd`` are followed. Values that only a run
-would show are unknown (:data:`UNKNOWN`).
+It follows variables, arrays, functions, loops over words, and ``cd``. Values that are only known at
+run time, such as ``$(command)``, become :data:`UNKNOWN`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from patchq.recipes._trees import line_of, parse, text_of
 
-#: Marks a part of a word that only a run would show.
+#: Placeholder for a part of a word that is only known at run time.
 UNKNOWN = "\0"
 _PART = re.compile(
     r"'(?P<single>[^']*)'|\\(?P<escaped>.)|\$\{(?P<braced>[^{}]*)\}|\$(?P<name>\w+|[@*#?])|\$\((?:[^()]|\([^()]*\))*\)|"
@@ -35,7 +35,7 @@ class ShellCommand:
     :ivar words: the command and its arguments, expanded.
     :ivar text: the command as written.
     :ivar condition: condition that it depends on; empty if none.
-    :ivar stdin: file of ``<``, expanded; empty if none.
+    :ivar stdin: file that ``<`` names, expanded; empty if none.
     :ivar folders: arguments of each ``cd`` before it.
     """
 
@@ -135,7 +135,7 @@ class Shell:
         operator = next((text_of(child) for child in node.children if not child.is_named), "")
         tested = first.type == "test_command" or (first.type == "command" and _is_test(text_of(first)))
         if operator == "||" and not tested:
-            return  # `patch … || die`
+            return  # in `patch … || die`, the second command only runs after an error
         own = ""
         if tested:
             own = text_of(first)
@@ -223,7 +223,7 @@ class Shell:
             self.folders.append(words[1] if len(words) > 1 else "")
 
     def expand(self, text: str) -> list[str]:
-        """Return the words that a word of the code becomes.
+        """Expand a word of the code like a shell; return the resulting words.
 
         >>> shell = Shell("")
         >>> shell.words["P"] = [Word("x-1.0", 1)]
@@ -278,7 +278,7 @@ class Shell:
 
 
 def _substituted(value: str, how: re.Match[str]) -> str:
-    """Return a value after ``${name/a/b}``, ``${name#a}`` or ``${name%a}``."""
+    """Apply the operator of ``${name/a/b}``, ``${name#a}`` or ``${name%a}`` to a value."""
     kind, what = how["how"], how["what"].strip("'\"").replace("\\", "")
     if UNKNOWN in value or "$" in what or "$" in how["by"]:
         return UNKNOWN

@@ -73,7 +73,7 @@ class _Conda:
 def conda_entries(recipe: RecipeFile) -> Iterator[Entry]:
     """Yield the entries of a recipe, source by source. conda-build finds the strip level itself.
 
-    :raises FormatError: if the recipe is no YAML.
+    :raises FormatError: if the recipe isn't valid YAML.
     """
     need("adopt", "reading recipes")
     import yaml
@@ -84,7 +84,7 @@ def conda_entries(recipe: RecipeFile) -> Iterator[Entry]:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except (yaml.YAMLError, RecursionError) as error:
         message = str(error).partition("\n")[0]
-        raise FormatError(f"{recipe.path} is no YAML: {message}", hint="name the patches themselves") from None
+        raise FormatError(f"{recipe.path} is no YAML: {message}", hint="name the patch files") from None
     todo: list[Any] = []
     if root is not None:
         todo = [root]
@@ -104,7 +104,7 @@ def conda_entries(recipe: RecipeFile) -> Iterator[Entry]:
 
 
 def _without_jinja(text: str) -> str:
-    """Return a recipe with its variables inserted. Line numbers stay; unknown values become ``$…``."""
+    """Replace the Jinja variables of a recipe by their values, or ``$…`` if unknown. Line numbers stay the same."""
     known = dict(_SET.findall(text))
     known |= dict(re.findall(r"^  (\w+): [\"']?([\w.+-]+)[\"']?\s*$", _block(text, "context"), re.MULTILINE))
     text = _STATEMENT.sub(lambda match: "\n" * match[0].count("\n"), text)

@@ -26,7 +26,7 @@ class _Expression:
     bindings: dict[str, list[Any]] = field(default_factory=dict)
 
     def string(self, node: Any, deep: int = 0) -> str:
-        """Return the value of a string, path or number; ``$…`` for parts that are unknown."""
+        """Return the value of a string, path or number, with ``$…`` in place of unknown parts."""
         if deep > _MOST_DEEP:
             return "$…"
         if node.type in ("string_fragment", "path_fragment", "uri_expression", "integer_expression"):
@@ -42,7 +42,7 @@ class _Expression:
         return "$…"
 
     def _value(self, variable: Any) -> Any:
-        """Return the expression that a variable is bound to, or None unless there is exactly one."""
+        """Return the only expression that a variable is bound to; None if there are several, or none."""
         found = self.bindings.get(text_of(variable), [])
         if len(found) != 1:
             return None

@@ -188,7 +188,7 @@ def _options(words: Sequence[str], strip: int | None) -> _Options:
 def _folder(folders: Sequence[str]) -> str:
     """Return the folder of the tree that a series of ``cd`` leads to, below the first one.
 
-    The first ``cd`` enters the unpacked archive. Return an empty text where the code doesn't show it.
+    The first ``cd`` enters the unpacked archive. Return an empty text if the code doesn't show the folder.
     """
     parts: list[str] = []
     for number, folder in enumerate(folders):

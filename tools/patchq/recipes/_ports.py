@@ -17,7 +17,7 @@ _ASSIGN = re.compile(r"^(?P<comment>#?)\s*(?P<name>PATCHFILES|EXTRA_PATCHES|PATC
 
 
 def port_folder(path: Path) -> Path | None:
-    """Return the folder of ``patch-*`` files that a path names, or that the port in it has."""
+    """Return the folder of a port's ``patch-*`` files: ``path`` itself, or a folder in it. None if there is none."""
     for folder in (path / "files", path / "patches", path):
         if any(_patches(folder)):
             return folder

@@ -23,7 +23,7 @@ _PATCH = re.compile(r"(?P<if>%\{(?P<not>!?)\?(?P<name>\w+):)?%\{?patch(?P<number
 _NAMED = re.compile(r"%\{?(?:PATCH|P:)(\d+)\}?|%\{?PATCH\b\}?(?!\d)")
 _MACRO = re.compile(r"%\{(!?\??)([\w]+)(?::([^{}]*))?\}|%(\w+)")
 _EDIT = re.compile(r"(?:sed|perl)\b.*\s-\w*i|cp\b|mv\b|ln\b|tee\b|autoreconf\b|(?:echo|cat)\b.*>\s*\S")
-#: Limits in characters: all texts that are expanded; the value of one.
+#: Limits in characters: of all expanded texts together, and of one expanded text.
 _MOST_EXPANDED, _MOST_VALUE = 4 << 20, 2 << 10
 
 
@@ -53,7 +53,7 @@ class _Spec:
     expanded: int = 0
 
     def expand(self, text: str) -> str:
-        """Return a text with the macros that the spec defines expanded; others stay."""
+        """Expand the macros that the spec defines. Other macros stay as they are."""
         for _ in range(16):
             if self.expanded > _MOST_EXPANDED:
                 break
@@ -171,7 +171,7 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _condition(spec: _Spec, text: str) -> bool:
-    """Follow the lines of ``%if``. Return True for such a line."""
+    """Update the open conditions by a line such as ``%if`` or ``%endif``. Return True if it is one."""
     match = _IF.match(text)
     if not match:
         return False
@@ -228,7 +228,7 @@ def _declare(spec: _Spec, line: int, number: str, value: str) -> None:
 
 
 def _base(name: str) -> str:
-    """Return the file name of a patch, which rpm takes from the end of a URL."""
+    """Return the file name of a patch: like rpm, the last part of its URL."""
     return name.rsplit("#/", 1)[-1].rsplit("/", 1)[-1]
 
 
@@ -291,7 +291,7 @@ def _prepare_command(spec: _Spec, line: int, word: str, text: str) -> None:
 
 
 def _options(spec: _Spec, text: str) -> list[str]:
-    """Return the options of a line, each value joined to its option."""
+    """Return the options of a line. A value is joined to its option: ``-n x`` becomes ``-nx``."""
     try:
         words = shlex.split(spec.expand(text).replace("\\", ""), comments=True)[1:]
     except ValueError:
@@ -320,7 +320,7 @@ def _setup(spec: _Spec, options: Sequence[str]) -> None:
 
 
 def _change(spec: _Spec, text: str) -> None:
-    """Follow ``cd``, as far as the spec shows where it leads."""
+    """Record the folder that ``cd`` changes to, if the spec shows it."""
     words = spec.expand(text).split()
     target = ""
     if len(words) > 1:
@@ -369,7 +369,7 @@ def _number(rest: str) -> str:
 
 
 def _patch(spec: _Spec, line: int, match: re.Match[str]) -> None:
-    """Take a ``%patch`` line. Without ``-p``, rpm applies it with ``-p0``."""
+    """Record the patch of a ``%patch`` line. Without ``-p``, rpm applies it with ``-p0``."""
     options = _options(spec, "%patch " + match["rest"])
     number = match["number"] or _number(match["rest"])
     entry = _with_options(Entry(where=spec.recipe.at(line), text="", strip=0, folder=spec.folder), options)
@@ -381,7 +381,7 @@ def _patch(spec: _Spec, line: int, match: re.Match[str]) -> None:
 
 
 def _by_name(spec: _Spec, line: int, text: str) -> None:
-    """Take ``patch -p1 < %{PATCH1}``, ``git apply %{PATCH1}`` and the like."""
+    """Record the patches of a line such as ``patch -p1 < %{PATCH1}`` or ``git apply %{PATCH1}``."""
     options = _options(spec, text)
     start = Entry(where=spec.recipe.at(line), text="", strip=1 if "git" in text.split("%")[0] else None)
     entry = _with_options(replace(start, folder=spec.folder), options)

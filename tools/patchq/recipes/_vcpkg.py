@@ -57,7 +57,7 @@ class _Port:
                 for entry in self.variables[whole[1]]:
                     found.append(entry.only_if(self.condition))
             elif whole and re.search(r"PATCH", whole[1]) and whole[1] not in self.words:
-                continue  # never set: empty
+                continue  # CMake expands a variable that was never set to nothing
             else:
                 text = _VARIABLE.sub(lambda match: self.words.get(match[1], match[0]), text)
                 found.append(self.recipe.entry(text, token.line).only_if(self.condition))
@@ -78,7 +78,7 @@ def vcpkg_entries(recipe: RecipeFile) -> Iterator[Entry]:
             if hasattr(node, "identifier"):
                 yield from _command(port, node.identifier.lower(), node.args, node.line)
     except CMakeParseError as error:
-        raise FormatError(f"{recipe.path} is no CMake code: {error}", hint="name the patch files") from None
+        raise FormatError(f"{recipe.path} is not valid CMake code: {error}", hint="name the patch files") from None
 
 
 def _command(port: _Port, name: str, arguments: Sequence[Token], line: int) -> Iterator[Entry]:
@@ -154,7 +154,7 @@ def _source(port: _Port, name: str, arguments: Sequence[Token]) -> Iterator[Entr
         if target and port.main and target != port.main and entry.state is not EntryState.COMMENTED:
             yield replace(entry, state=EntryState.OTHER_SOURCE, detail=target)
             continue
-        yield entry.keeping_returns()  # vcpkg runs `git apply`
+        yield entry.keeping_returns()  # vcpkg runs `git apply`, which keeps CR LF
 
 
 def _until_keyword(tokens: Sequence[Token]) -> list[Token]:

@@ -42,10 +42,16 @@ def yocto_entries(recipe: RecipeFile) -> Iterator[Entry]:
             continue
         folder = re.sub(r"^\$\{S\}/?|^\$\{(?:WORKDIR|UNPACKDIR)\}/git/?", "", given.get("patchdir", "")).strip("/")
         if "$" in folder or ".." in folder.split("/"):
-            raise UserError(f"{path}: patchdir={folder} of {file} can't be read", hint="--directory, patch by patch")
+            raise UserError(
+                f"{path}: patchdir={folder} of {file} can't be read",
+                hint="import the patches one by one, each with --directory DIR",
+            )
         level = given.get("striplevel", "1")
         if not re.fullmatch(r"\d{1,2}", level):
-            raise UserError(f"{path}: striplevel={level} of {file} is no number", hint="-p N, patch by patch")
+            raise UserError(
+                f"{path}: striplevel={level} of {file} is not a number",
+                hint="import the patches one by one, each with -p N",
+            )
         found = _find(path, _expand(file, words), words)
         yield Entry(where=str(found), text=file, data=found, strip=int(level), folder=folder)
 
@@ -76,7 +82,7 @@ def _text(recipe: Path, words: dict[str, str], above: Sequence[Path], count: lis
 
 
 def _uris(text: str) -> list[str]:
-    """Return the entries of all assignments that every build makes, in BitBake's order."""
+    """Return the entries of the assignments that don't depend on a machine or class, in BitBake's order."""
     first: list[str] = []
     later: list[str] = []
     for match in _ASSIGN.finditer(text):

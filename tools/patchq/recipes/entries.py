@@ -1,4 +1,4 @@
-"""Entries of a recipe: a patch to apply, or a line that patchq names and doesn't apply."""
+"""Entries of a recipe: patches to apply, and lines that patchq reports but doesn't apply."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _REQUEST = re.compile(r"(https?://\S+?/(?:-/)?(?:commit|pull|merge_requests)/[0-
 
 
 class EntryState(Enum):
-    """Use of an entry: applied, left out, or refused because the native tool would apply it."""
+    """Treatment of an entry: applied, left out, or refused because patchq can't do what the packager's tool does."""
 
     TAKEN = "taken"
     COMMENTED = "commented out"
@@ -36,7 +36,7 @@ class EntryState(Enum):
     OPTION = "option not supported"
 
 
-#: States of entries that are named and left out.
+#: States of entries that are left out, with a note.
 LEFT = {EntryState.COMMENTED, EntryState.CONDITIONAL, EntryState.UNUSED, EntryState.OTHER_SOURCE, EntryState.EDIT}
 
 
@@ -47,7 +47,7 @@ class Entry:
     :ivar where: recipe and line.
     :ivar text: name, URL or command as written.
     :ivar data: path of the patch file, or its contents; None if the entry has no readable patch.
-    :ivar strip: strip level; None if the native tool finds it.
+    :ivar strip: strip level; None if the packager's tool finds it.
     :ivar folder: folder of the tree that the tool applies the patch in.
     :ivar reverse: True if the tool applies the patch in reverse (``-R``).
     :ivar remove_empty: True if the tool removes files that the patch leaves empty (``-E``).
@@ -65,15 +65,15 @@ class Entry:
     detail: str = ""
 
     def only_if(self, condition: str) -> Entry:
-        """Return the entry of a patch that is applied under a condition; unchanged if it is empty."""
+        """Return the entry as conditional; unchanged if the condition is empty."""
         if not condition or self.state in LEFT:
             return self
         return replace(self, state=EntryState.CONDITIONAL, detail=condition)
 
     def keeping_returns(self) -> Entry:
-        """Return the entry for a tool that keeps CR LF; not supported if the patch has CR LF throughout.
+        """Return the entry for a tool that applies CR LF line ends as they are.
 
-        patchq takes such a patch with LF, as ``patch`` does without ``--binary``.
+        A patch with CR LF is not supported then: patchq reads it with LF, like ``patch`` without ``--binary``.
         """
         if self.state is not EntryState.TAKEN or not isinstance(self.data, Path):
             return self
@@ -118,7 +118,7 @@ class Entry:
         return f"; `sed '1,/^__END__/d' {recipe} | patchq import {upstream} -` imports it"
 
     def error(self, upstream: str) -> PatchqError | None:
-        """Return the error for a patch that the native tool applies and patchq can't read."""
+        """Return the error for a patch that the packager's tool applies and patchq can't; None for other entries."""
         if self.state in (EntryState.TAKEN, *LEFT):
             return None
         if self.state is EntryState.REMOTE:
@@ -138,12 +138,12 @@ class Entry:
             )
         if self.state is EntryState.OPTION:
             return UserError(
-                f"{self.where}: {self.text} is applied with {self.detail}, which patchq never does",
+                f"{self.where}: {self.text} is applied with {self.detail}, which patchq doesn't support",
                 hint=f"{_edit(upstream, self.text)}; --partial leaves it out",
             )
         return UserError(
-            f"{self.where}: {self.text} depends on more than the recipe",
-            hint="name the patch files themselves, in order; --partial leaves it out",
+            f"{self.where}: {self.text} has values that the recipe doesn't show",
+            hint="name the patch files instead of the recipe, in order; --partial leaves this one out",
         )
 
 

@@ -28,7 +28,7 @@ _KINDS: dict[str, Callable[[RecipeFile], Iterator[Entry]]] = {
     r".*\.rb": homebrew_entries,
     r"portfile\.cmake": vcpkg_entries,
 }
-#: Names of recipes that are looked for in a folder.
+#: Names of recipes that :func:`recipe_in` finds in a folder.
 _IN_FOLDER = re.compile(
     r".*\.(?:bb|spec|ebuild)|(?:meta|recipe)\.yaml|PKGBUILD|portfile\.cmake|(?:default|package)\.nix"
 )
@@ -61,7 +61,7 @@ def recipe_entries(path: Path, upstream: str) -> list[Entry]:
     """Return the entries of a recipe, or of a port's folder of patches, in order.
 
     :raises UserError: if the recipe applies no patches, or can't be read.
-    :raises FormatError: if the recipe is too large, or not in its language.
+    :raises FormatError: if the recipe is too large, or can't be parsed.
     """
     if path.is_dir():
         return list(port_entries(path))
