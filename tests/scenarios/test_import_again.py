@@ -108,7 +108,11 @@ def test_a_squashed_commit_names_the_one_to_drop(patchq: Patchq, branch: Path) -
     git(branch, "checkout", "-q", "-B", "ours", "v1")
     commit_files(branch, {"a.txt": with_lines({3: b"3\n", 8: b"8\n"})}, "Spell three")
     said = patchq.fails(3, "import", "up", str(branch), "--range", "v1..ours")
+    assert "up/spell-eight: the patch conflicts with the branch's new commits in a.txt\n" in said
     assert "`patchq drop up/spell-eight && patchq drop up/spell-thirty`, then import again" in said
+    said = patchq.fails(3, "import", "up", str(branch), "--range", "v1..ours", "--dry-run")
+    assert "spell-eight" in said
+    assert "nothing was changed; the import gives 1 changed, 2 gone, 1 conflict" in said
     patchq.ok("drop", "up/spell-eight")
     patchq.ok("drop", "up/spell-thirty")
     patchq.ok("import", "up", str(branch), "--range", "v1..ours")

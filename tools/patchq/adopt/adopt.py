@@ -53,9 +53,9 @@ class Imported:
         return any(i.outcome in CARRIED for i in self.items)
 
     @property
-    def taken(self) -> bool:
-        """True if a patch was adopted, or would be, or the stack already has one."""
-        return any(item.is_taken for item in self.items) or self.again
+    def adopted(self) -> int:
+        """Number of patches that are adopted or updated, or would be."""
+        return len([item for item in self.items if item.is_taken or item.outcome in ("new", "changed")])
 
     @property
     def left(self) -> list[Item]:

@@ -23,7 +23,7 @@ def pick(store: Git, upstream: str, name: str, parent: TreeId, tree: TreeId, ont
     merged = store.merge_tree(parent, onto, tree, follow_folders=False)
     if merged.failed:
         raise ConflictError(
-            f"{upstream}: {name} can't be carried there: {merged.failed}; nothing was changed",
+            f"{upstream}: {name} can't be merged at its new place: {merged.failed}; nothing was changed",
             [
                 Conflict(upstream=upstream, patch=name, path=show_path(c.path), reason=merged.failed)
                 for c in store.changes(parent, tree)
@@ -33,7 +33,7 @@ def pick(store: Git, upstream: str, name: str, parent: TreeId, tree: TreeId, ont
     if merged.stages:
         paths = [show_path(path) for path in merged.paths]
         raise ConflictError(
-            f"{upstream}: {name} doesn't merge there: {', '.join(paths)}; nothing was changed",
+            f"{upstream}: {name} conflicts at its new place: {', '.join(paths)}; nothing was changed",
             [Conflict(upstream=upstream, patch=name, path=path, reason="3-way merge conflict") for path in paths],
             hint="change the order by `git rebase -i` in the worktree, where you can resolve it, then `patchq export`",
         )

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from patchq.adopt.fit import Item
 
 
+#: Outcomes that the table of a dry run words otherwise than JSON.
+_SHOWN = {"there": "already in the tree"}
+
+
 def _size(_: click.Context, __: click.Parameter, value: str) -> int:
     """Parse a size in bytes, such as ``1000``, ``64K``, ``256M`` or ``2G``."""
     match = re.fullmatch(r"([0-9]{1,18})([KMG]?)", value)
@@ -209,12 +213,11 @@ def _show(done: Imported, as_json: bool, name: str, *, partial: bool) -> None:
         for line in lines(_accounts(done), name, StepStatus.REFUSED, StepStatus.NOT_UNDERSTOOD):
             echo(line)
         if done.left:
-            adopted = len(done.exported.added)
             left = ", ".join(item.where for item in done.left)
-            echo(f"adopted {adopted} of {adopted + len(done.left)}; left out: {left}")
+            echo(f"adopted {done.adopted} of {done.adopted + len(done.left)}; left out: {left}")
         if done.exported.added:
             echo("next: `patchq apply`; `patchq check` lists what each patch still lacks")
-    if done.tried and done.left and not (partial and done.taken):
+    if done.tried and done.left and not (partial and (done.adopted or done.again)):
         click.get_current_context().exit(3)
 
 
@@ -239,7 +242,8 @@ def _show_tried(done: Imported, name: str) -> None:
         if not (item.account and item.outcome in ("left out", "unreadable")):
             shown.append(item)
     if shown:
-        show_table(["patch", "result", "from"], [[i.name, i.outcome, i.where] for i in shown])
+        rows = [[item.name, _SHOWN.get(item.outcome, item.outcome), item.where] for item in shown]
+        show_table(["patch", "result", "from"], rows)
     printed = _show_details(shown)
     for message in dict.fromkeys(str(item.elsewhere.downloaded) for item in done.items if item.elsewhere):
         if message:
