@@ -147,6 +147,11 @@ def nix_entries(recipe: RecipeFile) -> Iterator[Entry]:
     for node in walk(lists[0]) if lists else ():
         if node.type == "comment" and (match := _COMMENTED.match(text_of(node))):
             yield Entry(where=recipe.at(line_of(node)), text=match[1], state=EntryState.COMMENTED)
+    yield from _edits(found)
+
+
+def _edits(found: _Expression) -> Iterator[Entry]:
+    """Yield an entry for each phase whose commands edit files."""
     for phase in sorted(_PHASES & found.bindings.keys()):
         node = found.bindings[phase][0]
         edits = []
@@ -154,7 +159,7 @@ def nix_entries(recipe: RecipeFile) -> Iterator[Entry]:
             if _EDIT.search(line):
                 edits.append(line.strip())
         if edits:
-            yield Entry(where=recipe.at(line_of(node)), text="\n".join(edits), state=EntryState.EDIT)
+            yield Entry(where=found.recipe.at(line_of(node)), text="\n".join(edits), state=EntryState.EDIT)
 
 
 def _strings(found: _Expression, node: Any) -> list[str]:
