@@ -270,7 +270,8 @@ class Fitter:
             forced = self.reading.strip is not None
             placing = (given if forced else find_placing(found, self.files, given, exact=patch.exact)) or given
             if placing != given:
-                notes.append(f"{patch.where} is read with {placing or '-p1'}, with which the tree has its files")
+                shown = placing or "-p1"
+                notes.append(f"{patch.where} is read with {shown}, because its file names match the tree that way")
             if placing == Placing() and diff.startswith(b"diff --git a/") and not _BETWEEN.search(diff):
                 return diff, tuple(notes), False
             return as_git(found, placing, self.files), tuple(notes), False
