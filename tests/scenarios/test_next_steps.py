@@ -113,3 +113,11 @@ def test_a_set_that_the_lock_does_not_have_is_refused(stack: Patchq) -> None:
 def test_a_missing_argument_of_pin_is_explained(stack: Patchq) -> None:
     assert "the tag, branch or commit of up to pin" in stack.fails(2, "pin", "up")
     assert "name an upstream (up, or a new one)" in stack.fails(2, "pin")
+
+
+def test_a_patch_without_a_proof_gets_the_commands_to_add_one(stack: Patchq) -> None:
+    said = stack.fails(5, "test", "first", "--prove")
+    assert "again:" not in said
+    assert "write tests/stacks/up/test_first.py, then" in said
+    stack.ok(*suggested(said, "reword"))
+    assert "Proof: tests/stacks/up/test_first.py" in stack.patch_file("first").read_text()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from patchq.cli.common import emit
 from patchq.cli.terminal import echo
+from patchq.names import sh
 from patchq.project.project import Project
 
 if TYPE_CHECKING:
@@ -76,6 +77,10 @@ def show_verdicts(verdicts: Sequence[Verdict], as_json: bool, schema: str) -> No
     for v in verdicts:
         echo(f"{v.state:<10} ", fg=_COLOURS.get(v.state, "red"), nl=False)
         echo(f"{v.proof.title}: {v.message}")
-        if not v.ok:
+        if not v.proof.files:
+            upstream, _, name = v.proof.name.partition("/")
+            test = f"tests/stacks/{upstream}/test_{name.replace('-', '_')}.py"
+            echo(f"           write {test}, then `patchq reword {sh(v.proof.name)} --trailer {sh(f'Proof: {test}')}`")
+        elif not v.ok:
             echo(f"           {'on a machine that has it' if v.state == 'not run' else 'again'}: {v.command}")
     echo(", ".join(f"{n} {state}" for state, n in report.counts(verdicts).items()) or "no patches")

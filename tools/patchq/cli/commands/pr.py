@@ -138,7 +138,7 @@ def _show(made: Proposal, folder: Path) -> None:
         worse = sum(len(f.regressions) for f in made.upstreams)
         echo(f"  upstream's own tests: {counted(len(made.upstreams), 'file')}, {counted(worse, 'regression')}")
     passed = [g for g in made.gates if g.state == "passed"]
-    echo(f"  upstream's hooks: {len(passed)} of {len(made.gates)} passed" + (made.no_gates and f": {made.no_gates}"))
+    echo(f"  upstream's hooks: {made.no_gates or f'{len(passed)} of {len(made.gates)} passed'}")
     for line in made.not_run:
         echo(f"  not run: {line}")
     for line in made.problems:
