@@ -65,7 +65,7 @@ def prove(project: Project, plan: BranchPlan, branch: Branch, set_name: str) -> 
     return tuple(found)
 
 
-def run_brought(project: Project, plan: BranchPlan, branch: Branch, set_name: str) -> tuple[TestRun, ...]:
+def run_added_tests(project: Project, plan: BranchPlan, branch: Branch, set_name: str) -> tuple[TestRun, ...]:
     """Run the added tests on the branch and on a commit that adds nothing but the tests."""
     paths: list[str] = []
     for m in branch.members:
@@ -109,10 +109,10 @@ def run_upstreams(
     :returns: the results, and the reason if the tests did not run.
     """
     changed = [c.path.decode("utf-8", "replace") for c in project.store.changes(branch.base.commit, branch.tip)]
-    brought: set[str] = set()
+    added: set[str] = set()
     for m in branch.members:
-        brought.update(plan.headers[m.patch].values("Upstream-Test"))
-    paths = [p for p in select(project, branch.tip, changed) if p not in brought]
+        added.update(plan.headers[m.patch].values("Upstream-Test"))
+    paths = [p for p in select(project, branch.tip, changed) if p not in added]
     if len(paths) > MOST_TEST_FILES and not every_test:
         return (), f"{counted(len(paths), 'file')}; --upstream-tests runs them"
     if not paths:

@@ -147,14 +147,14 @@ def run_gates(store: Git, config: str, replacements: Mapping[str, bytes], base: 
             (folder / path).write_bytes(data)
         plan = _plan(config, folder, changed)
         results = _run(folder, plan, changed)
-        mended = git.run("diff", "--no-color", "--no-ext-diff").decode("utf-8", "replace")
+        changes = git.run("diff", "--no-color", "--no-ext-diff").decode("utf-8", "replace")
         before: dict[str, str] = {}
         if FAILED in [state for state, _ in results.values()]:
             git.run("checkout", "--quiet", "--force", base)
             before = _states(folder, plan, changed)
     for key, (state, message) in results.items():
         if state == FAILED and "modified by this hook" in message:  # includes the changes of all hooks
-            results[key] = (state, message + "\n" + "\n".join(mended.splitlines()[:MOST_LINES]))
+            results[key] = (state, message + "\n" + "\n".join(changes.splitlines()[:MOST_LINES]))
     gates = []
     not_run = []
     for planned in plan:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from patchq.contribute._selection import PROPOSABLE, BranchPlan, alone, place
-from patchq.contribute._trials import Branch, prove, run_brought, run_upstreams
+from patchq.contribute._trials import Branch, prove, run_added_tests, run_upstreams
 from patchq.contribute.duplicates import Duplicates, Searched, find_duplicates
 from patchq.contribute.gates import Gate, run_gates
 from patchq.contribute.proposal import Affected, BranchPatch, Check, Owner, Proposal, branch_ref, repository_of
@@ -85,7 +85,7 @@ def propose(
     rules = read_rules(project.layout, store, plan.upstream, base.commit)
     if proof:
         verdicts = prove(project, plan, branch, set_name)
-        tests = run_brought(project, plan, branch, set_name)
+        tests = run_added_tests(project, plan, branch, set_name)
         theirs, no_theirs = run_upstreams(project, plan, branch, set_name, every_test)
     else:
         verdicts = ()

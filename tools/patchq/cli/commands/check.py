@@ -234,7 +234,7 @@ def _show(found: list[Finding], written: tuple[str, ...], resolved: list[dict[st
 @click.command("check")
 @click.argument("names", nargs=-1)
 @click.option("--text", "text_only", is_flag=True, help="Check only the project's files, without applying patches.")
-@click.option("--fix", "mend", is_flag=True, help="Before the check, fix statuses, your sign-offs and patch formats.")
+@click.option("--fix", "fixing", is_flag=True, help="Before the check, fix statuses, your sign-offs and patch formats.")
 @click.option("--allow-empty", is_flag=True, help="Accept patches that change nothing.")
 @click.option(
     "--drop-upstream-line",
@@ -265,7 +265,7 @@ def _show(found: list[Finding], written: tuple[str, ...], resolved: list[dict[st
 def command(
     names: tuple[str, ...],
     text_only: bool,
-    mend: bool,
+    fixing: bool,
     allow_empty: bool,
     dropped: tuple[str, ...],
     refs: tuple[str, ...],
@@ -283,16 +283,16 @@ def command(
     """
     project = open_project(as_json)
     _refuse_options(
-        installs=installs and bool(names or text_only or mend),
-        refs=bool(refs) and (mend or installs or bool(dropped or set_name)),
-        fix=mend and bool(set_name),
+        installs=installs and bool(names or text_only or fixing),
+        refs=bool(refs) and (fixing or installs or bool(dropped or set_name)),
+        fix=fixing and bool(set_name),
     )
     set_name = set_name and project.choose_set(set_name)
     scope = _Scope(names=names, set_name=set_name, offline=offline, text_only=text_only, allow_empty=allow_empty)
     written: tuple[str, ...] = ()
     proofs: list[str] = []
     count = 0
-    if mend:
+    if fixing:
         from patchq.stacks.fix import fix
 
         written = fix(project, names).written
