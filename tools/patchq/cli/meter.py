@@ -78,7 +78,7 @@ class Meter:
         self._write(f"\r{line}")
 
     def _started(self, total: int) -> tuple[Progress, TaskID]:
-        """Return rich's progress and task, with the start of the operation as their start."""
+        """Return rich's progress and task, started at the beginning of the operation."""
         from rich import progress
         from rich.table import Column
 

@@ -10,7 +10,7 @@ from patchq.replay.outcomes import Account, Reason, StepStatus, short
 
 _SENTENCES = {
     Reason.FAILED: "it failed with exit code {code}: {message}",
-    Reason.TOO_LONG: "it was stopped after {words}, the limit of a step",
+    Reason.TOO_LONG: "it was stopped at the time limit of a step, {words}",
     Reason.CHANGES_NOTHING: "it changes nothing in the package",
     Reason.NETWORK: "it needs the network, which a replay doesn't have: {words}",
     Reason.NO_PROGRAM: "this machine doesn't have {words}",

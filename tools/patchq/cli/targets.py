@@ -70,7 +70,7 @@ def kernel_packages() -> dict[str, str]:
 
 
 def wheels_folder(set_name: str, folder: Path | None = None) -> str:
-    """Return the folder of a set's wheels, as a path to type; ``folder`` if it is named."""
+    """Return the folder of a set's wheels, relative to the current folder; ``folder`` if it is given."""
     if folder is not None:
         return str(folder)
     with contextlib.suppress(UserError):

@@ -25,7 +25,7 @@ _URL = re.compile(r"https?://[^\s\[\]]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
-    """Sent part of a pull request: its pushed branch, and its URL once it is open."""
+    """Pushed branch of a pull request, and its URL once it is open."""
 
     remote: str = ""
     branch: str = ""
@@ -51,7 +51,7 @@ def _sent_path(project: Project, slug: str) -> Path:
 
 
 def sent(project: Project, slug: str) -> Sent:
-    """Return the sent part of a pull request."""
+    """Return the pushed branch and the URL of a pull request; empty before it is sent."""
     path = _sent_path(project, slug)
     data = fsio.read_or_none(path)
     if data is None:

@@ -110,7 +110,7 @@ def _next(stack: Stack, edits: Sequence[OwnedEdit]) -> str:
 
 @dataclass(slots=True)
 class _Edited:
-    """Edited file, and what each patch made of it.
+    """Edited file with its state after each patch.
 
     :ivar paths: its path after each number of patches; None where it doesn't exist.
     :ivar entries: its entry after each number of patches.
