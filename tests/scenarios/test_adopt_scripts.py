@@ -167,7 +167,7 @@ def test_a_step_over_its_time_is_refused_and_the_next_goes_on(
     monkeypatch.setattr(dockerfile, "Limits", functools.partial(Limits, seconds=5))
     said = patchq.ok("import", "up", str(path), "--partial")
     assert "Dockerfile:2: refused: `" in said
-    assert "it was stopped after 5 seconds, the limit of a step" in said
+    assert "it was stopped at the time limit of a step, 5 seconds" in said
     data = patchq.patch_file("edit-mod").read_text()
     assert "+y = 1" in data
     assert "x = 1" not in data
