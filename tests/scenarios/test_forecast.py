@@ -129,7 +129,7 @@ def test_blame_names_the_first_ref_and_the_cheapest(stack: Patchq, upstream: Pat
     assert told["cheapest"] == "r1"
     said = stack.ok("forecast", "up", *refs[1:], "--blame").splitlines()
     assert "up/first conflicts first at r3" in said
-    assert said[-1] == "cheapest: r4, 1 stops"
+    assert said[-1] == "cheapest: r4, 1 conflict"
 
 
 def test_nothing_is_moved(stack: Patchq, upstream: Path) -> None:
