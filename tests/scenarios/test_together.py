@@ -201,7 +201,7 @@ def test_several_branches_and_the_proofs_to_run(team: Patchq) -> None:
         three=adds("three", "pkg/base.py", "\n\nC = 1\n"),
     )
     said = team.ok("check", "--with", "two", "--with", "three")
-    assert "once merged: patchq test --prove up/one up/two\n" in said
+    assert "after the merge, run:\npatchq test --prove up/one up/two\n" in said
     assert "all good: 4 patches in the default set" in said
     assert found(team, "two", "three", code=0) == []
 
