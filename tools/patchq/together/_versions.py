@@ -168,6 +168,11 @@ class MergeStep:
     merged: ProjectVersion
     conflicts: tuple[str, ...]
 
+    @property
+    def labels(self) -> tuple[str, str]:
+        """Labels of both sides."""
+        return self.ours.label, self.theirs.label
+
 
 def merge_versions(
     make: Callable[[CommitId, str], ProjectVersion], git: Git, prefix: str, ours: ProjectVersion, theirs: ProjectVersion

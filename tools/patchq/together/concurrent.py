@@ -165,7 +165,8 @@ def _read_merge(project: Project, steps: Sequence[MergeStep]) -> MergedProject:
     broken: set[str] = set()
     for step in steps:
         broken.update(step.conflicts)
-        clashes += _conflicts(step)
+        for path in step.conflicts:
+            clashes.append(_file_clash(step, ClashKind.MERGE, path))
         clashes += _same_patches(step)
         clashes += _series(step)
         clashes += _proofs(step)
@@ -191,43 +192,33 @@ def _at_of(path: str) -> tuple[str, str, str]:
     return "", "", ""
 
 
-def _conflicts(step: MergeStep) -> Iterator[Clash]:
-    for path in step.conflicts:
-        upstream, ref, patch = _at_of(path)
-        named: tuple[str, ...] = ()
-        if patch:
-            named = (f"{upstream}/{patch}",)
-        yield Clash(
-            kind=ClashKind.MERGE,
-            branches=(step.ours.label, step.theirs.label),
-            upstream=upstream,
-            ref=ref,
-            path=path,
-            name=patch,
-            ours=named,
-            theirs=named,
-        )
+def _file_clash(step: MergeStep, kind: ClashKind, path: str) -> Clash:
+    """Return the clash of a file in the project, with the patch if it is a patch file."""
+    upstream, ref, patch = _at_of(path)
+    named: tuple[str, ...] = ()
+    if patch:
+        named = (f"{upstream}/{patch}",)
+    return Clash(
+        kind=kind,
+        branches=step.labels,
+        upstream=upstream,
+        ref=ref,
+        path=path,
+        name=patch,
+        ours=named,
+        theirs=named,
+    )
 
 
 def _same_patches(step: MergeStep) -> Iterator[Clash]:
     """Yield the patches whose diff both branches change. Git merges patch files as plain text."""
     base, ours, theirs = step.base.files, step.ours.files, step.theirs.files
     for path in sorted(base.keys() & ours.keys() & theirs.keys()):
-        upstream, ref, patch = _at_of(path)
-        if not patch or path in step.conflicts or len({base[path], ours[path], theirs[path]}) < 3:
+        if not _at_of(path)[2] or path in step.conflicts or len({base[path], ours[path], theirs[path]}) < 3:
             continue
         texts = [patch_text(version.read(path)) for version in (step.base, step.ours, step.theirs)]
         if len(set(texts)) == 3:
-            yield Clash(
-                kind=ClashKind.SAME_PATCH,
-                branches=(step.ours.label, step.theirs.label),
-                upstream=upstream,
-                ref=ref,
-                path=path,
-                name=patch,
-                ours=(f"{upstream}/{patch}",),
-                theirs=(f"{upstream}/{patch}",),
-            )
+            yield _file_clash(step, ClashKind.SAME_PATCH, path)
 
 
 def _series(step: MergeStep) -> Iterator[Clash]:
@@ -237,24 +228,14 @@ def _series(step: MergeStep) -> Iterator[Clash]:
             continue
         folder = step.merged.project.layout.stack(upstream, ref)
         path = folder.relative_to(step.merged.project.layout.root).as_posix() + "/series"
-        detail = ""
         try:
             series = parse(step.merged.read(path), path)
+            detail = ", ".join(name for name in series.names if name + SUFFIX not in files)
+            if not detail:
+                continue
         except PatchqError as error:
             detail = error.message
-        else:
-            missing = [name for name in series.names if name + SUFFIX not in files]
-            if not missing:
-                continue
-            detail = ", ".join(missing)
-        yield Clash(
-            kind=ClashKind.SERIES,
-            branches=(step.ours.label, step.theirs.label),
-            upstream=upstream,
-            ref=ref,
-            path=path,
-            detail=detail,
-        )
+        yield Clash(kind=ClashKind.SERIES, branches=step.labels, upstream=upstream, ref=ref, path=path, detail=detail)
 
 
 def _proofs(step: MergeStep) -> Iterator[Clash]:
@@ -262,12 +243,7 @@ def _proofs(step: MergeStep) -> Iterator[Clash]:
     base, ours, theirs = step.base.proofs, step.ours.proofs, step.theirs.proofs
     for path in sorted(changed_names(base, ours) & changed_names(base, theirs)):
         if path not in step.conflicts and ours.get(path) != theirs.get(path):
-            yield Clash(
-                kind=ClashKind.SHARED_PROOF,
-                branches=(step.ours.label, step.theirs.label),
-                mild=True,
-                path=path,
-            )
+            yield Clash(kind=ClashKind.SHARED_PROOF, branches=step.labels, mild=True, path=path)
 
 
 class _StackFiles:
@@ -495,7 +471,7 @@ class _BranchComparison:
             detail = show_path(other_path)
         return Clash(
             kind=ClashKind.SAME_DEFINITION,
-            branches=(self.step.ours.label, self.step.theirs.label),
+            branches=self.step.labels,
             upstream=upstream,
             ref=refs[upstream][1] if upstream in refs else "",
             path=shown,
@@ -510,12 +486,9 @@ class _BranchComparison:
         upstream, path = found.place
         users = self._patches(of_theirs, refs.get(upstream), path)
         changers = self._patches(not of_theirs, refs.get(found.defined[0]), found.defined[1])
-        labels = (self.step.ours.label, self.step.theirs.label)
-        # The user of the definition comes last.
-        if of_theirs:
-            branches = labels
-        else:
-            branches = labels[::-1]
+        branches = self.step.labels
+        if not of_theirs:  # the user of the definition comes last
+            branches = branches[::-1]
         self.proofs.update((*users, *changers))
         return Clash(
             kind=ClashKind.DRIFT,
@@ -553,8 +526,7 @@ class _BranchComparison:
     def _left_behind(self) -> Iterator[Clash]:
         """Yield the patches that one branch adds to a stack which the other carries to another ref."""
         base = self.step.base.stacks
-        labels = (self.step.ours.label, self.step.theirs.label)
-        versions = (self.step.ours, self.step.theirs)
+        labels, versions = self.step.labels, (self.step.ours, self.step.theirs)
         for side in (0, 1):
             other = 1 - side
             fresh = []
