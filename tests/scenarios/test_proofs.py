@@ -148,7 +148,7 @@ def test_a_patch_that_upstream_absorbed(proven: Patchq, upstream: Path) -> None:
     (new / "series").write_text("first.patch\n")
     state, words = states(proven, "first", "--prove", code=5)["up/first"]
     assert state == "not proven"
-    assert "upstream holds the change already" in words
+    assert "upstream already has the change" in words
 
 
 def test_those_that_require_it_are_left_out_too(proven: Patchq) -> None:

@@ -168,7 +168,7 @@ def test_a_pipe_that_python_reads_at_its_start(env: Environment, monkeypatch: py
         path.symlink_to(env.elsewhere / "pipe")
     else:
         (env.elsewhere / "pipe").rename(path)
-    assert env.look()["message"] == f"{path} is no plain file, and Python would wait for it"
+    assert env.look()["message"] == f"{path} is not a regular file, and Python would wait for it"
 
 
 def test_what_was_built_and_installed_is_told_as_that(env: Environment) -> None:

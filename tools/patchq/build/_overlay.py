@@ -25,7 +25,7 @@ _COMPILED = (".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hpp", ".inl", "
 def build_overlay(job: Job, item: Applied, config: BuildConfig, version: str) -> Made:
     """Build the release's wheel with the Python files of a stack, in the set's folder.
 
-    :raises BuildError: if the stack changes files that an overlay can't hold, or there is no
+    :raises BuildError: if the stack changes files that an overlay can't contain, or there is no
         release wheel.
     """
     item, left_out = _without_compiled(job, item)

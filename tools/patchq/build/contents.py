@@ -222,7 +222,7 @@ def _check_item(path: Path, item: zipfile.ZipInfo) -> None:
     """Refuse a member that isn't a plain file or folder, stored or deflated, of a possible size."""
     name, kind = item.filename, stat.S_IFMT(item.external_attr >> 16)
     if kind not in (0, stat.S_IFREG, stat.S_IFDIR) or ((kind == stat.S_IFDIR) != item.is_dir() and kind):
-        _refuse(path, name, "is a link, or no plain file")
+        _refuse(path, name, "is a link or another special file")
     if item.is_dir() and item.file_size:
         _refuse(path, name, "is a folder with content")
     if item.flag_bits & (0x1 | 0x20 | 0x40 | 0x2000):

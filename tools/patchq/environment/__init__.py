@@ -1,4 +1,4 @@
-"""A machine and a Python environment: what it has, and whether it runs the patched build."""
+"""Checks of this machine, and of environments and images that should run the patched build."""
 
 __all__ = [
     "differences",

@@ -100,7 +100,7 @@ def _unreadable(files: FileTree, cache: _BytecodeCache) -> str:
     """Return why a cache can't be compared, or empty."""
     paths = (cache.path, cache.source)
     if any(files.kind(path) is not FileKind.FILE for path in paths):
-        return "is no plain file"
+        return "is not a regular file"
     if any(files.size(path) > _MAX_SOURCE for path in paths):
         return "is too large"
     return ""

@@ -155,7 +155,7 @@ class FileTree(ABC):
         if kind is None:
             raise FileNotFoundError(2, "No such file or directory")
         if kind is not FileKind.FILE:
-            raise OSError(0, "is no plain file")
+            raise OSError(0, "is not a regular file")
         size = self.size(real)
         if size > most:
             raise OSError(0, f"has {size} bytes")
@@ -163,7 +163,7 @@ class FileTree(ABC):
         fd = os.open(span.path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
         with os.fdopen(fd, "rb") as file:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise OSError(0, "is no plain file")
+                raise OSError(0, "is not a regular file")
             file.seek(span.offset)
             return file.read(span.size)
 

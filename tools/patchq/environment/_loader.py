@@ -181,7 +181,7 @@ def _matching(files: FileTree, pattern: str) -> list[str]:
 def _may_exist(files: FileTree, entry: str) -> bool:
     """Return whether the loader may find a library."""
     if "/" not in entry or "$" in entry:
-        return True  # searched in several folders, which also $LIB and $ORIGIN stand for
+        return True  # the loader searches several folders for a bare name, and for $LIB and $ORIGIN
     return files.real_kind(entry) is not None
 
 

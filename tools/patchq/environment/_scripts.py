@@ -119,7 +119,7 @@ def _fault(
     """
     files = interpreter.files
     if not files.is_file(path):
-        return "it is no plain file"
+        return "it is not a regular file"
     try:
         text = files.read(path, _MAX_SCRIPT).decode("ascii")
     except OSError as error:

@@ -44,7 +44,7 @@ class KernelUse(str, Enum):
     OWN = "own"
     #: A cache that this FlashInfer doesn't load.
     OTHER = "other"
-    #: A cache that upstream's FlashInfer loads, from whatever stack it is.
+    #: A cache that upstream's FlashInfer loads, whichever stack it was built from.
     MAYBE = "maybe"
     #: The distribution flashinfer-cubin.
     CUBINS = "cubins"
@@ -173,7 +173,7 @@ def _refuse_waiting(path: str) -> None:
     """Raise UserError for a pipe or a device: Python would open it at its start, and wait."""
     if Folder().real_kind(path) is FileKind.SPECIAL:
         shown = printable(path)
-        raise UserError(f"{shown} is no plain file, and Python would wait for it", hint="remove it")
+        raise UserError(f"{shown} is not a regular file, and Python would wait for it", hint="remove it")
 
 
 def interpreter(python: str) -> str:

@@ -123,7 +123,7 @@ def _known_mode(mode: bytes) -> bytes:
 
 
 def _stated_mode(line: bytes) -> bytes | None:
-    """Return the mode of an unchanged mode's ``index`` line, if it has one."""
+    """Return the mode in an ``index`` line. git writes it there if the mode doesn't change."""
     match = _INDEX.fullmatch(line)
     if not match:
         raise _OddError
@@ -156,7 +156,7 @@ def _value(line: bytes, key: bytes) -> bytes:
 
 
 def _same_names(line: bytes) -> tuple[bytes | None, bytes | None]:
-    """Return the paths of a ``diff --git`` line as written, if both are the same; else Nones."""
+    """Return the paths of a ``diff --git`` line as written, if both are the same; else two Nones."""
     text = line[11:]
     half = len(text) // 2
     first = text[:half]

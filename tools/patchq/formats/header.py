@@ -458,5 +458,5 @@ def _ident(sender: str, date: str) -> Ident:
     shift = (int(when[8]) * 60 + int(when[9])) * (-60 if when[7] == "-" else 60)
     seconds = timegm((year, month, day, h, m, s)) - shift
     if seconds < 0:
-        raise ValueError(f"Date: {date!r} lies before 1970")
+        raise ValueError(f"Date: {date!r} is before 1970")
     return Ident(name, mail[:-1].strip(BLANKS), seconds, when[7] + when[8] + when[9])

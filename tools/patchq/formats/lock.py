@@ -416,7 +416,7 @@ class _LockReader:
         """Return the module that computes the package's data folders from its own place."""
         module = self.text(raw, "data-module", at)
         if module and not (module.startswith(package + ".") and all(map(str.isidentifier, module.split(".")))):
-            raise self.bad(f"{at}.data-module", f"{module!r} is no module of {package}")
+            raise self.bad(f"{at}.data-module", f"{module!r} is not a module of {package}")
         return module
 
     def contribute(self, upstream: Mapping[str, Any], at: str) -> ContributeConfig:
@@ -440,7 +440,7 @@ class _LockReader:
         sign_off, reason = self.text(raw, "sign-off", at) or "author", self.text(raw, "reason", at)
         for rule in (*off, *warn):
             if rule not in RULES:
-                raise self.bad(at, f"{rule!r} is no rule of `patchq check` ({', '.join(RULES)})")
+                raise self.bad(at, f"{rule!r} is not a rule of `patchq check` ({', '.join(RULES)})")
         if sign_off not in SIGNERS:
             raise self.bad(f"{at}.sign-off", f"is none of {', '.join(SIGNERS)}")
         if raw and not reason:

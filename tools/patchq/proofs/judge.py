@@ -147,7 +147,7 @@ def verdict_of(proof: Proof, cells: Sequence[CellResult], prove: bool) -> Verdic
             cells=tuple(cells),
         )
     if gone.state == PASSED:
-        message = "passes without the patch: the proof can't fail, or upstream holds the change already"
+        message = "passes without the patch: the proof can't fail, or upstream already has the change"
     elif gone.state == ERROR:
         message = f"without the patch it errors instead of failing: {gone.message}"
     else:

@@ -57,7 +57,10 @@ def run_here(project: Project, cells: Sequence[ProofCell]) -> Iterable[CellResul
 
 
 def in_slots(project: Project, items: Sequence[_Item], work: Callable[[_Item, int], _Result]) -> Iterable[_Result]:
-    """Call ``work`` on items in parallel, one per core, each with the number of its slot."""
+    """Call ``work`` on items in parallel, one per core.
+
+    Each call gets the number of a slot: its own folder of trees, which no other call uses meanwhile.
+    """
     slots: SimpleQueue[int] = SimpleQueue()
     count = max(1, min(os.cpu_count() or 1, len(items)))
     for number in range(count):

@@ -338,4 +338,4 @@ def _check_links(links: Mapping[bytes, bytes], files: Iterable[bytes], where: st
             if above in links:
                 raise _refused(where, path, "would be written through a symbolic link")
             if above in files:
-                raise _refused(where, path, f"lies below {show_path(above)}, which is a file")
+                raise _refused(where, path, f"is below {show_path(above)}, which is a file")

@@ -116,7 +116,7 @@ def _local_archive(root: Path, archive: str) -> str:
     path = Path(os.path.normpath(root / Path(archive).expanduser()))
     if root not in path.parents:
         raise UserError(
-            f"{path} lies outside the project",
+            f"{path} is outside of the project",
             hint="copy the file into the project; for an archive, pin the copy with `patchq pin`",
         )
     return f"project/{path.relative_to(root).as_posix()}"
