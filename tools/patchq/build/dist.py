@@ -185,27 +185,9 @@ def write_beside(job: Job) -> None:
         if path.exists() and its_own and entry["profile"] != "empty":
             wheel = entry["distribution"], entry["wheel"], path.name, entry["sha256"], entry.get("left_out", ())
             (kernels if entry["profile"].startswith("kernels-") else known).append(wheel)
-    head = f"# patchq set {job.set_name}, stack {job.stack_id}\n"
-    constraints = set()
-    for u in job.unpatched:
-        if u.version:
-            constraints.add(f"{u.distribution}=={u.version}\n")
-    wheels = {}
-    # Kernels are for one architecture, and must not be installed on another one.
-    by_arch: dict[str, list[Wheel]] = {}
-    for distribution, version, file, sha256, _ in known:
-        constraints.add(f"{distribution}=={version}\n")
-        wheels[file] = sha256
-    for w in kernels:
-        by_arch.setdefault(w[1].rpartition(".")[2], []).append(w)
-        wheels[w[2]] = w[3]
-    documents = {
-        "constraints.txt": (head + "".join(sorted(constraints))).encode(),
-        "requirements.txt": _requirements(head, known),
-        "patchq.cdx.json": render(job.project, [a.stack for a in job.applied], known, job.stack_id),
-    }
-    for arch, own in by_arch.items():
-        documents[f"requirements-{arch}.txt"] = _requirements(head, [*known, *own])
+    documents = _lists(job, known, kernels)
+    documents["patchq.cdx.json"] = render(job.project, [a.stack for a in job.applied], known, job.stack_id)
+    wheels = {w[2]: w[3] for w in [*known, *kernels]}
     statement = _attest.statement(job, wheels)
     documents[_attest.NAME] = statement
     if signing := job.project.lock.signing:
@@ -219,6 +201,28 @@ def write_beside(job: Job) -> None:
     for name, data in documents.items():
         if fsio.read_or_none(folder / name) != data:
             fsio.write_atomic(folder / name, data)
+
+
+def _lists(job: Job, known: Sequence[Wheel], kernels: Sequence[Wheel]) -> dict[str, bytes]:
+    """Return the constraints file, and the requirements file with the kernels of each architecture."""
+    head = f"# patchq set {job.set_name}, stack {job.stack_id}\n"
+    constraints = set()
+    for u in job.unpatched:
+        if u.version:
+            constraints.add(f"{u.distribution}=={u.version}\n")
+    for distribution, version, *_ in known:
+        constraints.add(f"{distribution}=={version}\n")
+    files = {
+        "constraints.txt": (head + "".join(sorted(constraints))).encode(),
+        "requirements.txt": _requirements(head, known),
+    }
+    # Kernels are for one architecture, and must not be installed on another one.
+    by_arch: dict[str, list[Wheel]] = {}
+    for wheel in kernels:
+        by_arch.setdefault(wheel[1].rpartition(".")[2], []).append(wheel)
+    for arch, own in by_arch.items():
+        files[f"requirements-{arch}.txt"] = _requirements(head, [*known, *own])
+    return files
 
 
 def _requirements(head: str, wheels: Sequence[Wheel]) -> bytes:

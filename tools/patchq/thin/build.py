@@ -146,8 +146,10 @@ def _compare(
     for name in _members(full):
         if release.record.get(name) != full.record[name]:
             changed.append(name)
-    gone = [name for name in _members(release) if name not in full.record]
-    refused = dict.fromkeys(gone, "removed")
+    refused = {}
+    for name in _members(release):
+        if name not in full.record:
+            refused[name] = "removed"
     for name in changed:
         if not name.startswith(config.package + "/"):
             refused[name] = f"outside of {config.package}"
@@ -155,7 +157,13 @@ def _compare(
             refused[name] = "compiled"
     found = full.read(name for name in changed if name not in refused)
     own = f"{config.package}/_patchq.json"
-    data = tuple(name for name in found if name != own and not _is_module(config, name))
+    data = []
+    modules = {}
+    for name in found:
+        if _is_module(config, name):
+            modules[_module_name(name)] = name
+        elif name != own:
+            data.append(name)
     if not config.data_module:
         refused |= dict.fromkeys(data, "read by path, and the build table has no data-module")
     info = _changed_info(release, full)
@@ -168,11 +176,7 @@ def _compare(
         raise BuildError(
             f"{upstream}: a thin wheel can't deliver {listed}", hint=f"`patchq build {upstream}` makes the full wheel"
         )
-    modules = {}
-    for name in found:
-        if name not in data and name != own:
-            modules[_module_name(name)] = name
-    return _ReleaseDifference(files=found, modules=modules, data=data, info=info)
+    return _ReleaseDifference(files=found, modules=modules, data=tuple(data), info=info)
 
 
 def _members(info: WheelInfo) -> Iterator[str]:
@@ -249,7 +253,9 @@ def _describe(
 def _runtime(package: str) -> dict[str, bytes]:
     """Return the modules that serve the patched files, and the file that starts them."""
     here = Path(__file__).parent
-    files = {f"{package}/{name}": (here / source).read_bytes() for source, name in _RUNTIME.items()}
+    files = {}
+    for source, name in _RUNTIME.items():
+        files[f"{package}/{name}"] = (here / source).read_bytes()
     files[f"{package}.pth"] = f"import {package}\n".encode()
     return files
 
@@ -258,7 +264,10 @@ def _rows(release: WheelInfo) -> bytes:
     """Return the rows of the release's RECORD for files that installers write unchanged."""
     text = release.read([f"{release.dist_info}/RECORD"])[f"{release.dist_info}/RECORD"].decode()
     folder = release.dist_info.removesuffix(".dist-info") + ".data/"
-    rows = (line for line in text.splitlines(keepends=True) if not line.lstrip('"').startswith(folder))
+    rows = []
+    for line in text.splitlines(keepends=True):
+        if not line.lstrip('"').startswith(folder):
+            rows.append(line)
     return "".join(rows).encode()
 
 
@@ -274,15 +283,17 @@ def _write(
     distribution = f"{manifest.distribution}-patchq-thin"
     name = release.dist_info.removesuffix(".dist-info").rpartition("-")[0]
     stem = f"{name}_patchq_thin-{manifest.version}"
+    digests = {}
+    for path, data in sorted(files.items()):
+        if not path.endswith(".pth"):
+            digests[path] = hashlib.sha256(data).hexdigest()
     own = {
         **raw,
         "distribution": distribution,
         "package": package,
         "profile": FOLDER,
         "siblings": {f"{name}-patchq-thin": version for name, version in manifest.siblings.items()},
-        "files": {
-            name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items()) if not name.endswith(".pth")
-        },
+        "files": digests,
     }
     files[f"{package}/_patchq.json"] = fsio.dump_json(own)
     info = f"{stem}.dist-info"
@@ -293,7 +304,7 @@ def _write(
     target = folder / "-".join([stem, *release.path.name.removesuffix(".whl").split("-")[2:]])
     target = target.with_name(target.name + ".whl")
     _remove_older(folder, target)
-    zipped.write(target, {name: files[name] for name in sorted(files)})
+    zipped.write(target, dict(sorted(files.items())))
     return ThinWheel(
         upstream=built.upstream,
         distribution=distribution,
