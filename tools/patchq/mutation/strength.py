@@ -217,19 +217,21 @@ def _try(
     first = run_cells_kept(project, [here], machine, False, alone, lambda _: None)[here.key]
     if first.state != PASSED:
         return f"the proof itself: {first.state}: {first.message}"
-    cells = {name: replace(cell, timeout=SPARE_SECONDS + 5 * first.seconds) for name, cell in cells.items()}
+    timeout = SPARE_SECONDS + 5 * first.seconds
     equivalent = equivalents(project.layout.root, proof.files)
     tried: list[Tried] = []
-    todo = [m for m in mutants if m.name not in equivalent]
+    todo = []
     for mutant in mutants:
         if mutant.name in equivalent:
             tried.append(Tried(mutant=mutant, state=EQUIVALENT, message=equivalent[mutant.name]))
+        else:
+            todo.append(mutant)
     # In small groups, to keep within the budget's seconds.
     for few in _by(todo, 4):
         if _is_over(end):
             tried += [Tried(mutant=m, state=UNTRIED) for m in few]
             continue
-        chosen = [cells[m.name] for m in few]
+        chosen = [replace(cells[m.name], timeout=timeout) for m in few]
         results = run_cells_kept(project, chosen, machine, False, run_cells, lambda _: None)
         for mutant, cell in zip(few, chosen, strict=True):
             answer = _answer(mutant, results[cell.key])
@@ -272,11 +274,11 @@ def _cells(
     every = all_mutants(whole, proof)
     mutants = choose(every, proof.name, budget)
     variants = whole.mutants(proof.upstream, [(m.path, m.content) for m in mutants])
-    keys = [result_key(project, proof, v, machine) for v in variants]
-    cells = []
-    for v, key in zip(variants, keys, strict=True):
-        cells.append(ProofCell(proof=proof, variant=v, key=key, set_name=set_name))
-    return here, mutants, dict(zip((m.name for m in mutants), cells, strict=True)), len(every)
+    cells = {}
+    for mutant, variant in zip(mutants, variants, strict=True):
+        key = result_key(project, proof, variant, machine)
+        cells[mutant.name] = ProofCell(proof=proof, variant=variant, key=key, set_name=set_name)
+    return here, mutants, cells, len(every)
 
 
 def choose(mutants: Sequence[Mutant], patch: str, budget: Budget) -> list[Mutant]:
