@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -256,6 +255,8 @@ def _state(raw: dict[str, Any]) -> State:
 
 def remember(stack: Stack, applied: AppliedPatch, data: bytes | None = None) -> Remembered:
     """Return the state's record of a patch whose file exists."""
+    from hashlib import sha256  # loads OpenSSL, and most commands hash nothing
+
     path = stack.path(applied.name)
     if data is None:
         content = stack.read(applied.name)
@@ -265,7 +266,7 @@ def remember(stack: Stack, applied: AppliedPatch, data: bytes | None = None) -> 
         key = fsio.stat_key(path)
     except FileNotFoundError:
         key = (0, 0, 0)
-    return Remembered(applied, key, hashlib.sha256(content).hexdigest())
+    return Remembered(applied, key, sha256(content).hexdigest())
 
 
 def find_patch(stacks: list[Stack], name: str) -> tuple[Stack, str]:

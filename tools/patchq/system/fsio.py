@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import glob
-import hashlib
 import json
 import os
 import re
@@ -316,8 +315,10 @@ def sha256_file(path: Path) -> str:
 
 def sha256_open(file: BinaryIO) -> str:
     """Return the SHA-256 of an open file in hexadecimal, and close the file."""
+    from hashlib import sha256  # loads OpenSSL, and most commands hash nothing
+
     with file:
-        digest = hashlib.sha256()
+        digest = sha256()
         while chunk := file.read(1 << 20):
             digest.update(chunk)
         return digest.hexdigest()
