@@ -14,15 +14,15 @@ import argparse
 import os
 import platform
 import random
-import resource
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+
+from carrying import timed
 
 ROOT = Path(__file__).resolve().parent.parent
 PATCHQ = [sys.executable, "-m", "patchq"]
@@ -37,16 +37,6 @@ def run(*argv: str | Path, cwd: Path, env: dict[str, str] | None = None) -> str:
     if done.returncode:
         raise SystemExit(f"{' '.join(map(str, argv))[:300]} failed:\n{done.stdout.decode()}{done.stderr.decode()}")
     return done.stdout.decode().strip()
-
-
-def timed(work: Callable[[], object]) -> tuple[float, float]:
-    """Wall seconds, and CPU seconds of the children."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    start = time.perf_counter()
-    work()
-    wall = time.perf_counter() - start
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def make_history(repo: Path, count: int) -> None:
@@ -68,6 +58,30 @@ def make_history(repo: Path, count: int) -> None:
                     del lines[at]
             path.write_text("\n".join(lines))
         run("git", "commit", "-qam", f"Change number {number}\n\nGenerated.", cwd=repo)
+
+
+def make_source(folder: Path, sizes: Sequence[int]) -> Path:
+    """Make a repository of vLLM's release with generated commits. Tag the base, and the tip for each number of them."""
+    tree = ROOT / ".patchq/trees/vllm"
+    if not tree.is_dir():
+        raise SystemExit("no vLLM tree: run `patchq apply` first")
+    source = folder / "source"
+    source.mkdir()
+    run("git", "init", "-q", "-b", "main", cwd=source)
+    base = run("git", "log", "--reverse", "--format=%H", "HEAD", cwd=tree).splitlines()[0]
+    archive = subprocess.run(["git", "archive", base], cwd=tree, capture_output=True, check=True).stdout
+    subprocess.run(["tar", "x"], cwd=source, input=archive, check=True)
+    run("git", "add", "-Af", cwd=source)
+    run("git", "commit", "-qm", "base", cwd=source)
+    run("git", "tag", "base", cwd=source)
+    print(f"making {max(sizes)} commits", file=sys.stderr)
+    make_history(source, max(sizes))
+    commits = run("git", "rev-list", "--reverse", "base..HEAD", cwd=source).splitlines()
+    for size in sizes:
+        run("git", "tag", f"p{size}", commits[size - 1], cwd=source)
+    run("git", "gc", "-q", cwd=source)
+    run("git", "checkout", "-q", "base", cwd=source)
+    return source
 
 
 class Bench:
@@ -196,28 +210,10 @@ def main() -> None:
     parser.add_argument("--markdown", type=Path)
     options = parser.parse_args()
     sizes = [int(s) for s in options.sizes.split(",")]
-    tree = ROOT / ".patchq/trees/vllm"
-    if not tree.is_dir():
-        raise SystemExit("no vLLM tree: run `patchq apply` first")
     results: dict[tuple[str, int], tuple[float, float]] = {}
     with tempfile.TemporaryDirectory(prefix="patchq-bench-") as text:
         folder = Path(text)
-        source = folder / "source"
-        source.mkdir()
-        run("git", "init", "-q", "-b", "main", cwd=source)
-        base = run("git", "log", "--reverse", "--format=%H", "HEAD", cwd=tree).splitlines()[0]
-        archive = subprocess.run(["git", "archive", base], cwd=tree, capture_output=True, check=True).stdout
-        subprocess.run(["tar", "x"], cwd=source, input=archive, check=True)
-        run("git", "add", "-Af", cwd=source)
-        run("git", "commit", "-qm", "base", cwd=source)
-        run("git", "tag", "base", cwd=source)
-        print(f"making {max(sizes)} commits", file=sys.stderr)
-        make_history(source, max(sizes))
-        commits = run("git", "rev-list", "--reverse", "base..HEAD", cwd=source).splitlines()
-        for size in sizes:
-            run("git", "tag", f"p{size}", commits[size - 1], cwd=source)
-        run("git", "gc", "-q", cwd=source)
-        run("git", "checkout", "-q", "base", cwd=source)
+        source = make_source(folder, sizes)
         for size in sizes:
             work = folder / f"n{size}"
             work.mkdir()

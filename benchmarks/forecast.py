@@ -106,7 +106,7 @@ def measure(project: Project, upstream: str, refs: list[str]) -> None:
         total, rows = 0.0, []
         for ref in refs:
             onto = next(commit for name, commit in store_refs.items() if name.endswith(f"/{upstream}/{ref}"))
-            seconds, kept = rebase(folder, carried.base, tip, onto)
+            (seconds, _), kept = rebase(folder, carried.base, tip, onto)
             total += seconds
             ours = {subjects[c.patch.split("/")[1]] for c in found.of(ref) if c.outcome not in STOPS}
             rows.append((ref, seconds, len(subjects) - len(kept), len(subjects) - len(ours), ours ^ kept))
