@@ -1,22 +1,28 @@
-"""Is it upstream already? Patches taken from upstream's own releases, so that the truth is known.
+"""Measure how well patchq finds patches that upstream already has, with cases made from upstream's own releases.
 
-    python benchmarks/absorbed.py                     # the releases that the detector was not tuned on
-    python benchmarks/absorbed.py --tuning            # those that it was tuned on
-    python benchmarks/absorbed.py --show near-miss    # the cases of a class that it gets wrong
+    python benchmarks/absorbed.py                     # releases that the detector was not tuned on
+    python benchmarks/absorbed.py --tuning            # releases that it was tuned on
+    python benchmarks/absorbed.py --show near-miss    # the wrong results of a class
     python benchmarks/absorbed.py REPO --stack v0.6.3 v0.6.4 --onto v0.6.4 v0.6.6 v0.6.8 --after v0.6.10
                                                       # whole commits of a repository: see whole_commits.py
 
-From three consecutive releases r0, r1, r2 of a project each case takes hunks of what changed, as a patch on r0.
+Each case takes hunks of the changes between three consecutive releases r0, r1 and r2, as a patch on r0. The target is
+the release at which the detector looks for the patch.
 
-as-is: all of a file's change to r1, at r1.  evolved: the same up to five releases later, after other changes to
-the file that left the patch's lines alone.
-squashed: some of a file's hunks, at r1.  split: two files' changes, one in r1, one in r2, at r2.
-near-miss: like as-is or squashed, but one added line is another, or one more is added.  later: hunks that come with r2, at r1.
-partial: hunks of r1 and of r2, at r1.  reverted: hunks of r1, at an r2 from which they were taken out again.
+Classes that upstream has:
+as-is: all changes of a file up to r1; target r1.
+evolved: the same; the target is up to five releases later, and other changes of the file left the patch's lines alone.
+squashed: some hunks of a file; target r1.
+split: the changes of two files, one in r1, the other in r2; target r2.
 
-The first four are upstream, the last four are not. Right is to retire the first, and to ask about or carry the
-others. Two peers judge the same cases: what `git rebase` drops (a merge that adds nothing) and what reverses
-(`git apply --reverse --check`). Archives come from the package index by name and version.
+Classes that upstream doesn't have:
+near-miss: like as-is or squashed, but one added line differs, or there is one more; target r1.
+later: hunks of r2; target r1.
+partial: hunks of r1 and of r2; target r1.
+reverted: hunks of r1 that r2 removed again; target r2.
+
+Correct is to retire the first four classes, and to ask about or carry the others. Two other detectors judge the same
+cases: `git rebase` (a merge that adds nothing) and `git apply --reverse --check`. The archives come from the package index.
 """
 
 from __future__ import annotations
@@ -61,7 +67,7 @@ EACH = 12  # cases of a class from each three releases
 
 @dataclass(frozen=True)
 class Part:
-    """One file of a case: its hunks, and the versions that the detector is shown."""
+    """One file of a case: its hunks, and the versions that the detector reads."""
 
     path: str
     hunks: tuple[diff.Hunk, ...]
@@ -78,7 +84,7 @@ class Case:
 
 
 class Releases:
-    """Releases of a project as commits of one scratch repository."""
+    """Releases of a project as commits of a scratch repository."""
 
     def __init__(self, folder: Path, project: str, versions: Sequence[str]) -> None:
         self.folder, self.versions = folder, list(versions)
@@ -115,13 +121,13 @@ class Releases:
         return found
 
     def changes(self, old: str, new: str) -> dict[str, list[diff.Hunk]]:
-        """The hunks of each file that both releases have and that differs."""
+        """Return the hunks of each file that differs between two releases and is in both."""
         text = self.git("diff", "--no-renames", "--diff-filter=M", f"r{old}", f"r{new}")
         return {f.path.decode(): f.hunks for f in diff.parse(text, "diff") if f.hunks and not f.binary}
 
 
 def patch(hunks: Sequence[diff.Hunk], content: bytes) -> bytes | None:
-    """The content with the hunks, or None where they don't fit or change nothing."""
+    """Return the content with the hunks applied; None if they don't fit or change nothing."""
     try:
         done, _ = diff.apply_hunks(hunks, content)
     except diff.Mismatch:
@@ -134,9 +140,9 @@ def reverse(hunks: Sequence[diff.Hunk]) -> list[diff.Hunk]:
 
 
 def missed(hunks: Sequence[diff.Hunk], dice: random.Random) -> list[diff.Hunk] | None:
-    """The hunks with one word of one added line changed, or with such a line besides.
+    """Return the hunks with one word of an added line changed, or with such a line added.
 
-    A line left out would be no miss: what is left of the patch did land.
+    Leaving out a line would not be a near miss, because upstream has the rest of the patch.
     """
     places = [
         (n, k)
@@ -159,7 +165,7 @@ def missed(hunks: Sequence[diff.Hunk], dice: random.Random) -> list[diff.Hunk] |
 
 
 def untouched(hunks: Sequence[diff.Hunk], r1: bytes, r2: bytes) -> bool:
-    """Whether later changes leave all lines alone that the hunks added, and those around what they only removed."""
+    """Return whether later changes keep all added lines, and the context of hunks that only remove lines."""
     old, new = diff.split_lines(r1), diff.split_lines(r2)
     kept: set[int] = set()
     for i, _, n in SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks():
@@ -179,7 +185,7 @@ def some(hunks: Sequence[diff.Hunk], dice: random.Random) -> list[diff.Hunk]:
 
 
 def cases(found: Releases, project: str, dice: random.Random) -> Iterator[Case]:
-    """Up to EACH cases of each class from each three consecutive releases."""
+    """Yield up to EACH cases of each class from every three consecutive releases."""
     for r0, r1, r2 in zip(found.versions, found.versions[1:], found.versions[2:], strict=False):
         a, b, c = (found.files[r] for r in (r0, r1, r2))
         first, second = found.changes(r0, r1), found.changes(r1, r2)
@@ -235,7 +241,7 @@ def cases(found: Releases, project: str, dice: random.Random) -> Iterator[Case]:
 
 
 def merges_to_nothing(folder: Path, part: Part) -> bool:
-    """Whether git's merge of the patch with the target is the target."""
+    """Return whether git's merge of the patch with the target equals the target."""
     names = []
     for name, content in (("ours", part.versions[-1][1]), ("base", part.base), ("theirs", part.patched)):
         (folder / name).write_bytes(content)
@@ -245,7 +251,7 @@ def merges_to_nothing(folder: Path, part: Part) -> bool:
 
 
 def reverses(folder: Path, part: Part) -> bool:
-    """Whether `git apply --reverse --check` takes the patch at the target."""
+    """Return whether `git apply --reverse --check` accepts the patch at the target."""
     (folder / "file").write_bytes(part.versions[-1][1])
     lines = [b"--- a/file\n+++ b/file\n"]
     for h in part.hunks:
@@ -259,7 +265,7 @@ def reverses(folder: Path, part: Part) -> bool:
 
 
 def judge_case(folder: Path, case: Case) -> str:
-    """What patchq would do: retire, ask or carry."""
+    """Return what patchq would do: retire, ask or carry."""
     if all(merges_to_nothing(folder, p) for p in case.parts):
         sights = [FileSight(path=p.path, grade=IDENTICAL, where=p.versions[-1][0], share=1.0) for p in case.parts]
     else:

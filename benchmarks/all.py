@@ -31,7 +31,7 @@ Result = tuple[str, bool | None]
 
 
 def cold(size: int, most: float) -> Result:
-    """`patchq apply` without a worktree, with `git worktree add` and `git am` in turns."""
+    """Measure `patchq apply` without a worktree, and `git worktree add` with `git am`, in turns."""
     ratios = []
     with tempfile.TemporaryDirectory(prefix="all-") as text:
         folder = Path(text)
@@ -58,7 +58,7 @@ def cold(size: int, most: float) -> Result:
 
 
 def idle() -> Result:
-    """A command with nothing to do, three stacks."""
+    """Measure a command with nothing to do, on the three stacks of this project."""
     argv = [*apply.PATCHQ, "--project", str(ROOT), "status"]
     spent = [timed(lambda: apply.run(*argv, cwd=ROOT))[1] for _ in range(2 * RUNS)]
     middle = statistics.median(spent)
@@ -66,7 +66,7 @@ def idle() -> Result:
 
 
 def carried(refs: list[str], newer: str, most: float) -> tuple[Result, Result]:
-    """`patchq rebase` of the project's stack with `git rebase`; `patchq forecast` with all of them together."""
+    """Measure `patchq rebase` and `git rebase` in turns, and a `patchq forecast` of all refs."""
     rows = rebase.compare(ROOT, "vllm", refs, newer)
     wrong = {row.ref: row.differ for row in rows if row.differ}
     if wrong:
@@ -84,7 +84,7 @@ def carried(refs: list[str], newer: str, most: float) -> tuple[Result, Result]:
 
 
 def commits(count: int) -> tuple[Result, Result]:
-    """`deps` and `import --range` of many commits of one line each."""
+    """Measure `deps` and `import --range` of many commits of one line each."""
     with tempfile.TemporaryDirectory(prefix="all-") as text:
         ((_, rows),) = scale.by_commits(Path(text), [count])
     return tuple(  # type: ignore[return-value]
@@ -94,14 +94,14 @@ def commits(count: int) -> tuple[Result, Result]:
 
 
 def distributions() -> Result:
-    """Distributions that `pip install patchq` installs, by its lock."""
+    """Count the distributions that `pip install patchq` installs, by its lock."""
     pins = [line for line in (ROOT / "locks/patchq.txt").read_text().splitlines() if "==" in line]
     found = len({line.split("==")[0] for line in pins})
     return f"{found}", found <= 32
 
 
 def elsewhere(command: str) -> Result:
-    """A row that another command measures."""
+    """Name the command that measures a row."""
     return f"`{command}`", None
 
 

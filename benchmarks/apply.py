@@ -1,11 +1,10 @@
-"""Apply a series over the real vLLM tree: patchq beside git am, git am -3, quilt and gbp pq.
+"""Apply a series to the real vLLM tree with patchq, git am, git am -3, quilt and gbp pq.
 
     python benchmarks/apply.py [--sizes 10,100,300,1000] [--runs 3] [--markdown FILE]
 
-Every row of a column gives the same tree (checked). The floor is `git read-tree -m -u` from the
-base's commit to the tip's. All times are wall seconds of whole commands, process start included,
-medians of the runs, in one session on one machine: read the ratios. Peers that are not installed
-are named and left out. Nothing here is a test.
+All rows of a column must give the same tree. The floor is `git read-tree -m -u` from the base's commit to the tip's.
+Times are wall seconds of whole commands, process start included. Each is the median of all runs, in one session on one
+machine: read the ratios. Missing programs are listed and skipped. This is not a test.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def run(*argv: str | Path, cwd: Path, env: dict[str, str] | None = None) -> str:
 
 
 def make_history(repo: Path, count: int) -> None:
-    """``count`` commits on top of the vLLM tree, each changing a few lines of one to three files."""
+    """Make ``count`` commits on top of the vLLM tree. Each changes a few lines of one to three files."""
     choose = random.Random(42)
     files = [f for f in run("git", "ls-files", "*.py", cwd=repo).splitlines() if (repo / f).stat().st_size > 2000]
     for number in range(count):
@@ -85,7 +84,7 @@ def make_source(folder: Path, sizes: Sequence[int]) -> Path:
 
 
 class Bench:
-    """One generated series of ``count`` patches, and the ways to apply it."""
+    """Generated series of ``count`` patches, and the ways to apply it."""
 
     def __init__(self, folder: Path, source: Path, count: int) -> None:
         self.folder, self.count = folder, count
@@ -111,7 +110,7 @@ class Bench:
         return run(*PATCHQ, "--project", self.project, *args, cwd=self.folder)
 
     def reset(self) -> None:
-        """The repository at the base, clean, with a fresh index."""
+        """Check out the base in a clean repository, with a fresh index."""
         for rest in ("rebase-apply", "rebase-merge"):
             shutil.rmtree(self.repo / ".git" / rest, ignore_errors=True)
         run("git", "checkout", "-q", "-f", "-B", "work", self.base, cwd=self.repo)
@@ -180,7 +179,7 @@ class Bench:
         return timed(lambda: self.patchq("apply"))
 
     def patchq_last(self) -> tuple[float, float]:
-        """The last patch's message and content differ from what is applied."""
+        """Apply again after the message and the content of the last patch were changed."""
         last = self.stack / self.files[-1].name
         text = last.read_text()
         at = text.rindex("by patch")
@@ -231,7 +230,7 @@ def main() -> None:
 
 
 def render(results: dict[tuple[str, int], tuple[float, float]], sizes: list[int], runs: int) -> str:
-    """One markdown table: wall seconds (CPU seconds), ratio to the floor and to git am."""
+    """Return a Markdown table: wall seconds (CPU seconds), ratio to the floor and to git am."""
     git = subprocess.run(["git", "--version"], capture_output=True, text=True, check=True).stdout.split()[-1]
     lines = [
         f"Python {platform.python_version()}, git {git}, {os.cpu_count()} cores, medians of {runs} runs; "

@@ -1,10 +1,10 @@
-"""Bulk work beside its floor: a release archive to a commit, and an overlay wheel.
+"""Compare the import of a release archive and an overlay wheel with the fastest possible commands.
 
     python benchmarks/bulk.py [--runs 5]
 
-`patchq fetch`'s import against `git fast-import` fed with the very same stream from a file;
-the overlay of vLLM's wheel against `cp` of that wheel. Medians; read the ratios. The wheel and
-the archive must be in patchq's cache: run `patchq apply && patchq build` first. Not a test.
+Compares `patchq fetch`'s import with `git fast-import` of the same stream, and the overlay of vLLM's wheel with `cp` of
+that wheel. Prints medians: read the ratios. The wheel and the archive must be in patchq's cache: run
+`patchq apply && patchq build` first. This is not a test.
 """
 
 from __future__ import annotations

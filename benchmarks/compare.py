@@ -1,10 +1,10 @@
-"""Two commits of patchq beside each other: did a command become slower?
+"""Compare the speed of two commits of patchq on a generated project.
 
     python benchmarks/compare.py main HEAD [--patches 300] [--rounds 5] [--limit 1.2]
 
-Each commit is checked out beside the other, and each command runs with both, taking turns, in copies of one generated
-project, a process each: what else the machine does then falls on both. Prints the medians, their ratio, and the spread
-of the ratios; ends with 1 where the median of a command's ratios is above the limit. A change below the spread is none.
+Both commits are checked out. Each command runs with both in turns, in a process of its own and in a copy of the same
+project, so that other work on the machine slows both. Prints the medians, their ratio and the range of the ratios. A
+change within that range means nothing. Exits with 1 if the median ratio of a command is above the limit.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ diff --git a/{path} b/{path}
 
 
 class Side:
-    """One commit, checked out, and its copy of the project."""
+    """A checked-out commit and its copy of the project."""
 
     def __init__(self, commit: str, folder: Path) -> None:
         self.commit, self.tree, self.project = commit, folder / "patchq", folder / "project"
@@ -74,7 +74,7 @@ class Side:
         }  # fmt: skip
 
     def run(self, args: Sequence[str], codes: Sequence[int] = (0,)) -> float:
-        """Wall seconds of a command."""
+        """Run a command and return its wall seconds."""
         start = time.perf_counter()
         done = subprocess.run(
             [sys.executable, "-m", "patchq", "--project", str(self.project), *args],
@@ -105,7 +105,7 @@ def make_upstream(folder: Path, files: int) -> Path:
 
 
 def set_up(side: Side, upstream: Path, patches: int, files: int) -> None:
-    """A project of so many patches, each of a line, that nothing has touched yet."""
+    """Make a new project with this many patches of one line each."""
     shutil.rmtree(side.project, ignore_errors=True)
     side.run(["init", str(side.project)])
     side.run(["pin", "up", "--url", str(upstream), "--ref", "v1"])
@@ -120,7 +120,7 @@ def set_up(side: Side, upstream: Path, patches: int, files: int) -> None:
 
 
 def compare(sides: Sequence[Side], upstream: Path, patches: int, rounds: int) -> dict[str, list[tuple[float, ...]]]:
-    """Seconds of each command with each side, round by round; who is first changes."""
+    """Return the seconds of each command with each side by round. The sides take turns to be first."""
     times: dict[str, list[tuple[float, ...]]] = {name: [] for name, _ in COMMANDS}
     files = max(patches // 8, 1)
     for number in range(rounds):

@@ -1,10 +1,10 @@
-"""Two commits of patchq over this project's own stacks: the time of verbs, as ratios; compare.py has a generated one.
+"""Compare the speed of two commits of patchq on this project's own stacks; compare.py uses a generated project.
 
     python benchmarks/compare_stacks.py BEFORE [AFTER] [--runs 7] [--only NAME]
 
-Each version's code works on a clone of BEFORE's lock and stacks (AFTER: the tree as it is). The two take turns, run
-by run, so that what else the machine does falls on both; a ratio is the median of AFTER's runs by that of BEFORE's,
-for wall and for CPU seconds (the children's included). The CPU ratio is the one to trust on a busy machine.
+Each version works on its own clone of BEFORE's lock and stacks. The default of AFTER is the work tree. The versions take
+turns, so that other work on the machine slows both. A ratio is the median of AFTER's runs divided by that of BEFORE's,
+for wall seconds and for CPU seconds, child processes included. On a busy machine, trust the CPU ratio.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Timed = tuple[float, float]
 
 
 class Version:
-    """One commit's code, and a project of its own that it works on."""
+    """Code of one commit, and its own copy of the project."""
 
     def __init__(self, code: Path, project: Path) -> None:
         self.code, self.project = code, project
@@ -40,7 +40,7 @@ class Version:
             self.patchq(line)
 
     def patchq(self, line: str, project: Path | None = None, answers: tuple[int, ...] = (0,)) -> Timed:
-        """Run one command line, whose exit status is one of `answers`; wall and CPU seconds."""
+        """Run a command line whose exit code is one of `answers`; return its wall and CPU seconds."""
         before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
         argv = [sys.executable, "-m", "patchq", "--project", str(project or self.project), *line.split()]
         done = subprocess.run(argv, env=self.env, capture_output=True, text=True)
@@ -51,7 +51,7 @@ class Version:
 
     @contextmanager
     def copied(self) -> Iterator[Path]:
-        """A copy of the project that a verb may change."""
+        """Yield a copy of the project that a command may change."""
         with tempfile.TemporaryDirectory(dir=self.project.parent) as folder:
             copy = Path(folder) / "copy"
             shutil.copytree(self.project, copy, symlinks=True, ignore=shutil.ignore_patterns("trees"))
@@ -60,7 +60,7 @@ class Version:
             yield copy
 
     def cold(self) -> Timed:
-        """No worktree and nothing built: only the bases are in the store."""
+        """Apply with only the bases in the store, and without worktrees."""
         with self.copied() as copy:
             (store,) = (copy / ".patchq").glob("*.git")
             refs = subprocess.run(

@@ -1,15 +1,15 @@
-"""What two backports of FlashInfer's do on a GPU that nobody needs to have SM12x for. Prints JSON.
+"""Measure two backports in FlashInfer on a GPU with SM90. Prints JSON.
 
-    python benchmarks/flashinfer_backports.py build .patchq/trees FOLDER     where nvcc and the applied set `gb10` are; no GPU
-    python benchmarks/flashinfer_backports.py run FOLDER                     where torch and a GPU with SM90 are; a minute
+    python benchmarks/flashinfer_backports.py build .patchq/trees FOLDER     needs nvcc and the applied set `gb10`; no GPU
+    python benchmarks/flashinfer_backports.py run FOLDER                     needs torch and a GPU with SM90; one minute
 
-v0.6.1's own kernels and launchers, compiled for sm_90a from the patched tree and from that tree without the one patch
-(the guards of two functions of quantization.cuh lowered to 900, for both alike).
+Compiles v0.6.1's kernels and launchers for sm_90a twice: from the patched tree, and from that tree without one patch.
+In both, the guards of two functions of quantization.cuh are lowered to 900.
 
 - `padding rows`: `expandInputRows` and `doActivation` with and without `moe-padding-rows`, at gpt-oss-120b's sizes:
-  microseconds, medians of replays of a CUDA graph; whether bytes are the same where rows are; bytes written beside them.
-- `top-k`: with and without `topk-group-reset`, each in a process of its own, of which one may never end. "late": half of
-  the blocks look 100 us after they have arrived, as long as a GPU may take for it.
+  median microseconds of CUDA graph replays, whether the bytes of the rows are equal, and bytes written outside the rows.
+- `top-k`: with and without `topk-group-reset`, each in its own process, which may hang. "late": half of the blocks look
+  100 us after they have arrived, which a GPU may do.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ template <class S> __device__ inline uint4 curand4(S*) { return uint4{}; }
 
 
 def build(trees: Path, out: Path) -> None:
-    """The libraries that `run` loads: with a patch, without it, and what both refer to."""
+    """Compile the libraries that `run` loads: with a patch, without it, and their common part."""
     sys.path.insert(0, str(HERE.parent / "tests/stacks/flashinfer"))
     from moe_unit import COMMON_SOURCES, CPP_SOURCES, compiler_options
 
@@ -94,7 +94,7 @@ def build(trees: Path, out: Path) -> None:
 
 
 def of_tree(flashinfer: Path, source: str, to: Path, without: str | None) -> None:
-    """A file of the tree, or as it is there without a patch of the stack."""
+    """Return a file of the tree, with or without a patch of the stack."""
     with tempfile.TemporaryDirectory(prefix="backports-") as text:
         work = Path(text) / source
         work.parent.mkdir(parents=True)
@@ -134,7 +134,7 @@ def routing(tokens: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def places(first: torch.Tensor) -> torch.Tensor:
-    """Where the scales of rows lie: [rows, SCALES]."""
+    """Return the positions of the rows' scales: [rows, SCALES]."""
     out = []
     k = torch.arange(SCALES)
     for expert in range(EXPERTS):
@@ -197,7 +197,7 @@ class Inputs:
 
 
 def padding_rows(folder: Path) -> list[dict[str, Any]]:
-    """A line for each number of tokens: both kernels, both builds."""
+    """Return a row for each number of tokens: both kernels, both builds."""
     ctypes.CDLL(str(folder / "moe_rest.so"), mode=ctypes.RTLD_GLOBAL)  # what the others refer to
     libraries = {name: load(folder, f"moe_{name}") for name in ("bare", "patched")}
     found = []
@@ -211,7 +211,7 @@ def padding_rows(folder: Path) -> list[dict[str, Any]]:
 
 
 def beside(kernel: str, libraries: dict[str, ctypes.CDLL], given: Inputs) -> dict[str, Any]:
-    """Of one kernel in both builds: times, bytes written where no row is, and whether the rows' are the same."""
+    """Compare a kernel in both builds: times, bytes written outside the rows, equal bytes inside."""
     found: dict[str, Any] = {}
     outs, scales = {}, {}
     for name, library in libraries.items():
@@ -231,7 +231,7 @@ def beside(kernel: str, libraries: dict[str, ctypes.CDLL], given: Inputs) -> dic
 
 
 def top_k(folder: Path, name: str, calls: int) -> dict[str, Any]:
-    """In a process of its own, which may never end."""
+    """Run top-k in this process, which may hang."""
     rows, vocabulary, dll = ROWS, VOCABULARY, load(folder, f"topk_{name}")
     x = torch.randn(rows, vocabulary, device="cuda", generator=torch.Generator(device="cuda").manual_seed(3))
     out, states = torch.empty_like(x), torch.zeros(1 << 20, dtype=torch.uint8, device="cuda")
@@ -269,7 +269,7 @@ def top_k(folder: Path, name: str, calls: int) -> dict[str, Any]:
 
 
 def apart(folder: Path, name: str, calls: int, limit: float) -> dict[str, Any]:
-    """What a process says of its calls, or that it had to be killed."""
+    """Return the calls that a process reports, or that it had to be killed."""
     command = [sys.executable, __file__, "top-k", str(folder), name, str(calls)]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     said, ready = "", ""

@@ -1,11 +1,11 @@
-"""Forecast beside `git rebase`: the same real stack, the set's own, onto the same real releases, in the same run.
+"""Compare `patchq forecast` with one `git rebase` per ref: the default set's stack onto the same releases.
 
     python benchmarks/forecast.py vllm v0.14.0 v0.20.0 v0.33.0 [--patches 40]
 
-`git rebase` (merge backend) runs once for each ref in a worktree of its own, with `--skip` wherever it stops,
-which is what a forecast has in the place of a person. Both must stop at the same patches. Prints a Markdown
-table; the bases are in the store before the clocks start. With --patches the stack is filled up, in a copy of the
-project, with backports: what the first of the refs changed, a file each, of files that the stack leaves alone.
+`git rebase` (merge backend) runs once for each ref in its own worktree, and skips each commit that conflicts. Both must
+stop at the same patches. The bases are fetched before the measurement. Prints a Markdown table. `--patches` extends the
+stack to this many patches in a copy of the project. Each of the new patches takes over the first ref's change of one
+file that the stack doesn't touch.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from patchq.stacks.edit import new
 
 
 def fill_up(project: Project, upstream: str, ref: str, count: int) -> None:
-    """Make the stack ``count`` patches long with what a later ref changed in Python files that it leaves alone."""
+    """Extend the stack to ``count`` patches with a later ref's changes of Python files that the stack doesn't touch."""
     apply(project)
     (carried,) = carried_stacks(project, project.stacks(project.choose_set(""), [upstream]), "")
     store = project.store
@@ -62,7 +62,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10, resource.getrusa
 
 
 def memory(root: Path, upstream: str, refs: list[str]) -> str:
-    """The most memory that a forecast of these refs takes, and that a git of its own does, in MiB."""
+    """Return the peak memory of a forecast of these refs, and of the largest git process, in MiB."""
     argv = [sys.executable, "-c", FORECAST, str(root), upstream, *refs]
     own, gits = subprocess.run(argv, check=True, capture_output=True, text=True).stdout.split()
     return f"{own} MiB (git {gits})"

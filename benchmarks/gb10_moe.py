@@ -1,16 +1,16 @@
-"""For the owner of a GB10: does the MXFP4 MoE of gpt-oss-120b run, is it right, and which tile is fastest.
+"""Measure the MXFP4 MoE of gpt-oss-120b on a GB10: whether it runs, is correct, and which tile is fastest.
 
     python benchmarks/gb10_moe.py --out docs/evidence/flashinfer-moe-gb10.json [--tokens 1,4,16,64,256,2048] [--repeats 50]
 
-Needs an SM12x GPU, nvcc, and the wheel of the stack (`patchq build flashinfer`). For each launcher that the
-wheel has, and each tile that its CUTLASS compiles, the layer is run as vLLM runs it, by `cutlass_fused_moe`:
-activations quantised to MXFP8, weights in MXFP4, 128 experts, 4 a token, with biases and gpt-oss's clamped
-SwiGLU, hidden and intermediate size 2880 padded to 2944. Each pair of tactics of the two GEMMs is compared with
-a float64 reference of the same quantised values, which rounds where the kernels do; tokens spread over all
-experts, and, with the tactics that are taken untuned, all on the same four, and with PDL. Then CUDA graphs of all
-of them are replayed in turn, what they leave is compared, too, and the median and the ratio to what is taken
-untuned are written. A process of its own builds and runs each launcher: an illegal instruction or a trap then
-costs one launcher's rows, not the run. `--plan` prints what would be run, on any machine.
+Needs an SM12x GPU, nvcc, and the stack's wheel (`patchq build flashinfer`). Each launcher of the wheel runs with each
+tile that its CUTLASS compiles. The layer runs as in vLLM, by `cutlass_fused_moe`: activations in MXFP8, weights in MXFP4,
+128 experts, 4 per token, with biases and gpt-oss's clamped SwiGLU, hidden and intermediate size 2880 padded to 2944.
+
+Each pair of tactics of the two GEMMs is compared with a float64 reference of the same quantised values, which rounds
+where the kernels do. Tokens go to all experts. With the default tactics they also go all to the same four, and run with
+PDL. Then CUDA graphs of all pairs are replayed in turns. Their results are compared too. The output has the median of
+each pair and its ratio to the default tactics. Each launcher has its own process, so that a crash costs only its rows.
+`--plan` prints the plan, on any machine.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LEVELS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 
 
 def decode_fp4(packed: Any, scales: Any) -> Any:
-    """MXFP4 as float64: packed is [..., k / 2] bytes, the low nibble first; scales [..., k / 32], UE8M0."""
+    """Decode MXFP4 to float64. ``packed`` is [..., k / 2] bytes, low nibble first; scales are [..., k / 32], UE8M0."""
     import torch
 
     levels = torch.tensor([*LEVELS, *(-v for v in LEVELS)], device=packed.device, dtype=torch.float64)
@@ -46,19 +46,19 @@ def decode_fp4(packed: Any, scales: Any) -> Any:
 
 
 def activate(both: Any) -> Any:
-    """What lies between the GEMMs: the linear part is the first half, the gate the second."""
+    """Apply the activation between the GEMMs. The first half is the linear part, the second the gate."""
     linear, gate = both.chunk(2, -1)
     gate = gate.clamp(max=LIMIT)
     return gate * (gate * ALPHA).sigmoid() * (linear.clamp(-LIMIT, LIMIT) + BETA)
 
 
 def pairs(first: int, second: int) -> list[tuple[int, int]]:
-    """Untuned, then every tactic of the first GEMM with every one of the second, which are counted after the first's."""
+    """Return the default tactics, then every pair of the two GEMMs' tactics. Those of the second count on from the first's."""
     return [(-1, -1), *((i, first + j) for i in range(first) for j in range(second))]
 
 
 def make_layer(device: str, seed: int = 1) -> dict[str, Any]:
-    """Random weights of one layer: packed values, plain scales, and scales in the kernel's layout."""
+    """Make random weights of one layer: packed values, plain scales, and scales in the kernel's layout."""
     import torch
     from flashinfer import block_scale_interleave
 
@@ -77,7 +77,7 @@ def make_layer(device: str, seed: int = 1) -> dict[str, Any]:
 
 
 def quantised(values: Any) -> Any:
-    """MXFP8 as the kernels make it of BF16: blocks of 32, the scale a power of two that none exceeds."""
+    """Quantise BF16 to MXFP8 as the kernels do: in blocks of 32, with the least power of two that no value exceeds."""
     import torch
 
     blocks = values.double().unflatten(-1, (-1, 32))
@@ -86,7 +86,7 @@ def quantised(values: Any) -> Any:
 
 
 def reference(x: Any, index: Any, weight: Any, layer: dict[str, Any]) -> Any:
-    """The layer in float64, rounded where the kernels write: BF16 after the first GEMM and the activation, then MXFP8."""
+    """Compute the layer in float64. Round where the kernels write: to BF16 after GEMM 1 and the activation, then to MXFP8."""
     import torch
 
     out = torch.zeros(x.shape[0], HIDDEN, device=x.device, dtype=torch.float64)
@@ -103,7 +103,7 @@ def reference(x: Any, index: Any, weight: Any, layer: dict[str, Any]) -> Any:
 
 @dataclass
 class Case:
-    """Rows of one layer's input, and what comes of them."""
+    """Input rows of one layer, and its results."""
 
     x: Any
     scales: Any
@@ -113,17 +113,17 @@ class Case:
     out: Any
 
     def relative_error(self) -> float:
-        """Of what is in ``out``; not a number where some of it isn't one."""
+        """Return the relative error of the result; NaN if a value is NaN."""
         return float(((self.out.double() - self.want).norm() / self.want.norm()).item())
 
     def worst_part(self) -> float:
-        """The largest such error of a token's 128 columns, which are what a tile writes of it."""
+        """Return the largest such error of 128 columns of a token, which one tile writes."""
         difference, want = (x.unflatten(-1, (-1, 128)).norm(dim=-1) for x in (self.out.double() - self.want, self.want))
         return float((difference / want).max().item())
 
 
 def make_case(count: int, layer: dict[str, Any], *, same: bool = False) -> Case:
-    """Tokens that go to all experts, or all of them to the same four."""
+    """Make tokens that go to all experts, or all to the same four."""
     import torch
     from flashinfer import mxfp8_quantize
 
@@ -142,7 +142,7 @@ def make_case(count: int, layer: dict[str, Any], *, same: bool = False) -> Case:
 
 
 class Layer:
-    """One layer, by `cutlass_fused_moe`, with the tactics that are asked for."""
+    """One layer, run by `cutlass_fused_moe` with the given tactics."""
 
     def __init__(self) -> None:
         import torch
@@ -157,7 +157,7 @@ class Layer:
         self.pool = torch.cuda.graph_pool_handle()
 
     def run(self, case: Case, tactic: tuple[int, int], *, pdl: bool = False) -> None:
-        """Into the case's ``out``."""
+        """Run the layer, with the result in the case's ``out``."""
         import torch
 
         # The tuner's answer is what cutlass_fused_moe asks for; here it is given.
@@ -179,7 +179,7 @@ class Layer:
 
 
 def run_launcher(tokens: list[int], repeats: int) -> list[dict[str, Any]]:
-    """In this process: every tactic of the module that the environment chooses."""
+    """Run every tactic of the module that the environment selects, in this process."""
     layer = Layer()
     rows: list[dict[str, Any]] = []
     for count in tokens:
@@ -199,7 +199,7 @@ def run_launcher(tokens: list[int], repeats: int) -> list[dict[str, Any]]:
 
 
 def run_once(layer: Layer, case: Case, tactic: tuple[int, int], *, pdl: bool = False) -> tuple[dict[str, Any], Any]:
-    """A pair of tactics by a call, and by a graph that is replayed twice; the graph is None where that failed."""
+    """Run a pair of tactics by a call, and by a graph that is replayed twice; the graph is None if capture failed."""
     import torch
 
     row: dict[str, Any] = {"tokens": case.x.shape[0], "tactic": list(tactic), "pdl": pdl, "routing": "spread"}
@@ -222,7 +222,7 @@ def run_once(layer: Layer, case: Case, tactic: tuple[int, int], *, pdl: bool = F
 
 
 def measure(replays: list[tuple[Any, dict[str, Any]]], repeats: int) -> None:
-    """Replay graphs in turn; the median in µs, and its ratio to the first's, go into the rows."""
+    """Replay the graphs in turns. Add the median in µs, and its ratio to the first's, to the rows."""
     import torch
 
     times: list[list[float]] = [[] for _ in replays]
@@ -240,7 +240,7 @@ def measure(replays: list[tuple[Any, dict[str, Any]]], repeats: int) -> None:
 
 
 def wrong(row: dict[str, Any]) -> bool:
-    """Whether a row failed, or is further from the reference than BF16's roundings explain, in all or in a part."""
+    """Return whether a row failed, or differs from the reference by more than BF16 rounding, as a whole or in a part."""
     limits = {"relative_error": MOST_ERROR, "worst_part": MOST_ERROR_OF_A_PART}
     return "error" in row or not all(
         row[name + run] <= limit for name, limit in limits.items() for run in ("", "_replayed")
@@ -248,7 +248,7 @@ def wrong(row: dict[str, Any]) -> bool:
 
 
 def launchers() -> list[str]:
-    """Those that the installed FlashInfer has: from 0.7 on, the generic one alone."""
+    """Return the launchers of the installed FlashInfer; from 0.7 on only the generic one."""
     from flashinfer.jit import fused_moe
 
     return list(LAUNCHERS) if hasattr(fused_moe, "_sm120_moe_launcher") else ["generic"]

@@ -1,13 +1,13 @@
-"""For the owner of a GB10: how fast does the stack serve gpt-oss-120b, beside stock vLLM?
+"""Measure how fast the stack serves gpt-oss-120b on a GB10, compared with stock vLLM.
 
     python benchmarks/gb10_serve.py --patched /opt/patched/bin/python --stock /opt/stock/bin/python [-- SERVE-ARGUMENTS]
 
-Each Python is one that has vLLM: the set's wheels, and upstream's. For stock, for the patched build with stock's
-settings, and for the patched build with the settings of the recipe, an OpenAI server is started on loopback, warmed,
-and asked by 1, 2, 4, 8 and 16 users at once. What it needs is checked first. Where the machine's memory is the GPU's,
-a server that asks for too much takes the machine with it: the server is ended when less than ``--keep-free`` is left,
-and after ``--start-limit`` seconds without an answer. Whatever happens, nothing is left running. The file is one that
-``patchq bench import`` takes. ``--plan`` says what would be run, on any machine.
+One Python has the set's wheels installed, the other upstream's. There are three servers: stock, the patched build with
+stock's settings, and the patched build with the recipe's settings. Each OpenAI server listens on loopback, is warmed up,
+and answers 1, 2, 4, 8 and 16 users at once. The requirements are checked first. On a machine whose GPU shares its memory,
+a server that takes too much memory stops the machine. The script therefore ends the server if less than ``--keep-free``
+is left, or if it doesn't answer within ``--start-limit`` seconds. No process is left running. The output is a file for
+``patchq bench import``. ``--plan`` prints the plan, on any machine.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ GIB = 1 << 30
 
 
 class Refused(Exception):
-    """Something that a measurement needs is not so."""
+    """A requirement of a measurement is not met."""
 
 
 @dataclass(frozen=True)
 class Setup:
-    """A server to be measured."""
+    """Server to measure."""
 
     name: str
     python: str
@@ -57,7 +57,7 @@ class Setup:
 
 @dataclass(frozen=True)
 class Timed:
-    """One streamed request; seconds since the start of the round."""
+    """Streamed request; seconds since the start of the round."""
 
     begun: float
     first: float
@@ -67,7 +67,7 @@ class Timed:
 
 
 def manifest(python: str) -> dict[str, Any]:
-    """The installed vLLM's ``_patchq.json``, without importing vLLM; empty for upstream's."""
+    """Return the ``_patchq.json`` of the installed vLLM without importing vLLM; empty for upstream's."""
     code = (
         "import importlib.util, json, pathlib; s = importlib.util.find_spec('vllm'); "
         "p = pathlib.Path(list(s.submodule_search_locations)[0], '_patchq.json') if s else None; "
@@ -80,12 +80,12 @@ def manifest(python: str) -> dict[str, Any]:
 
 
 def patches(said: Mapping[str, Any]) -> set[str]:
-    """``upstream/name`` of each patch in a manifest."""
+    """Return ``upstream/name`` of each patch in a manifest."""
     return {f"{of['name']}/{patch['name']}" for of in said.get("upstreams", []) for patch in of.get("patches", [])}
 
 
 def setups(patched: str, stock: str | None, there: set[str], more: Sequence[str]) -> list[Setup]:
-    """What is measured, in this order."""
+    """Return the servers to measure, in order."""
     more = (*MEMORY, *more)
     arguments: tuple[str, ...] = ()
     if "vllm/mxfp4-lm-head" in there:
@@ -99,7 +99,7 @@ def setups(patched: str, stock: str | None, there: set[str], more: Sequence[str]
 
 
 def available() -> int:
-    """Bytes of memory that can be had without swapping."""
+    """Return the bytes of memory that are available without swapping."""
     for line in Path("/proc/meminfo").read_text().splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024
@@ -116,7 +116,7 @@ def machine() -> dict[str, Any]:
 
 
 def checks(given: argparse.Namespace, facts: Mapping[str, Any]) -> list[str]:
-    """What speaks against measuring here and now."""
+    """Return the reasons not to measure on this machine now."""
     found = []
     if "gpu" not in facts:
         found.append("nvidia-smi is not there: no GPU that vLLM could use")
@@ -132,7 +132,7 @@ def checks(given: argparse.Namespace, facts: Mapping[str, Any]) -> list[str]:
 
 
 def verified(python: str) -> str:
-    """What ``patchq verify-installed`` says of an environment, if patchq is here."""
+    """Return the output of ``patchq verify-installed`` for an environment, if patchq is installed."""
     done = subprocess.run(
         [sys.executable, "-m", "patchq", "verify-installed", "--python", python], capture_output=True, text=True
     )
@@ -206,7 +206,7 @@ class Server:
                 return
 
     def stop(self) -> None:
-        """End it as a user would, and what is left of its group after a minute by force."""
+        """Terminate the server as a user would. Kill the rest of its process group after a minute."""
         self.over.set()
         for sign, wait in ((signal.SIGINT, 60.0), (signal.SIGKILL, 10.0)):
             with contextlib.suppress(ProcessLookupError):
@@ -223,7 +223,7 @@ class Server:
 
 
 def stream(port: int, model: str, prompt: list[int], generate: int, since: float, limit: float) -> Timed:
-    """Ask for so many tokens after a prompt of tokens, and time what comes."""
+    """Request this many tokens after a prompt, and time the answer."""
     body = {
         "model": model, "prompt": prompt, "max_tokens": generate, "temperature": 0, "ignore_eos": True, "stream": True,
         "stream_options": {"include_usage": True},
@@ -266,10 +266,10 @@ def events(response: Iterator[bytes] | http.client.HTTPResponse) -> Iterator[dic
 
 
 def speeds(timed: Sequence[Timed]) -> tuple[float, float]:
-    """Prefill and decode of a round, tokens a second over all users.
+    """Return prefill and decode speed of a round in tokens per second of all users.
 
-    Prefill is all prompts' tokens until the last of the first tokens; decode is what came after each one's first,
-    while anything was decoded.
+    Prefill is the tokens of all prompts until the last user's first token. Decode is the tokens after each user's first,
+    while any were decoded.
     """
     prefill = sum(t.prompt_tokens for t in timed) / (max(t.first for t in timed) - min(t.begun for t in timed))
     span = max(t.last for t in timed) - min(t.first for t in timed)
@@ -277,7 +277,7 @@ def speeds(timed: Sequence[Timed]) -> tuple[float, float]:
 
 
 def round_of(users: int, given: argparse.Namespace, seed: int) -> tuple[float, float]:
-    """Prefill and decode with so many users at once, each with a prompt that nobody had before."""
+    """Return prefill and decode speed with this many users at once, each with a new prompt."""
     chosen = random.Random(seed)
     prompts = [[chosen.randrange(2, given.vocabulary) for _ in range(given.prompt)] for _ in range(users)]
     since = time.monotonic()
@@ -290,7 +290,7 @@ def round_of(users: int, given: argparse.Namespace, seed: int) -> tuple[float, f
 
 
 def measure(setup: Setup, given: argparse.Namespace, until: float, log: Path) -> dict[str, Any]:
-    """Rows of one server; what it could not do is said in ``stopped``."""
+    """Return the rows of one server, and the reason in ``stopped`` if it failed."""
     found: dict[str, Any] = {"name": setup.name, "arguments": list(setup.arguments), "env": dict(setup.env), "rows": []}
     server = Server(setup, given, log)
     try:
@@ -322,7 +322,7 @@ def measure(setup: Setup, given: argparse.Namespace, until: float, log: Path) ->
 
 
 def report(facts: Mapping[str, Any], done: Sequence[Mapping[str, Any]], given: argparse.Namespace) -> str:
-    """The file: what was measured on what, and a table that ``patchq bench import`` takes."""
+    """Return the output file: environment, results, and a table for ``patchq bench import``."""
     lines = ["# Serving, measured", "", "```json", json.dumps(facts, indent=1), "```", ""]
     for one in done:
         said = {key: value for key, value in one.items() if key != "rows"}
@@ -361,7 +361,7 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def split(given: list[str]) -> tuple[list[str], list[str]]:
-    """One's own arguments, and those after ``--``, which are for every ``vllm serve``."""
+    """Return the script's own arguments, and those after ``--`` for every ``vllm serve``."""
     at = given.index("--") if "--" in given else len(given)
     return given[:at], given[at + 1 :]
 

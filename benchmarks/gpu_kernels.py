@@ -1,16 +1,15 @@
-"""Kernels of the vLLM stack beside what vLLM has and what else there is, on a GPU, in one run. Prints JSON.
+"""Compare kernels of the vLLM stack with vLLM's own and with others, on a GPU, in one run. Prints JSON.
 
     PYTHONPATH=<vllm tree>:<flashinfer> python benchmarks/gpu_kernels.py <vllm tree>/csrc
 
-Four questions, each answered by medians of CUDA graph replays:
+All times are medians of CUDA graph replays:
 
-- `quantize`: the stack's Triton MXFP8 quantizer beside FlashInfer's CUDA kernel, whose body is compiled out
-  below SM100: the guards of that one kernel are lowered to 900 in a copy of its source, nothing else.
-- `routing`: 4 of 128 experts by vLLM's fused topk_softmax, compiled from the tree, beside torch, and beside
-  the stack's Triton kernel.
-- `verification`: a chain of drafts by the V2 runner's Triton kernel, beside the same in torch.
-- `drafts`: the k largest of 201088 logits by torch.topk, which vLLM's Eagle uses for trees, FlashInfer's
-  top_k, and argmax, which it uses for chains.
+- `quantize`: the stack's Triton MXFP8 quantizer and FlashInfer's CUDA kernel. That kernel is empty below SM100, so its
+  guards are lowered to 900 in a copy of its source.
+- `routing`: choice of 4 of 128 experts by vLLM's fused topk_softmax, by torch, and by the stack's Triton kernel.
+- `verification`: check of a chain of drafts by the V2 runner's Triton kernel and by torch.
+- `drafts`: the k largest of 201088 logits by torch.topk, which vLLM's Eagle uses for trees, by FlashInfer's top_k, and
+  by argmax, which Eagle uses for chains.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("topk_softmax", &topk_softmax);
 
 
 def measure(functions: dict[str, Callable[[], object]]) -> dict[str, float]:
-    """Median microseconds of each, the functions taking turns."""
+    """Return the median microseconds of each function. The functions take turns."""
     graphs = {}
     for name, function in functions.items():
         for _ in range(3):
@@ -60,7 +59,7 @@ def measure(functions: dict[str, Callable[[], object]]) -> dict[str, float]:
 
 
 def lowered_flashinfer(work: Path) -> Callable[..., Any]:
-    """FlashInfer's mxfp8_quantize with the guards of its MXFP8 kernel lowered to SM90."""
+    """Return FlashInfer's mxfp8_quantize with the guards of its MXFP8 kernel lowered to SM90."""
     import flashinfer
     from flashinfer.jit import env
 

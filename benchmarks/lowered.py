@@ -1,4 +1,4 @@
-"""FlashInfer's MXFP8 kernels on SM90: the bodies of its quantization.cuh are compiled out below SM100."""
+"""Enable FlashInfer's MXFP8 kernels on SM90, where quantization.cuh compiles them as empty functions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 
 def lowered(source: str, functions: Collection[str]) -> str:
-    """The text of ``quantization.cuh`` with the guards of these functions lowered to SM90."""
+    """Return the text of ``quantization.cuh`` with the guards of these functions lowered to SM90."""
     lines, function, found = source.split("\n"), "", set()
     for number, line in enumerate(lines):
         if named := re.search(r"\b(cvt_\w+|quantize_\w+|fp\d+_\w+|silu\w*|block_scale\w*)\(", line):

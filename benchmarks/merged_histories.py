@@ -1,18 +1,18 @@
-"""Is a backport upstream, where upstream uses merge commits?
+"""Measure how well patchq finds backports in an upstream that uses merge commits.
 
     python benchmarks/merged_histories.py REPO OLD NEW LATER [--most 60] [--seed 1] [--show]
 
-REPO is a git repository. Commits between OLD and NEW, of whatever branch they were made on, are picked onto OLD, each
-as a patch by itself; those that git's merge stops at are left out. Then patchq is asked whether NEW has them.
+REPO is a git repository. Commits of any branch between OLD and NEW are cherry-picked onto OLD, each as a patch by itself.
+Commits that conflict are skipped. Then patchq searches NEW for them. `git cherry`, which compares patch ids, judges the
+same cases.
 
-picked: NEW has it, unless upstream took it back (by its message, or by hunks that are the reverse of half of its lines;
-see :func:`whole_commits.taken_back`). Where it took back less, or where a file that the commit adds went together with
-others of its folder, as notes for a changelog do, the truth is between, and isn't counted.
-near: one word of one added line is another.  reverted: NEW with the patch taken back by git's merge.
-later: a commit between NEW and LATER that no message up to NEW names.  The last three are not upstream.
-
-Beside it ``git cherry``, which compares patch ids. What history shows is what ``git cherry`` finds, or whose subject
-NEW's history has: all that is picked.
+picked: NEW has the commit, unless upstream reverted it: a message says so, or hunks reverse at least half of its lines
+(:func:`whole_commits.taken_back`). A commit that was reverted in part is not counted. Neither is a commit whose new file
+was later deleted together with others of its folder, like notes for a changelog.
+near: one word of one added line differs.
+reverted: NEW after git's merge has removed the patch.
+later: a commit between NEW and LATER that no message up to NEW mentions.
+NEW has none of the last three.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ UPSTREAM, NOT_UPSTREAM = "picked", ("near", "reverted", "later", "taken back")
 
 @dataclass(frozen=True)
 class Case:
-    """A patch on OLD, as a commit, and the tip that it is asked of."""
+    """A patch on OLD, as a commit, and the target to search."""
 
     kind: str
     info: CommitInfo
@@ -71,7 +71,7 @@ class Picks(Bench):
         self.left_out = 0
 
     def cases(self) -> Iterator[Case]:
-        """Yield the cases; a commit that can't be picked, or of which only a part was taken back, is left out."""
+        """Yield the cases. Skip commits that conflict, and those that were reverted in part."""
         for info in self.stack:
             in_part = info.commit in self.in_part - self.back
             if in_part or (picked := self._pick(info)) is None:
@@ -128,7 +128,7 @@ def _is_told(info: CommitInfo, told: str) -> bool:
 
 
 def main() -> int:
-    """Measure, and print; 1 where recall or precision is below the goal."""
+    """Measure and print; return 1 if recall or precision is below the goal."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("repository", type=Path)
     parser.add_argument("refs", nargs=3, metavar="REF")

@@ -1,11 +1,11 @@
-"""What SM120's fused MoE module takes to compile: the full one and the one for MXFP4 alone.
+"""Measure the compilation of SM120's fused MoE module: the full profile and the one for MXFP4 alone.
 
     python benchmarks/moe_build.py --package SITE [--profile mxfp4_minimal --profile full] [--jobs N]
 
-SITE is a folder with the patched flashinfer package in it, `pip install --target SITE --no-deps dist/flashinfer_python-*.whl`
-for one. Takes nvcc, and no GPU but libcuda.so to link with. Each build starts from nothing. Prints a JSON
-line for each: units, seconds, the largest compiler process and the most memory of all at once, in GiB, and
-whether the library holds all that it refers to.
+SITE is a folder with the patched flashinfer package. Make one with
+`pip install --target SITE --no-deps dist/flashinfer_python-*.whl`. Needs nvcc, and libcuda.so to link with, but no GPU.
+Each build starts from nothing. Prints a JSON line for each: units, seconds, peak memory of the largest compiler process
+and of all together in GiB, and whether all symbols of the library resolve.
 """
 
 from __future__ import annotations

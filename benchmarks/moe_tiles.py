@@ -1,9 +1,9 @@
-"""What nvcc makes of each tile of SM120's MXFP8 x MXFP4 grouped GEMM: registers, spills, shared memory, stages.
+"""Print registers, spills, shared memory and stages of each tile of SM120's MXFP8 x MXFP4 grouped GEMM.
 
     python benchmarks/moe_tiles.py --trees .patchq/trees [--tile 128x128 --tile 128x64 --tile 128x32]
 
-Compiles the kernels of `flashinfer/sm120-namespace-launcher` for sm_121f, a minute each; no GPU. Tiles with
-N below 128 need the set `gb10-next`. Prints a Markdown table.
+Compiles the kernels of `flashinfer/sm120-namespace-launcher` for sm_121f with nvcc, one minute each. Needs no GPU. Tiles
+with N below 128 need the set `gb10-next`. Prints a Markdown table.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ int main() {
 
 
 def measure(trees: Path, tile: tuple[int, int], fusion: str, swap_ab: bool) -> str:
-    """One row."""
+    """Compile one tile and return its row."""
     with tempfile.TemporaryDirectory(prefix="moe-tiles-") as text:
         folder = Path(text)
         unit = write_unit(trees, folder, "namespace", [(tile, fusion, swap_ab)])

@@ -1,6 +1,8 @@
-"""How long Chromium takes to open a report: of this project, and of 1,000 patches on 20 refs.
+"""Measure how fast Chromium opens a report of this project, and one of 1,000 patches on 20 refs.
 
-python benchmarks/report_page.py [--runs 5]    needs chromium, and the extra `dev`
+    python benchmarks/report_page.py [--runs 5]
+
+Needs Chromium and the extra `dev`.
 """
 
 from __future__ import annotations

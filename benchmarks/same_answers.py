@@ -1,10 +1,10 @@
-"""Two versions of patchq over the same project: the JSON of its verbs and the bytes of what they write.
+"""Compare the JSON output and the written files of two versions of patchq on the same project.
 
     python benchmarks/same_answers.py BEFORE [AFTER]
 
-BEFORE and AFTER are commits of this project (AFTER: the tree as it is). Each version's code works on a project of
-its own, a clone of BEFORE's stacks and lock, from `apply` on a cold store. Paths, times and ids of processes are made
-equal before anything is compared; nothing else is.
+BEFORE and AFTER are commits of this project. The default of AFTER is the work tree. Each version works on its own clone
+of BEFORE's stacks and lock, and starts with `apply` on an empty store. Paths, times and process ids are replaced before
+the comparison; everything else must be equal.
 """
 
 from __future__ import annotations

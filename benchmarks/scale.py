@@ -1,13 +1,12 @@
-"""Time and memory by the size of a project: patches, tree, refs, ledger.
+"""Measure time and memory by the size of a project: patches, tree, refs, ledger.
 
     python benchmarks/scale.py [--small] [--json benchmarks/scale.json] [patches commits tree refs ledger project]
 
-Each curve has one size that grows, from small to what nobody has yet: 5,000 patches, a tree of 1 GB,
-200 refs, a ledger of a million lines. Every row is one whole command in a process of its own: its wall
-seconds (the least of three where it takes under ten), the CPU seconds of it and its children, which another load on
-the machine changes less, and the most memory that it or a child of its held.
-`grows` is the exponent between the last two sizes, of what a command takes beyond the start of the
-process: 1 is linear, 2 a square. Nothing here is a test.
+Each curve increases one size up to 5,000 patches, 10,000 commits, a tree of 1 GB, 200 refs or a ledger of a million
+lines. Each row is a whole command in its own process: wall seconds (the least of three runs, or of one run that takes
+over ten seconds), CPU seconds with child processes, and the peak memory of the largest process. Trust the CPU seconds on
+a busy machine. `grows` is the exponent between the last two sizes, without the start of the process: 1 is linear, 2
+quadratic. This is not a test.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ diff --git a/{path} b/{path}
 def command(
     patchq: Patchq, *args: str, codes: tuple[int, ...] = (0,), once: bool = False, argv: Sequence[str] = ()
 ) -> dict[str, float]:
-    """Wall seconds and peak MiB of one command of patchq's, or of ``argv``."""
+    """Return the wall and CPU seconds and the peak MiB of a patchq command, or of ``argv``."""
     best: dict[str, float] = {}
     for _ in range(3):
         start = time.perf_counter()
@@ -85,7 +84,7 @@ def project(folder: Path, upstream: Path) -> Patchq:
 
 
 def upstream(folder: Path, files: int, lines: int = 200, width: int = 40) -> Path:
-    """A repository of ``files`` text files in folders of a hundred."""
+    """Make a repository of ``files`` text files, a hundred in each folder."""
     repo = folder / "upstream"
     for number in range(files):
         path = repo / f"d{number // 100}" / f"f{number}.py"
@@ -99,7 +98,7 @@ def upstream(folder: Path, files: int, lines: int = 200, width: int = 40) -> Pat
 
 
 def write_stack(patchq: Patchq, count: int, files: int, width: int = 40) -> None:
-    """``count`` patches of one line each, on files and lines that differ."""
+    """Write ``count`` patches of one line each. No two change the same line."""
     folder = patchq.layout.stack("up", "v1")
     folder.mkdir(parents=True)
     choose = random.Random(1)
@@ -145,7 +144,7 @@ def by_patches(folder: Path, sizes: list[int]) -> Iterator[tuple[int, dict[str, 
 
 
 def by_commits(folder: Path, sizes: list[int]) -> Iterator[tuple[int, dict[str, dict[str, float]]]]:
-    """A branch of commits of one line each, adopted as patches, and what they need of each other."""
+    """Import a branch of one-line commits as patches, and find their dependencies."""
     repo = upstream(folder, 1000)
     for count in sizes:
         here = folder / str(count)
@@ -164,7 +163,7 @@ def by_commits(folder: Path, sizes: list[int]) -> Iterator[tuple[int, dict[str, 
 
 
 def write_branch(repo: Path, count: int, files: int, width: int = 40) -> None:
-    """A branch ``work<count>`` of ``count`` commits."""
+    """Write a branch ``work<count>`` of ``count`` commits."""
     choose = random.Random(3)
     texts: dict[int, list[str]] = {}
     stream = []
@@ -258,7 +257,7 @@ def by_ledger(folder: Path, sizes: list[int]) -> Iterator[tuple[int, dict[str, d
 
 
 def this_project(folder: Path, sizes: list[int]) -> Iterator[tuple[int, dict[str, dict[str, float]]]]:
-    """This project's own default set, as it lies here."""
+    """Measure this project's default set."""
     patchq = Patchq(ROOT)
     yield 38, {"status": command(patchq, "status"), "check": command(patchq, "check", codes=(0, 1))}
 
@@ -274,7 +273,7 @@ CURVES: dict[str, tuple[Any, str, list[int], list[int]]] = {
 
 
 def grows(sizes: list[int], rows: list[dict[str, float]], key: str, least: float) -> str:
-    """The exponent between the last two sizes, of what is above ``least``; a dash where that is noise."""
+    """Return the exponent between the last two sizes above ``least``; a dash if the difference is noise."""
     if len(rows) < 2 or not all(rows[-2:]):
         return "-"
     small, large = (row[key] - least for row in rows[-2:])

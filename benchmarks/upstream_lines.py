@@ -1,16 +1,16 @@
-"""Are upstream's lines named that a resolution drops, and only those?
+"""Measure how well patchq names the upstream lines that a resolution drops.
 
     python benchmarks/upstream_lines.py REPO [REPO …] [--merges 2000] [--deletions 500] [--seed 1] [--show]
 
-REPO is a git repository with merges or backports (`cherry picked from commit`). Each conflict that its people resolved
-is one that a fork could have had: one side of the merge (or the original of the backport) is the patch, the other one
-(or the branch that it was picked onto) is upstream, and the commit is the resolution.
+REPO is a git repository with merges or backports (`cherry picked from commit`). Each conflict that its maintainers
+resolved could have been a fork's: one side of the merge (or the backport's original) is the patch, the other side (or the
+branch that it was picked onto) is upstream, and the commit is the resolution.
 
-false alarms: of the conflicts as they were resolved, those with a named line that the result has as often as upstream,
-blanks and line ends apart: it was moved, indented or wrapped. Named lines that the result lacks were removed on
-purpose, as far as anyone can tell, and are counted apart.
-named: of lines that upstream added and the resolution kept, deleted from it one at a time, those that are named. Half of them from
-conflicts, half from files that both sides changed and git merged, as a replay does.
+false alarms: conflicts in which a named line is in the result as often as upstream, except for blanks and line ends. The
+line was moved, indented or wrapped. Named lines that the result lacks were probably removed on purpose, and are counted
+separately.
+named: lines that upstream added and the resolution kept are deleted one at a time; the figure is how many of them are
+named. Half come from conflicts, half from files that both sides changed and git merged.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Resolved:
     result: bytes
 
     def dropped(self, result: bytes) -> list[tuple[int, bytes]]:
-        """Return what is named."""
+        """Return the named lines."""
         return dropped_lines(old_before=self.old, old_after=self.patched, new_before=self.new, new_after=result)
 
 
@@ -149,7 +149,7 @@ def kept_lines(case: Resolved) -> list[tuple[int, bytes]]:
 
 
 def is_named(case: Resolved, at: int, line: bytes) -> bool:
-    """Return whether a line is named that is deleted from the result."""
+    """Return whether a line is named after it was deleted from the result."""
     lines = case.result.splitlines(keepends=True)
     del lines[at]
     before = Counter(b"".join(text.split()) for _, text in case.dropped(case.result))
@@ -159,7 +159,7 @@ def is_named(case: Resolved, at: int, line: bytes) -> bool:
 
 
 def main() -> int:
-    """Measure, and print; 1 where a goal is missed."""
+    """Measure and print; return 1 if a goal is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("repositories", nargs="+", type=Path)
     parser.add_argument("--merges", type=int, default=2000, help="and backports, of each repository")

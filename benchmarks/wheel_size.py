@@ -1,4 +1,4 @@
-"""What packing a built wheel costs: stored, by Python's zlib, by the pinned compressor. Prints a table.
+"""Compare ways to pack a built wheel: stored, Python's zlib, and the pinned compressor. Prints a table.
 
 python benchmarks/wheel_size.py dist/flashinfer_python-*.whl [UPSTREAM_WHEEL]
 """

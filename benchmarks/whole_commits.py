@@ -1,22 +1,27 @@
-"""Whole commits of a real history as a fork's stack: is each upstream already? Run by ``absorbed.py REPO``.
+"""Measure how well patchq finds whole commits of a real history in later releases. Run by ``absorbed.py REPO``.
 
-The stack is the commits between two releases, each as a patch on the one before it, carried onto later releases that
-have them. Classes whose truth is known:
+The stack is all commits between two releases, each a patch on the one before it. It is carried onto later releases.
 
-as-is: the commit.  squashed: two commits as one patch.  split: half of a commit's files.  All upstream, but for what
-upstream took back on the way: that is of the class taken-back, which is not. It did where a commit says that it reverts
-it, and where hunks of later commits are the reverse of its own, by half of its lines or more (:func:`taken_back`, which
-asks git's diffs and trees alone). Where they are that of some file's whole change, and of less than half of all, the
-truth is between: in part, told and not counted, and nothing is made of such a commit.
-reverted: the commit, onto the release with the commit taken back by git's merge.  half back: half of its files so.
-near: one word of one added line is another.  partial: the commit with a later release's commit.  later: a commit that
-came after the release, and that no commit up to it names by its number, as one that picks several does.  Not upstream.
+Classes that upstream has:
+as-is: the commit.
+squashed: two commits as one patch.
+split: half of a commit's files.
 
-patchq is asked four times: with the history; without it, by all releases on the way; by the two releases alone; and by
-the two with each patch by itself, without those that come after it in the stack. What comes after a case in the stack
-is what came after its commit.
+Classes that upstream doesn't have:
+taken-back: one of the above that upstream reverted. A message says so, or hunks of later commits reverse at least half
+of its lines (:func:`taken_back`, which uses only git's diffs and trees).
+reverted: the commit, onto the release after git's merge has removed the commit.
+half back: the same for half of its files.
+near: one word of one added line differs.
+partial: the commit together with a commit of a later release.
+later: a commit after the release that no commit up to it mentions by number.
 
-Beside it `git cherry` (the patch id is in the range) and what `git rebase` drops (a merge that adds nothing).
+in part: later commits reverse all changes of some file, but less than half of the lines. These are shown and not counted,
+and no other case is made from them.
+
+patchq judges each case four times: with the history; without it, by all releases in between; by the two releases alone;
+and by the two releases without the later patches of the stack. `git cherry` (the patch id is in the range) and
+`git rebase` (a merge that adds nothing) judge the same cases.
 """
 
 from __future__ import annotations
@@ -54,7 +59,7 @@ NOT_UPSTREAM = ("taken-back", "reverted", "half back", "near", "partial", "later
 
 @dataclass(frozen=True)
 class Case:
-    """A patch, as a commit, and the tip of upstream that it is asked of."""
+    """A patch, as a commit, and the upstream commit to search."""
 
     kind: str
     commit: CommitId
@@ -85,7 +90,7 @@ class Bench:
         return CommitId(self.git.line("rev-parse", f"{ref}^{{commit}}"))
 
     def cases(self, after: str) -> Iterator[Case]:
-        """The cases onto this release; ``after``: a release that comes later."""
+        """Return the cases for a release. ``after`` is a later release."""
         later = [i for i in self.git.log(f"{self.onto}..{self.commit(after)}") if number_of(i) not in self.numbers]
         kinds = dict.fromkeys(self.reverted, "taken-back") | dict.fromkeys(self.in_part, "in part")
         for n, info in enumerate(self.stack):
@@ -137,7 +142,7 @@ class Bench:
         return self.git.commit_tree(tree, [parent], NOBODY, like.message)
 
     def with_files(self, parent: CommitId, files: dict[bytes, TreeEntry | None], like: CommitInfo) -> CommitId:
-        """A commit that changes these files."""
+        """Return a commit that changes these files."""
         index = self.git.folder / "bench.index"
         env = {"GIT_INDEX_FILE": str(index)}
         self.git.run("read-tree", parent, env=env)
@@ -147,7 +152,7 @@ class Bench:
         return self.made(self.git.run("write-tree", env=env).decode().strip(), parent, like)
 
     def near(self, info: CommitInfo) -> CommitId | None:
-        """The commit with one word of one of its added lines another."""
+        """Return the commit with one word of one of its added lines changed."""
         changes = [c for c in self.git.changes(info.parents[0], info.commit) if c.old and c.new]
         self.dice.shuffle(changes)
         for change in changes:
@@ -168,13 +173,13 @@ class Bench:
 
 
 def number_of(info: CommitInfo) -> str:
-    """Of a commit's pull request, at the end of its subject; empty where there is none."""
+    """Return the pull request's number at the end of a subject; empty if there is none."""
     found = re.search(r"\(#(\d+)\)$", info.message.split("\n", 1)[0])
     return found[1] if found else ""
 
 
 def takes_back(info: CommitInfo, other: CommitInfo) -> bool:
-    """Whether a commit says that it reverts another."""
+    """Return whether a commit's message says that it reverts another."""
     if info.commit == other.commit:
         return False
     subject, theirs = (i.message.split("\n", 1)[0] for i in (info, other))
@@ -188,7 +193,7 @@ Hunk = tuple[tuple[bytes, ...], tuple[bytes, ...]]
 
 
 def hunks_of(git: Git, *specs: str, which: str = "--first-parent") -> dict[str, dict[bytes, list[Hunk]]]:
-    """Of each commit, by the path that it had before, its hunks without context; a renamed file is one that goes on."""
+    """Return each commit's hunks without context, by the old path. Renamed files are followed."""
     out = git.run("log", "-p", "-U0", "-M", which, "--no-color", "--no-ext-diff", "--format=%x00%H", *specs)
     found: dict[str, dict[bytes, list[Hunk]]] = {}
     for commit in out.split(b"\0")[1:]:
@@ -237,7 +242,7 @@ def taken_back(
 
 
 def is_gone(hunk: Hunk, path: bytes, later: Sequence[Mapping[bytes, Sequence[Hunk]]]) -> bool:
-    """Whether what later commits last did to a hunk is that they took it back."""
+    """Return whether the last change that later commits made to a hunk reverted it."""
     removed, added = hunk
     gone = False
     for files in later:
@@ -252,7 +257,7 @@ def is_gone(hunk: Hunk, path: bytes, later: Sequence[Mapping[bytes, Sequence[Hun
 
 
 def stands_in(part: Sequence[bytes], lines: Sequence[bytes]) -> bool:
-    """Whether lines stand together in others."""
+    """Return whether lines occur consecutively in others."""
     size = len(part)
     return not part or any(
         line == part[0] and tuple(lines[at : at + size]) == part
@@ -261,10 +266,10 @@ def stands_in(part: Sequence[bytes], lines: Sequence[bytes]) -> bool:
 
 
 class Judges:
-    """The detectors, asked about cases onto one tip.
+    """Detectors for cases onto one target.
 
-    :param stack: the patches that a case is one of; those after its place are carried with it.
-    :param between: releases on the way, by name.
+    :param stack: the patches of the stack. Those after a case's place are carried with it.
+    :param between: releases between the base and the target, by name.
     """
 
     def __init__(
@@ -286,7 +291,7 @@ class Judges:
         self.releases = self.asked(self.last)
 
     def landed_at(self, onto: CommitId) -> Landed:
-        """With the history up to a tip."""
+        """Return the detector that uses the history up to a target."""
         line = Lineage(self.git, self.git.log(f"{self.base}..{onto}"), {})
         return Landed(line, self.ids, SideBranches(line, self.base, onto, self.paths))
 
@@ -297,7 +302,7 @@ class Judges:
         return next(both), next(both)
 
     def ask(self, patch: Patch, case: Case) -> dict[str, bool]:
-        """Which of them would call it upstream's."""
+        """Return the names of the detectors that find the case upstream."""
         onto, last, (ends, every) = case.onto, self.last, self.releases
         (column,) = carry(self.git, [patch], [onto], self.base)
         if onto != self.onto:
@@ -321,7 +326,7 @@ class Judges:
 
 
 def between(refs: Mapping[str, CommitId], old: str, new: str) -> list[tuple[str, CommitId]]:
-    """The releases between two, oldest first."""
+    """Return the releases between two, oldest first."""
     versions = {name: Version(name) for name in refs if re.fullmatch(r"v\d+(\.\d+)*", name)}
     found = sorted((v, name) for name, v in versions.items() if Version(old) < v < Version(new))
     return [(name, refs[name]) for _, name in found]

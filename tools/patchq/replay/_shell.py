@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from patchq.extras import need
@@ -167,16 +165,3 @@ def script_steps(data: bytes, where: str) -> list[ShellStep]:
             steps.append(replace(s, setup=(*(f"set {w}" for w in flags), *s.setup)))
         return steps
     return [ShellStep(text=text, where=f"{where}:1", program=("python3" if name.startswith("python") else name,))]
-
-
-def is_dockerfile(path: Path) -> bool:
-    """Return True for the name of a Dockerfile.
-
-    Examples are ``Dockerfile``, ``Dockerfile.x``, ``x.dockerfile`` and ``Containerfile``.
-    """
-    return bool(re.fullmatch(r"(Dockerfile|Containerfile)([._-].*)?|.*\.(dockerfile|containerfile)", path.name, re.I))
-
-
-def is_script(path: Path, data: bytes) -> bool:
-    """Return True for a script, by its first line or its name."""
-    return data.startswith(b"#!") or path.suffix in (".sh", ".bash", ".py")
