@@ -291,18 +291,18 @@ class Judges:
         self.releases = self.asked(self.last)
 
     def landed_at(self, onto: CommitId) -> Landed:
-        """Return the detector that uses the history up to a target."""
+        """Return the detector for a target with the history up to it."""
         line = Lineage(self.git, self.git.log(f"{self.base}..{onto}"), {})
         return Landed(line, self.ids, SideBranches(line, self.base, onto, self.paths))
 
     def asked(self, last: Column) -> tuple[Releases, Releases]:
-        """Up to a tip: by two releases, and by those in between as well."""
+        """Return the detectors for a target without history: by two releases, and by those in between too."""
         way = [(name, column) for (name, _), column in zip(self.between, self.way, strict=True)]
         both = (Releases(self.git, self.first, [*w, ("onto", last)], self.stack) for w in ([], way))
         return next(both), next(both)
 
     def ask(self, patch: Patch, case: Case) -> dict[str, bool]:
-        """Return the names of the detectors that find the case upstream."""
+        """Return for each detector whether it finds the case upstream."""
         onto, last, (ends, every) = case.onto, self.last, self.releases
         (column,) = carry(self.git, [patch], [onto], self.base)
         if onto != self.onto:

@@ -51,7 +51,7 @@ def test_a_newer_git_gives_the_same_trees(tmp_path: Path, seed: int) -> None:
     found, differ = carrying.compare_gits(history, NEWER, pairs, stacks, seed, near=True)
     assert not differ, "\n".join(differ)
     compared = sum(tally.tried for tally in found)
-    record("newer git", seed=seed, pairs=found[0].tried, stacks=stacks, patches=compared)
+    record("newer_git", seed=seed, pairs=found[0].tried, stacks=stacks, patches=compared)
     assert compared > pairs
 
 
