@@ -50,6 +50,7 @@ def test_a_newer_git_gives_the_same_trees(tmp_path: Path, seed: int) -> None:
     pairs, stacks = (250, 38) if LONG else (60, 4)
     found, differ = carrying.compare_gits(history, NEWER, pairs, stacks, seed, near=True)
     assert not differ, "\n".join(differ)
+    assert not any(tally.wrong for tally in found)
     compared = sum(tally.tried for tally in found)
     record("newer_git", seed=seed, pairs=found[0].tried, stacks=stacks, patches=compared)
     assert compared > pairs
@@ -98,6 +99,21 @@ def test_a_new_file_follows_its_folder(tmp_path: Path, there: bytes | None, outc
     assert landing.outcome == outcome
     found = [f.path for f in landing.files] if outcome == "conflict" else [c.path.decode() for c in landing.changes]
     assert found == ([path] if path else [])
+
+
+def test_a_new_file_at_the_old_path_of_a_renamed_one_is_kept(tmp_path: Path) -> None:
+    """The stack renames a file, as upstream does, and later adds a copy of it at the old path."""
+    subprocess.run(["git", "init", "--quiet", "--bare", tmp_path], check=True)
+    text = b"".join(b"line %d\n" % n for n in range(30))
+    before, renamed = {"old/a.c": (odd_histories.PLAIN, text)}, {"new/b.c": (odd_histories.PLAIN, text)}
+    again = {"new/b.c": (odd_histories.PLAIN, text + b"more\n"), "old/a.c": (odd_histories.PLAIN, text)}
+    ids = odd_histories.written(tmp_path, [(before, 0), (renamed, 1), (again, 2), (renamed, 1)])
+    repository = Git(tmp_path)
+    infos = [repository.log("--no-walk", commit)[0] for commit in ids[1:3]]
+    patches = read_patches(repository, [("rename", infos[0]), ("copy", infos[1])])
+    (column,) = carry(repository, patches, [CommitId(ids[3])], CommitId(ids[0]))
+    assert [column.landings[n].outcome for n in (0, 1)] == ["absorbed", "merged"]
+    assert {c.path for c in column.landings[1].changes} == {b"new/b.c", b"old/a.c"}
 
 
 def test_a_new_file_stops_where_its_folder_was_split(tmp_path: Path) -> None:

@@ -352,6 +352,8 @@ class Column:
                 return None
             if self._may_follow(edit):
                 return None
+            if path != edit.path and edit.old is None and side.ours:
+                return None  # a new file must not become the file that upstream renamed
             found.append(side)
         return tuple(found)
 
