@@ -22,6 +22,8 @@ from patchq.names import BlobId
 from patchq.system.runner import CommandError
 
 ABSENT = BlobId("12" * 20)
+#: Program of git 2.50 or newer.
+NEWER = os.environ.get("PATCHQ_NEWER_GIT", "")
 
 
 @pytest.fixture
@@ -321,6 +323,26 @@ def test_few_stay_and_none_of_a_scratch(store: Git, tmp_path: Path, monkeypatch:
         assert process.poll() is None
     assert git_.folder not in [folder for folder, *_ in readers._staying]
     assert process.returncode == -signal.SIGKILL
+
+
+@pytest.mark.skipif(not NEWER, reason="PATCHQ_NEWER_GIT names no git 2.50 or newer: .ci/newer-git FOLDER installs one")
+def test_a_newer_git_merges_all_in_one_process(store: Git, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sides = []
+    for text in (b"1\n2\n3\n", b"0\n2\n3\n", b"1\n2\n4\n", b"5\n2\n3\n"):
+        sides.append(store.tree_of([commit_files(tmp_path / "r", {"f": text})])[0])
+    base, ours, clean, conflicting = sides
+    before = [store.merge_tree(base, ours, theirs) for theirs in (clean, conflicting)]
+    monkeypatch.setenv("PATH", f"{Path(NEWER).parent}:{os.environ['PATH']}")
+    store.merge_tree(base, ours, clean)  # asks for the version
+    commands = started(monkeypatch)
+    after = [store.merge_tree(base, ours, theirs) for theirs in (clean, conflicting)]
+    assert commands == []
+    assert after[0] == before[0]
+    assert after[1].stages
+    assert after[1].stages == before[1].stages
+    monkeypatch.setattr(readers, "_MOST_MERGES", 1)
+    assert [store.merge_tree(base, ours, clean) for _ in range(3)] == [before[0]] * 3  # a new process for each
+    readers.forget(store.folder)
 
 
 def test_it_ends_with_a_patchq_that_is_killed(store: Git) -> None:

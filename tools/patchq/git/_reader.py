@@ -26,6 +26,8 @@ T = TypeVar("T")
 AT_ONCE = 64
 #: Number of processes to keep, each for one repository and environment.
 _MOST = 6
+#: Number of merges of one process.
+_MOST_MERGES = 2000
 
 
 class _Persistent:
@@ -140,8 +142,14 @@ class ObjectReader(_Persistent):
 class TreeMerger(_Persistent):
     """Persistent ``git merge-tree --stdin`` process of git 2.50 or newer, which flushes each result.
 
+    Git keeps some bytes of each merged tree, so the process ends after :data:`_MOST_MERGES`.
+
     :param argv: the command, with its configuration.
     """
+
+    def __init__(self, git: Command, argv: Sequence[str]) -> None:
+        super().__init__(git, argv)
+        self._count = 0
 
     def merge(self, lines: Sequence[str]) -> bytes | None:
         """Return the results of these lines of input; None if the process can't be used."""
@@ -158,6 +166,8 @@ class TreeMerger(_Persistent):
                 while (field := _field(source)) != b"\0":
                     found += field
                 found += b"\0"
+        self._count += len(lines)
+        self.ended = self._count >= _MOST_MERGES
         return bytes(found)
 
 
