@@ -50,7 +50,11 @@ def compare(root: Path, upstream: str, refs: Sequence[str], program: str = "") -
         (carried,) = carried_stacks(project, project.stacks(set_name, [upstream]), set_name)
     tip = carried.commits[-1][1].commit
     subjects = {info.message.split("\n", 1)[0]: name for name, info in carried.commits}
-    bases = {name.rpartition("/")[2]: commit for name, commit in project.store.refs("refs/patchq/base").items()}
+    bases = {}
+    for name, commit in project.store.refs("refs/patchq/base").items():
+        *_, owner, ref = name.split("/")
+        if owner == upstream:
+            bases[ref] = commit
     rows = []
     with tempfile.TemporaryDirectory(prefix="rebase-") as text, use_git(program):
         folder = Path(text) / "clone"
