@@ -7,9 +7,11 @@ import fnmatch
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from patchq.drift._cpp import CppFile
-from patchq.drift._python import PythonFile
+from patchq.drift._python import PythonFile, fields_of
+from patchq.drift._statements import Statement, cpp_statements, python_statements
 from patchq.drift._tree import Found, Tree
 from patchq.drift.alarms import Alarm, Kind, NotCompared, Unseen
 from patchq.drift.bodies import language_of
@@ -52,6 +54,7 @@ class Touch:
     python: tuple[PythonFile, PythonFile] | None = None
     cpp: tuple[CppFile, CppFile] | None = None
     uses: list[tuple[Use, Found | None]] | None = None
+    mentions: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +84,29 @@ class Comparison:
         self.alarms: list[Alarm] = []
         self.unseen: list[NotCompared] = []
         self._removed: set[tuple[str, bytes, str, str]] = set()
+        self._fields: dict[bytes, list[tuple[str, list[str], list[str]]]] = {}
         self._moved, self._moves = moved, dict[bytes, bytes | None]()
         self._by_language: dict[str, list[tuple[bytes, BlobId]]] = {}
         self._with_word: dict[str, dict[bytes, list[bytes]]] = {}
         paths = {**dict.fromkeys(old.entries), **dict.fromkeys(new.entries)}
         self.changed = {p for p in paths if old.blob(p) != new.blob(p)}
+
+    def statements(self, tree: Tree, path: bytes) -> list[Statement]:
+        """Return the statements of a file of one of the versions."""
+        blob = tree.blob(path)
+        if blob is None:
+            return []
+        if blob not in self.old.files.statements:
+            python, cpp = tree.python(path), tree.cpp(path)
+            found = python_statements(python) if python else cpp_statements(cpp) if cpp else []
+            self.old.files.statements[blob] = found
+        return self.old.files.statements[blob]
+
+    def changed_fields(self, path: bytes, target: bytes) -> list[tuple[str, list[str], list[str]]]:
+        """Return the classes of a file whose fields or enumerators changed, each with both lists."""
+        if path not in self._fields:
+            self._fields[path] = list(_changed_fields(self.old, path, self.new, target))
+        return self._fields[path]
 
     def new_path(self, path: bytes) -> bytes | None:
         """Return the path of an old file in the new version; None if it is gone."""
@@ -203,3 +224,24 @@ class Reporter:
 
 def has_most(marks: set[bytes], lines: Iterable[bytes]) -> bool:
     return len(marks & {line.strip() for line in lines}) >= len(marks) * COPIED
+
+
+def _changed_fields(old: Tree, path: bytes, new: Tree, target: bytes) -> Iterator[tuple[str, list[str], list[str]]]:
+    sides = [_fields(tree, one) for tree, one in ((old, path), (new, target))]
+    for name in sides[0].keys() & sides[1].keys():
+        if sides[0][name] != sides[1][name]:
+            yield name, sides[0][name], sides[1][name]
+
+
+def _fields(tree: Tree, path: bytes) -> dict[str, list[str]]:
+    """Return the fields of each record, and the members of each enum, of a file."""
+    found: dict[str, list[str]] = {}
+    python, cpp = tree.python(path), tree.cpp(path)
+    for name, facts in python.facts.items() if python else ():
+        if facts[-1].kind == "class" and (fields := fields_of(python, name)):
+            found[name] = fields
+    for name, facts in cpp.facts.items() if cpp else ():
+        owner, _, field_name = name.rpartition("::")
+        if owner and facts[0].kind == "value":
+            found.setdefault(owner, []).append(field_name)
+    return found

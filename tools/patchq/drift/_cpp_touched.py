@@ -26,7 +26,7 @@ from patchq.drift._comparison import (
 )
 from patchq.drift._cpp import CppFile
 from patchq.drift._cpp_uses import kinds_of, signature_of, types_of
-from patchq.drift._relevance import Step, steps_concern
+from patchq.drift._relevance import Step, changed_before, steps_concern
 from patchq.drift._tree import Tree, marks_of
 from patchq.drift.alarms import Kind, Unseen
 from patchq.drift.bodies import Fact, language_of, lines_of
@@ -209,6 +209,9 @@ class TouchedCpp:
                     if tree is self.new:
                         lines[path, scope] = number
         old, new = counts
+        for path, scope in old.keys() & new.keys():
+            if old[path, scope] == new[path, scope] == 1 and scope != name:
+                self._compare_caller(touch, line, name, path, scope, lines[path, scope])
         if new.total() <= old.total():
             return
         places = []
@@ -216,6 +219,23 @@ class TouchedCpp:
             if number > old[path, scope] and scope != name:
                 places.append((scope or "<module>", place_of(path, lines[path, scope])))
         self.whole.callers(touch, line, name, places)
+
+    def _compare_caller(self, touch: Touch, line: int, name: str, path: bytes, scope: str, at: int) -> None:
+        """Compare the statements of a caller that its call depends on."""
+        old, new = self.old.cpp(path), self.new.cpp(path)
+        if old is None or new is None or scope in touch.functions:
+            return
+        nodes = old.nodes.get(scope, ()), new.nodes.get(scope, ())
+        if len(nodes[0]) != 1 or len(nodes[1]) != 1 or _cpp.body_of(old, nodes[0][0]) == _cpp.body_of(new, nodes[1][0]):
+            return
+        bodies = [side[0].child_by_field_name("body") for side in nodes]
+        if None in bodies:
+            return
+        steps = [list(_steps(file, body, ())) for file, body in zip((old, new), bodies, strict=True)]
+        pair = changed_before(*steps, name.rpartition("::")[2])
+        if pair is not None:
+            place = f"{place_of(path, at)} {scope}"
+            self.whole.alarm(touch, Kind.CALL, line, name, callee=scope, was=pair[0], now=pair[1], at=place)
 
     def _reaches(self, tree: Tree, path: bytes, target: bytes) -> bool:
         if tree is self.old:

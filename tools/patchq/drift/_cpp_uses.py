@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from patchq.drift import _cpp
@@ -21,6 +22,8 @@ from patchq.drift.bodies import Fact, folded, lines_of
 
 #: Number of constants that are replaced by their values, one inside the other.
 _EXPANSIONS = 4
+#: Number of tokens of a changed function that are shown.
+_SHOWN = 12
 
 
 class CppUses:
@@ -117,6 +120,7 @@ class CppUses:
             say(Kind.GUARD, _shown_guards(was), _shown_guards(now))
         if was[0].kind == "class":
             self._compare_fields(say, name, path, place)
+        self._compare_members(say, name if was[0].kind == "class" else name.rpartition("::")[0], path, place)
         if called and use.arguments >= 0:
             self._compare_asserts(say, name, path, place)
             self._compare_bodies(say, old, name, place, was, now)
@@ -183,6 +187,20 @@ class CppUses:
         if sides[1][: len(sides[0])] != sides[0]:
             say(Kind.SIGNATURE, *(", ".join(n.rpartition("::")[2] for n in side) for side in sides))
 
+    def _compare_members(self, say: Reporter, owner: str, path: bytes, place: bytes) -> None:
+        """Report fields and enumerators that a class or enum gained, lost or has in another order."""
+        sides = []
+        for tree, at in ((self.old, path), (self.new, place)):
+            file = tree.cpp(at)
+            sides.append([n for n in _values(file) if n.rpartition("::")[0] == owner])
+        key = (say.touch.patch, path, f"{owner} fields", 0)
+        if owner and sides[0] and sides[1] and sides[0] != sides[1] and key not in self._seen:
+            self._seen.add(key)
+            lost = [n.rpartition("::")[2] for n in sides[0] if n not in sides[1]]
+            come = [n.rpartition("::")[2] for n in sides[1] if n not in sides[0]]
+            shown = come or ([] if lost else [n.rpartition("::")[2] for n in sides[1]])
+            say(Kind.FIELDS, ", ".join(lost) or "the old order", ", ".join(shown))
+
     def _compare_asserts(self, say: Reporter, name: str, path: bytes, place: bytes) -> None:
         """Find new ``static_assert`` in a called function."""
         old, new = self.old.cpp(path), self.new.cpp(place)
@@ -217,6 +235,8 @@ class CppUses:
                     tokens = [b.split() for b in bodies]
                     pair = next((p for p in zip(*tokens, strict=True) if p[0] != p[1]), ("", ""))
                     say(Kind.CONSTANT, *pair)
+                elif not _has_moved(old, new, *bodies):
+                    say(Kind.BEHAVIOUR, *_first_difference(*bodies))
 
     def _new_facts(self, path: bytes, name: str) -> tuple[bytes, list[Fact]]:
         """Return the file and the definitions that a name has in the new version."""
@@ -374,3 +394,30 @@ def _shown_guards(facts: Sequence[Fact]) -> str:
 def _defined_types(facts: Sequence[Fact]) -> list[list[str]]:
     """Return the parameter types of the definitions, without declarations."""
     return [types_of(fact) for fact in facts if "declared" not in fact.traits]
+
+
+def _values(file: CppFile | None) -> list[str]:
+    """Return the constants, fields and enumerators of a file."""
+    return [name for name, facts in file.facts.items() if facts[0].kind == "value"] if file else []
+
+
+def _has_moved(old: CppFile, new: CppFile, before: str, after: str) -> bool:
+    """Return whether the tokens that a function lost are in new functions that it calls."""
+    lost = Counter(re.findall(r"\w+", before)) - Counter(re.findall(r"\w+", after))
+    called = [
+        n for n in new.facts if n not in old.facts and re.search(rf"\b{re.escape(n.rpartition('::')[2])}\b", after)
+    ]
+    there: Counter[str] = Counter()
+    for name in called:
+        for node in new.nodes[name]:
+            there.update(re.findall(r"\w+", _cpp.body_of(new, node)))
+    return bool(called) and not {word for word in lost if not word.isdigit()} - set(there)
+
+
+def _first_difference(before: str, after: str) -> tuple[str, str]:
+    """Return the first parts of two bodies that differ."""
+    sides = before.split(), after.split()
+    start = 0
+    while start < min(map(len, sides)) and sides[0][start] == sides[1][start]:
+        start += 1
+    return " ".join(sides[0][start : start + _SHOWN]), " ".join(sides[1][start : start + _SHOWN])

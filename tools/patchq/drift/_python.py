@@ -434,6 +434,22 @@ def constructor_of(file: PythonFile, name: str) -> Signature | None:
     return Signature(f"{name}.__init__", tuple(found))
 
 
+def fields_of(file: PythonFile | None, name: str) -> list[str]:
+    """Return the fields of a dataclass or named tuple, or the members of an enum, in order; none for other classes."""
+    node, fact = (file.nodes.get(name), file.fact(name)) if file else (None, None)
+    if not isinstance(node, ast.ClassDef) or fact is None:
+        return []
+    enum = any(base.endswith(("Enum", "Flag")) for base in fact.bases)
+    record = any("dataclass" in trait for trait in fact.traits) or any("NamedTuple" in base for base in fact.bases)
+    found = []
+    for child in node.body:
+        if record and isinstance(child, ast.AnnAssign) and isinstance(child.target, ast.Name):
+            found.append(child.target.id)
+        elif enum and isinstance(child, ast.Assign):
+            found.extend(target.id for target in child.targets if isinstance(target, ast.Name))
+    return found
+
+
 def _decorator(node: ast.expr) -> str:
     text = ast.unparse(node)
     text = text.replace("functools.", "").removesuffix("()")

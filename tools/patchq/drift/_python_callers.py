@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from patchq.drift._comparison import MOST_CALLING, SHORTEST_NAME, Comparison, Touch, place_of
 from patchq.drift._counterparts import Counterparts, fits
-from patchq.drift._shape import FunctionNode, conditions_of, dump_of
+from patchq.drift._relevance import changed_before, python_steps, with_helpers
+from patchq.drift._shape import FunctionNode, body_of, conditions_of, dump_of
 from patchq.drift._signatures import Signature
 from patchq.drift._tree import Found, Tree
 from patchq.drift.alarms import Kind, Unseen
@@ -69,8 +70,9 @@ class PythonCallers:
                     self.whole.alarm(touch, Kind.CALL, line, name, callee=scope, was=place_of(path, at))
                     break
         for key in old.keys() & there.keys():
-            if len(old[key]) == len(there[key]) == 1:
-                self._compare_site(touch, line, name, key, old[key][0], there[key][0])
+            if len(old[key]) == len(there[key]):
+                for was, now in zip(old[key], there[key], strict=True):
+                    self._compare_site(touch, line, name, key, was, now)
 
     def _compare_site(self, touch: Touch, line: int, name: str, key: _Scope, old: _Site, new: _Site) -> None:
         at = f"{place_of(key[0], new.line)} {key[1]}"
@@ -84,6 +86,28 @@ class PythonCallers:
                 was, now = (f"{parameter}={ast.unparse(side)}" if side else "" for side in sides)
                 self.whole.alarm(touch, Kind.CALL, line, name, callee=key[1], was=was, now=now, at=at)
                 return
+        self._compare_caller(touch, line, name, key, at)
+
+    def _compare_caller(self, touch: Touch, line: int, name: str, key: _Scope, at: str) -> None:
+        """Compare the statements of a caller that its call depends on."""
+        old, new = self.old.python(key[0]), self.new.python(key[0])
+        sides = (old.nodes.get(key[1]), new.nodes.get(key[1])) if old and new else (None, None)
+        if key == (touch.path, name) or key[1] in touch.functions or not old or not new:
+            return
+        if not isinstance(sides[0], FunctionNode) or not isinstance(sides[1], FunctionNode):
+            return
+        facts = old.fact(key[1]), new.fact(key[1])
+        if facts[0] and facts[1] and facts[0].traits != facts[1].traits:
+            was, now = (", ".join(fact.traits) for fact in (facts[0], facts[1]))
+            self.whole.alarm(touch, Kind.CALL, line, name, callee=key[1], was=was, now=now, at=at)
+            return
+        expanded = with_helpers(old, key[1], new), with_helpers(new, key[1], old)
+        if body_of(expanded[0]) == body_of(expanded[1]):
+            return
+        steps = [python_steps(node) for node in expanded]
+        pair = changed_before(*steps, name.rpartition(".")[2])
+        if pair is not None:
+            self.whole.alarm(touch, Kind.CALL, line, name, callee=key[1], was=pair[0], now=pair[1], at=at)
 
     def _sites(self, tree: Tree, files: Sequence[bytes], called: str, wanted: Found) -> Mapping[_Scope, list[_Site]]:
         found: dict[_Scope, list[_Site]] = defaultdict(list)

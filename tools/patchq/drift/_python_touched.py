@@ -7,7 +7,6 @@ name. For a method, compare the bases of its class and the methods that it overr
 
 from __future__ import annotations
 
-import ast
 import difflib
 import re
 from collections.abc import Mapping
@@ -21,8 +20,9 @@ from patchq.drift._comparison import (
     place_of,
 )
 from patchq.drift._counterparts import Counterparts, shown_fact
+from patchq.drift._overrides import Overrides
 from patchq.drift._python import PythonFile, names_on, stored_on
-from patchq.drift._python_callers import PythonCallers, is_super
+from patchq.drift._python_callers import PythonCallers
 from patchq.drift._relevance import concerns, with_helpers
 from patchq.drift._shape import FunctionNode, body_of
 from patchq.drift._tree import Found, Tree, marks_of
@@ -40,7 +40,7 @@ class TouchedPython:
         self.whole, self.old, self.new = whole, whole.old, whole.new
         self.counterparts = counterparts
         self.callers = PythonCallers(whole, counterparts)
-        self._descendants: dict[str, dict[bytes, set[str]]] = {}
+        self.overrides = Overrides(whole, counterparts)
 
     # Touched functions
 
@@ -209,31 +209,9 @@ class TouchedPython:
         return matcher.real_quick_ratio() >= least and matcher.quick_ratio() >= least and matcher.ratio() >= least
 
     def _overrides(self, touch: Touch, line: int, name: str) -> None:
-        """Find new overrides of a touched method in subclasses."""
-        owner, _, method = name.rpartition(".")
-        fact = self.old.fact(Found(touch.path, owner)) if owner else None
-        if fact is None or fact.kind != "class" or (method.startswith("__") and method != "__init__"):
-            return
-        target = self.whole.new_path(touch.path)
-        simple = owner.rpartition(".")[2]
-        if simple not in self._descendants:
-            self._descendants[simple] = self.new.descendants(simple)
-        for path, classes in sorted(self._descendants[simple].items()):
-            if path not in self.whole.changed or not self.whole.counted(path):
-                continue
-            file = self.new.python(path) if f" {method}".encode() in self.new.content(path) else None
-            before = self.old.python(path)
-            for its_name, its_fact in file.facts.items() if file else ():
-                its_owner, _, its_method = its_name.rpartition(".")
-                if its_method != method or its_owner.rpartition(".")[2] not in classes:
-                    continue
-                if (before and its_name in before.facts) or self.counterparts.class_moved(its_name, path):
-                    continue
-                if _calls_overridden(file, its_name, simple, method):
-                    continue
-                if target and Found(target, owner) in self.new.ancestors(Found(path, its_owner)):
-                    at = place_of(path, its_fact[-1].line)
-                    self.whole.alarm(touch, Kind.OVERRIDE, line, name, now=its_name, at=at)
+        """Report new overrides of a touched method in subclasses."""
+        for path, its_name, its_line in self.overrides.new(touch.path, name):
+            self.whole.alarm(touch, Kind.OVERRIDE, line, name, now=its_name, at=place_of(path, its_line))
 
     def overridden(self, touch: Touch, after: PythonFile) -> None:
         """Compare the methods and constants of base classes that a patch's own ones override."""
@@ -300,15 +278,3 @@ def _defaults(fact: Fact, file: PythonFile) -> dict[str, str | None]:
         known = p.default is not None and p.default.isidentifier() and file.fact(p.default)
         found[p.name] = file.value(p.default) if known and p.default else p.default
     return found
-
-
-def _calls_overridden(file: PythonFile | None, name: str, owner: str, method: str) -> bool:
-    """Return whether an override calls the method that it overrides, by ``super()`` or by its class."""
-    for node in ast.walk(file.nodes[name]) if file and name in file.nodes else ():
-        if not isinstance(node, ast.Call):
-            continue
-        called = f".{ast.unparse(node.func)}"
-        above = is_super(node.func) and called.endswith(f".{method}")
-        if above or called.endswith(f".{owner}.{method}"):
-            return True
-    return False

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import builtins
+import copy
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -16,8 +19,10 @@ from patchq.drift._comparison import (
     Use,
     place_of,
 )
-from patchq.drift._counterparts import Counterparts, fits, shown_signature
+from patchq.drift._counterparts import Counterparts, fits, shown_fact, shown_signature
+from patchq.drift._overrides import Overrides
 from patchq.drift._python import PythonFile, names_of, names_on
+from patchq.drift._relevance import with_helpers
 from patchq.drift._shape import FunctionNode, body_of, dump_of, reports, shaped_body, without_arguments
 from patchq.drift._signatures import Signature, SignatureChange
 from patchq.drift._tree import Found, Tree
@@ -27,6 +32,11 @@ from patchq.names import show_path
 
 #: Members of built-in classes: their names don't show that a receiver is upstream's.
 _BUILT_IN = {name for kind in (dict, list, set, str, bytes, int, tuple) for name in dir(kind)}
+_BUILT_INS = frozenset(dir(builtins))
+#: Least number of named arguments by which a method of an unknown receiver is recognized.
+_LEAST_KEYWORDS = 2
+#: Least number of parameters by which two functions are recognized as peers.
+_LEAST_PARAMETERS = 3
 #: String that may be a key or a registered name.
 _KEY = re.compile(r"[A-Za-z_]\w{3,}")
 
@@ -39,6 +49,7 @@ class PythonUses:
         self.counterparts = counterparts
         #: Uses whose receiver is unknown, by the name of the member.
         self.open: dict[str, list[tuple[Touch, Use]]] = {}
+        self.overrides = Overrides(whole, counterparts)
         self._seen: set[tuple[str, bytes, str, str]] = set()
 
     def compare(
@@ -60,6 +71,8 @@ class PythonUses:
             self._use(touch, use, found, new_view, path)
         if base is not None:
             self._bindings(touch, after, base, new_file)
+            self._unbound(touch, after, base, new_file)
+            self._peers(touch, after, base, target, new)
         for node in _keys_on(after, touch.lines):
             self._key(touch, node, after.function_at(node.lineno))
 
@@ -86,6 +99,39 @@ class PythonUses:
             local = after.bound(scope)
             if node.id in known and node.id not in there and node.id not in local:
                 self.whole.alarm(touch, Kind.REMOVED, node.lineno, scope, callee=node.id, was=node.id)
+
+    def _unbound(self, touch: Touch, after: PythonFile, base: PythonFile, new: PythonFile) -> None:
+        """Report new uses of the names that the patch removes from a module."""
+        if new is after or touch.python is None:
+            return
+        before = touch.python[0]
+        removed = {n for n in (*before.imports, *before.facts) if "." not in n} - {*after.imports, *after.facts}
+        counts = [Counter(node.id for node in _loads(file)) for file in (base, new)]
+        for name in sorted(removed):
+            if counts[1][name] > counts[0][name]:
+                line = min(touch.removed, default=0)
+                self.whole.alarm(touch, Kind.MENTION, line, "", callee=name, was=str(counts[0][name]), now=name)
+
+    def _peers(
+        self, touch: Touch, after: PythonFile, base: PythonFile, target: bytes | None, new: PythonFile | None
+    ) -> None:
+        """Compare the functions with the same parameters as one that the patch adds next to them."""
+        for name in touch.added if new and target else ():
+            fact = after.fact(name)
+            names = [p.name for p in fact.parameters or ()] if fact else []
+            for peer, facts in base.facts.items() if len(names) >= _LEAST_PARAMETERS else ():
+                mine = facts[-1]
+                assert new is not None
+                assert target is not None
+                there = new.fact(peer)
+                if [p.name for p in mine.parameters or ()] != names or peer in touch.functions or there is None:
+                    continue
+                line = fact.line if fact else 0
+                say = Reporter(self.whole, touch, line, name, peer, place_of(target, there.line))
+                if mine.parameters != there.parameters:
+                    say(Kind.PEER, shown_fact(mine), shown_fact(there))
+                elif base.body(peer) != new.body(peer) and not self._refactored(base, peer, new, peer):
+                    say(Kind.PEER, *_different_lines(base.nodes[peer], new.nodes[peer]))
 
     def _use(self, touch: Touch, use: Use, found: Found | None, new_view: Tree, path: bytes) -> None:
         if found is None:
@@ -136,6 +182,11 @@ class PythonUses:
         say = Reporter(self.whole, touch, line, scope, shown, at)
         if use.call is not None and fact.kind in ("function", "class"):
             self._compare_call(say, touch, use, found, there)
+        if use.call is not None and fact.kind == "function":
+            self._compare_callees(touch, use, found)
+        self._new_overrides(say, found)
+        if use.call is not None and fact.kind == "class":
+            self._compare_constructor(say, found, there)
         if self.old.blob(found.path) == self.new.blob(there.path) and found.name == there.name:
             return
         if counterpart and there != counterpart and not _alike(old_file, found.name, new_file, there.name):
@@ -152,6 +203,33 @@ class PythonUses:
             say(Kind.GUARD, " and ".join(fact.guards), " and ".join(new_fact.guards))
         if len(new_file.facts[there.name]) > len(old_file.facts[found.name]) and fact.kind != "value":
             say(Kind.DUPLICATE, fact.name, new_fact.name)
+
+    def _new_overrides(self, say: Reporter, found: Found) -> None:
+        """Report subclasses that now override a method that the patch calls, or a constant that it reads."""
+        fact = self.old.fact(found)
+        if fact and "attribute" not in fact.traits and "." in found.name:
+            for path, name, line in self.overrides.new(found.path, found.name, super_counts=True):
+                say(Kind.OVERRIDE, "", f"{name} ({place_of(path, line)})")
+            for old, there in self.overrides.changed(found.path, found.name):
+                self._compare_override(say, old, there)
+
+    def _compare_override(self, say: Reporter, found: Found, there: Found) -> None:
+        """Compare a method of a subclass that a call may mean."""
+        facts = self.old.fact(found), self.new.fact(there)
+        files = self.old.python(found.path), self.new.python(there.path)
+        if facts[0] and facts[1] and files[0] and files[1] and facts[0].kind == facts[1].kind == "function":
+            here = replace(say, callee=found.name, at=place_of(there.path, facts[1].line))
+            self._compare_function(here, found, facts[0], there, facts[1], files[0], files[1])
+
+    def _compare_constructor(self, say: Reporter, found: Found, there: Found) -> None:
+        """Compare the statements of the constructor of a class that is called."""
+        sides = self.old.member(found, "__init__"), self.new.member(there, "__init__")
+        if sides[0] is None or sides[1] is None or self.old.blob(sides[0].path) == self.new.blob(sides[1].path):
+            return
+        facts = self.old.fact(sides[0]), self.new.fact(sides[1])
+        files = self.old.python(sides[0].path), self.new.python(sides[1].path)
+        if facts[0] and facts[1] and files[0] and files[1]:
+            self._compare_function(say, sides[0], facts[0], sides[1], facts[1], files[0], files[1])
 
     def _compare_class(self, say: Reporter, found: Found, there: Found) -> None:
         """Compare the decorators of a class, and whether it still has its bases."""
@@ -213,6 +291,37 @@ class PythonUses:
             single = all(body.startswith("Return(") and ";" not in body for body in bodies)
             if masked[0] == masked[1] or single:
                 say(Kind.CONSTANT, *_different_lines(*nodes))
+            elif not self._refactored(old_file, found.name, new_file, there.name):
+                say(Kind.BEHAVIOUR, *_different_lines(*nodes))
+
+    def _refactored(self, old_file: PythonFile, name: str, new_file: PythonFile, new_name: str) -> bool:
+        """Return whether two versions of a function are equal once the calls of new helpers are replaced."""
+        sides = with_helpers(old_file, name, new_file), with_helpers(new_file, new_name, old_file)
+        return body_of(sides[0]) == body_of(sides[1])
+
+    def _compare_callees(self, touch: Touch, use: Use, found: Found) -> None:
+        """Compare the functions that a called function calls."""
+        file = self.old.python(found.path)
+        node = file.nodes.get(found.name) if file else None
+        for child in ast.walk(node) if isinstance(node, FunctionNode) else ():
+            if not isinstance(child, ast.Call) or reports(child.func):
+                continue
+            called = self.old.infer(child.func, found.path, found.name)
+            fact = self.old.fact(replace(called, instance=False)) if called and called.path else None
+            if called is None or fact is None or fact.kind != "function" or called.name == found.name:
+                continue
+            there = self.counterparts.followed(replace(called, instance=False))
+            if there is None or self.old.blob(called.path) == self.new.blob(there.path):
+                continue
+            key = (touch.patch, called.path, called.name, "")
+            old_file, new_file = self.old.python(called.path), self.new.python(there.path)
+            new_fact = self.new.fact(there)
+            if key in self._seen or not old_file or not new_file or not new_fact or new_fact.kind != "function":
+                continue
+            self._seen.add(key)
+            at = place_of(there.path, new_fact.line)
+            say = Reporter(self.whole, touch, use.node.lineno, use.scope, f"{found.name} > {called.name}", at)
+            self._compare_function(say, called, fact, there, new_fact, old_file, new_file)
 
     def _compare_raised(
         self, say: Reporter, found: Found, there: Found, old_file: PythonFile, new_file: PythonFile
@@ -308,11 +417,27 @@ class PythonUses:
         else:
             chosen = self._called(use.call, candidates)
             if chosen is None and candidates:
+                self._any_refuses(touch, use, candidates)
                 self.whole.not_compared(touch, Unseen.DYNAMIC, use.node.lineno, ast.unparse(use.node))
         fact = self.old.fact(chosen) if chosen else None
         if chosen and fact:
             there = self.counterparts.followed(chosen)
             self._compare_use(touch, use, chosen, fact, there, there)
+
+    def _any_refuses(self, touch: Touch, use: Use, candidates: Sequence[Found]) -> None:
+        """Report a method of the called name that no longer takes the keywords of a call on an unknown receiver."""
+        assert use.call is not None
+        given = {k.arg for k in use.call.keywords if k.arg}
+        for candidate in candidates:
+            old = self.counterparts.signature(self.old, candidate)
+            there = self.counterparts.counterpart(candidate)
+            new = self.counterparts.signature(self.new, there) if there else None
+            if not old or not new or not there or not fits(use.call, old) or fits(use.call, new):
+                continue
+            if len(given & {p.name for p in old.parameters}) >= _LEAST_KEYWORDS:
+                at = place_of(there.path, self.new.fact(there).line)  # type: ignore[union-attr]
+                say = Reporter(self.whole, touch, use.node.lineno, use.scope, candidate.name, at)
+                say(Kind.SIGNATURE, shown_signature(old), shown_signature(new), ast.unparse(use.call))
 
     def _called(self, call: ast.Call, candidates: Sequence[Found]) -> Found | None:
         """Return the method that a call on an unknown receiver means; None if that is uncertain.
@@ -355,6 +480,12 @@ def _as_before(call: ast.Call, old: Signature) -> ast.Call:
     return ast.copy_location(ast.Call(call.func, call.args[: len(old.positional)], known), call)
 
 
+def _loads(file: PythonFile) -> Iterator[ast.Name]:
+    for node in ast.walk(file.tree) if file.tree else ():
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            yield node
+
+
 def _sort_of(fact: Fact) -> str:
     """Return how a definition is used: called, or read as a value or property."""
     if fact.kind == "value" or any("property" in trait for trait in fact.traits):
@@ -385,9 +516,17 @@ def _assigned(old: PythonFile, old_name: str, new: PythonFile, new_name: str) ->
     was, now = old.assigned.get(old_name, []), new.assigned.get(new_name, [])
     if len(was) != 1 or len(now) != 1 or dump_of(was[0]) == dump_of(now[0]):
         return None
-    alike = dump_of(was[0], masked=True) == dump_of(now[0], masked=True)
-    alike = alike or isinstance(was[0], ast.Constant) or isinstance(now[0], ast.Constant)
-    return (ast.unparse(was[0]), ast.unparse(now[0])) if alike else None
+    sides = [_without_locals(value, file) for value, file in ((was[0], old), (now[0], new))]
+    return (ast.unparse(was[0]), ast.unparse(now[0])) if sides[0] != sides[1] else None
+
+
+def _without_locals(node: ast.expr, file: PythonFile) -> str:
+    """Return an expression with the names that its file doesn't define or import alike."""
+    found = copy.deepcopy(node)
+    for child in ast.walk(found):
+        if isinstance(child, ast.Name) and child.id not in file.facts and child.id not in file.imports:
+            child.id = child.id if child.id in _BUILT_INS else "%"
+    return dump_of(found)
 
 
 def _alike(old: PythonFile, old_name: str, new: PythonFile, new_name: str) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import copy
 import difflib
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -48,7 +49,7 @@ class Step:
 
 def concerns(old: ast.stmt, patched: ast.stmt, new: ast.stmt) -> bool:
     """Return whether a change of a Python function from ``old`` to ``new`` concerns a patch of it."""
-    sides = [list(_steps(shaped_body(node), ())) for node in (old, patched, new)]
+    sides = [python_steps(node) for node in (old, patched, new)]
     return steps_concern(*sides, variables={name for node in (old, patched, new) for name in bound_names(node)})
 
 
@@ -88,6 +89,36 @@ def steps_concern(before: Sequence[Step], after: Sequence[Step], there: Sequence
         if any(i1 < end and i2 > start for _, start, end, _, _ in mine):
             return True
     return _surroundings(before, mine) != _surroundings_in(before, there, mine)
+
+
+def changed_before(before: Sequence[Step], there: Sequence[Step], called: str) -> tuple[str, str] | None:
+    """Return the first changed step of a caller on which its call of a function depends.
+
+    The call depends on steps before it that set what it reads, and on those that leave the function.
+
+    :return: the step of the old and of the new version, each empty if that version lacks it; None if there is none.
+    """
+    at = next((n for n, step in enumerate(before) if _calls(step, called)), None)
+    if at is None or not any(_calls(step, called) for step in there):
+        return None
+    needed = set(before[at].reads)
+    for tag, i1, i2, j1, j2 in _differences(before, there):
+        if tag == "equal" or i1 > at:
+            continue
+        for step in (*before[i1:i2], *there[j1:j2]):
+            if not _calls(step, called) and (step.leaves or step.writes & needed):
+                was = before[i1].text if i1 < i2 else ""
+                return was.partition(" ")[2], (there[j1].text if j1 < j2 else "").partition(" ")[2]
+    return None
+
+
+def _calls(step: Step, called: str) -> bool:
+    return re.search(rf"\b{re.escape(called)}\b *[(<]", step.text) is not None
+
+
+def python_steps(node: ast.stmt) -> list[Step]:
+    """Return the steps of a Python function."""
+    return list(_steps(shaped_body(node), ()))
 
 
 def _reads(steps: Iterable[Step]) -> set[str]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 import difflib
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from patchq.drift._cpp import CppFile, read_cpp
 from patchq.drift._python import PythonFile, read_python
+from patchq.drift._statements import Statement
 from patchq.drift.bodies import Fact, language_of, reads_cpp
 from patchq.git.objects import TreeEntry
 from patchq.names import BlobId
@@ -57,6 +59,7 @@ class Files:
         self._cpp: dict[BlobId, CppFile] = {}
         self._defined: dict[BlobId, frozenset[bytes]] = {}
         self._marks: dict[BlobId, frozenset[bytes]] = {}
+        self.statements: dict[BlobId, list[Statement]] = {}
         self._classes: dict[BlobId, list[tuple[bytes, frozenset[bytes]]]] = {}
 
     def bring(self, blobs: Iterable[BlobId]) -> None:
@@ -113,6 +116,8 @@ class Tree:
     def __init__(self, entries: Mapping[bytes, TreeEntry], files: Files) -> None:
         self.entries, self.files = entries, files
         self._over: dict[bytes, PythonFile] = {}
+        self._word_files: Mapping[bytes, int] | None = None
+        self._text_files: dict[bytes, int] = {}
         self._prefixes: tuple[str, ...] | None = None
         self._by_base: dict[bytes, list[bytes]] | None = None
 
@@ -122,6 +127,25 @@ class Tree:
         other._over = {**self._over, path: file}
         other._prefixes, other._by_base = self.prefixes, self._by_base
         return other
+
+    def word_files(self) -> Mapping[bytes, int]:
+        """Return the number of source files that contain each word."""
+        if self._word_files is None:
+            found: Counter[bytes] = Counter()
+            blobs = [blob for path in self.entries if language_of(path) and (blob := self.blob(path))]
+            self.files.bring(blobs)
+            for blob in blobs:
+                found.update(self.files.words(blob))
+            self._word_files = found
+        return self._word_files
+
+    def count_files(self, text: bytes) -> int:
+        """Return the number of source files that contain a text."""
+        if text not in self._text_files:
+            self.word_files()
+            blobs = [blob for path in self.entries if language_of(path) and (blob := self.blob(path))]
+            self._text_files[text] = sum(text in self.files.content(blob) for blob in blobs)
+        return self._text_files[text]
 
     def blob(self, path: bytes) -> BlobId | None:
         entry = self.entries.get(path)

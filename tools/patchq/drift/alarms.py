@@ -25,6 +25,10 @@ class Kind(str, Enum):
     BASES = "changed base class"
     GUARD = "changed guard"
     BODY = "touched body"
+    BEHAVIOUR = "changed called function"
+    FIELDS = "changed fields"
+    PEER = "changed peer"
+    MENTION = "changed mention"
     GONE = "touched function gone"
 
 

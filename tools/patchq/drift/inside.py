@@ -15,6 +15,7 @@ from patchq.drift._comparison import Comparison, Touch
 from patchq.drift._counterparts import Counterparts
 from patchq.drift._cpp_touched import TouchedCpp
 from patchq.drift._cpp_uses import CppUses, distinct
+from patchq.drift._mentions import Mentions
 from patchq.drift._python_touched import TouchedPython
 from patchq.drift._python_uses import PythonUses
 from patchq.drift._shape import FunctionNode
@@ -126,6 +127,9 @@ def _run(whole: Comparison) -> None:
         else:
             _compare_cpp(whole, touch, *cpp)
     python[1].finish()
+    mentions = Mentions(whole)
+    for touch in whole.touches:
+        mentions.compare(touch)
 
 
 def _compare_python(whole: Comparison, touch: Touch, touched: TouchedPython, uses: PythonUses) -> None:

@@ -1,0 +1,376 @@
+"""Statements of Python, C++ and CUDA files, each with the names in it that aren't local variables."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from patchq.drift import _cpp
+from patchq.drift._cpp import CppFile
+from patchq.drift._python import PythonFile
+from patchq.drift._shape import FunctionNode, bound_names, dump_of, reports
+
+#: Word of a string that may be the name of a macro, an option or a registered object.
+_NAME = re.compile(r"[A-Za-z]\w*_\w+")
+_WORD = re.compile(r"[A-Za-z_]\w{3,}")
+#: Least length of a string that is a message, of which another place may have a copy.
+_MESSAGE = 30
+#: Greatest number of characters of a message by which it is recognized.
+_START = 40
+#: Least length of two names with a dot between them that are distinctive.
+_CHAIN = 10
+#: Least length of a name in small letters that is distinctive.
+_LONG = 9
+#: Fewest elements of a list or dict whose elements are statements of their own.
+_TABLE = 3
+_HEADERS = ("test", "iter", "target", "items", "subject")
+_BLOCKS = ("body", "orelse", "finalbody")
+_TABLES = ast.Dict | ast.List | ast.Set | ast.Tuple
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """Simple statement, header of a compound one, parameter list, or entry of a table.
+
+    :ivar line: first line; ``last``: last line.
+    :ivar scope: function or class that contains the statement; empty for the file itself.
+    :ivar text: tokens without comments and messages, with local variables alike.
+    :ivar words: names in it that aren't local variables, and messages.
+    :ivar sets: those of the names that it defines or assigns.
+    """
+
+    line: int
+    last: int
+    scope: str
+    text: str
+    words: frozenset[str]
+    sets: frozenset[str] = frozenset()
+
+
+def on_lines(statements: Iterable[Statement], lines: Collection[int]) -> list[Statement]:
+    """Return the statements that have at least one of some lines."""
+    found = []
+    for statement in statements:
+        if any(line in lines for line in range(statement.line, statement.last + 1)):
+            found.append(statement)
+    return found
+
+
+def python_statements(file: PythonFile) -> list[Statement]:
+    """Return the statements of a Python file."""
+    reader = _PythonReader()
+    reader.block(file.tree.body if file.tree else (), "", frozenset())
+    return reader.found
+
+
+class _PythonReader:
+    """Collector of the statements of one Python file."""
+
+    def __init__(self) -> None:
+        self.found: list[Statement] = []
+
+    def block(self, body: Iterable[ast.stmt], scope: str, local: frozenset[str]) -> None:
+        for node in body:
+            if isinstance(node, FunctionNode | ast.ClassDef):
+                self._definition(node, scope, local)
+            elif not isinstance(node, ast.Import | ast.ImportFrom):
+                self._statement(node, scope, local)
+
+    def _definition(self, node: FunctionNode | ast.ClassDef, scope: str, local: frozenset[str]) -> None:
+        name = f"{scope}.{node.name}" if scope else node.name
+        inside = local
+        parts: list[ast.AST] = [*node.decorator_list]
+        names = {node.name}
+        shown: set[str] = set()
+        if isinstance(node, FunctionNode):
+            inside = local | (bound_names(node) - _imported(node))
+            arguments = node.args
+            for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+                shown |= _words(argument.annotation, local) if argument.annotation else set()
+            parts += [default for default in (*arguments.defaults, *arguments.kw_defaults) if default]
+        else:
+            parts += node.bases
+        first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+        last = max(first, node.body[0].lineno - 1)
+        self._add(node, parts, (first, last), name, local, names, shown)
+        self.block(node.body, name, inside)
+
+    def _statement(self, node: ast.stmt, scope: str, local: frozenset[str]) -> None:
+        blocks = [block for name in _BLOCKS if (block := getattr(node, name, None))]
+        handlers = getattr(node, "handlers", None) or getattr(node, "cases", None) or []
+        if not blocks and not handlers:
+            self._simple(node, scope, local)
+            return
+        heads: list[ast.AST] = []
+        for name in _HEADERS:
+            head = getattr(node, name, None)
+            heads += head if isinstance(head, list) else [head] if head is not None else []
+        last = max([node.lineno, *(getattr(head, "end_lineno", None) or 0 for head in heads)])
+        self._add(node, heads, (node.lineno, last), scope, local)
+        for block in blocks:
+            self.block(block, scope, local)
+        for handler in handlers:
+            self.block(handler.body, scope, local)
+
+    def _simple(self, node: ast.stmt, scope: str, local: frozenset[str]) -> None:
+        value = getattr(node, "value", None)
+        span = (node.lineno, node.end_lineno or node.lineno)
+        if isinstance(node, ast.Expr) and isinstance(value, ast.Constant):
+            return
+        if isinstance(value, _TABLES) and len(_elements(value)) >= _TABLE:
+            targets: list[ast.AST] = [*getattr(node, "targets", ()), *filter(None, [getattr(node, "target", None)])]
+            for entry in _elements(value):
+                first = min(part.lineno for part in entry)
+                last = max(part.end_lineno or part.lineno for part in entry)
+                self._add(node, [*targets, *entry], (first, last), scope, local)
+            return
+        self._add(node, [node], span, scope, local)
+
+    def _add(
+        self,
+        node: ast.AST,
+        parts: Sequence[ast.AST],
+        span: tuple[int, int],
+        scope: str,
+        local: frozenset[str],
+        names: Iterable[str] = (),
+        shown: Iterable[str] = (),
+    ) -> None:
+        sets = {name for name in names if is_distinctive(name)}
+        words = sets | set(shown)
+        for part in parts:
+            words |= _words(part, local)
+            sets |= _stored(part) & words
+        text = f"{type(node).__name__} {' '.join(sorted(names))} " + " ".join(_masked(p, local) for p in parts)
+        self.found.append(
+            Statement(line=span[0], last=span[1], scope=scope, text=text, words=frozenset(words), sets=frozenset(sets))
+        )
+
+
+def is_distinctive(word: str) -> bool:
+    """Return whether a name is unlikely to mean something else in another place.
+
+    >>> [is_distinctive(word) for word in ("window_left", "FIPrefill", "findall", "__init__")]
+    [True, True, False, False]
+    """
+    if not _WORD.fullmatch(word) or word.startswith("__"):
+        return False
+    return len(word) >= _LONG or not word.islower() or "_" in word.strip("_")
+
+
+def _stored(node: ast.AST) -> set[str]:
+    """Return the names and attributes that a part of a statement assigns."""
+    found = set()
+    for child in ast.walk(node):
+        if isinstance(child, ast.Attribute | ast.Name) and isinstance(child.ctx, ast.Store):
+            found.add(child.attr if isinstance(child, ast.Attribute) else child.id)
+    return found
+
+
+def _imported(node: ast.AST) -> set[str]:
+    """Return the names that import statements bind in a function."""
+    found = set()
+    for child in ast.walk(node):
+        if isinstance(child, ast.Import | ast.ImportFrom):
+            for alias in child.names:
+                found.add(alias.asname or alias.name.partition(".")[0])
+    return found
+
+
+def _elements(node: ast.expr) -> list[list[ast.expr]]:
+    """Return the elements of a list, tuple or set, or the pairs of a dict."""
+    if isinstance(node, ast.Dict):
+        return [[part for part in pair if part] for pair in zip(node.keys, node.values, strict=True)]
+    return [[element] for element in getattr(node, "elts", ())]
+
+
+def _words(node: ast.AST, local: frozenset[str]) -> set[str]:
+    found: set[str] = set()
+    for child in ast.walk(node):
+        if isinstance(child, ast.Attribute):
+            found.add(child.attr)
+            owner = child.value
+            above = owner.attr if isinstance(owner, ast.Attribute) else getattr(owner, "id", "")
+            if above and above not in local and len(above) + len(child.attr) >= _CHAIN:
+                found.add(f"{above}.{child.attr}")
+        elif isinstance(child, ast.Name) and child.id not in local:
+            found.add(child.id)
+        elif isinstance(child, ast.keyword) and child.arg:
+            found.add(child.arg)
+        elif isinstance(child, ast.Constant) and isinstance(child.value, str):
+            found |= _string_words(child.value)
+    return {word for word in found if is_distinctive(word) or " " in word or "." in word}
+
+
+def _string_words(text: str) -> set[str]:
+    """Return the names in a string, and the start of a message."""
+    found = set(_NAME.findall(text))
+    if _WORD.fullmatch(text):
+        found.add(text)
+    if len(text) >= _MESSAGE and " " in text:
+        found.add(text[:_START])
+    return found
+
+
+class _Masked(ast.NodeTransformer):
+    """Writer of one name in place of local variables."""
+
+    def __init__(self, local: frozenset[str]) -> None:
+        self.local = local
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return ast.Name("%", ast.Load()) if node.id in self.local else node
+
+
+def _masked(node: ast.AST, local: frozenset[str]) -> str:
+    """Return the source of a part of a statement with its local variables alike."""
+    value = getattr(node, "value", None)
+    if isinstance(node, ast.Expr) and isinstance(value, ast.Call) and reports(value.func):
+        return "report"
+    if isinstance(node, ast.AnnAssign):
+        node = ast.Assign([node.target], node.value or ast.Constant(None), lineno=0)
+    if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+        node = ast.Raise(node.exc.func)
+    if isinstance(node, ast.expr):
+        return dump_of(_Masked(local).visit(copy.deepcopy(node)))
+    return ast.unparse(_Masked(local).visit(copy.deepcopy(node)))
+
+
+#: Nodes of C++ that contain other statements or definitions.
+_CONTAINERS = {
+    "translation_unit",
+    "namespace_definition",
+    "declaration_list",
+    "field_declaration_list",
+    "compound_statement",
+    "template_declaration",
+    "linkage_specification",
+    "preproc_if",
+    "preproc_ifdef",
+    "preproc_else",
+    "preproc_elif",
+    "preproc_elifdef",
+    "enumerator_list",
+    "else_clause",
+    "case_statement",
+}
+_COMPOUND = {"if_statement", "for_statement", "while_statement", "for_range_loop", "do_statement", "switch_statement"}
+_CLASSES = {"struct_specifier", "class_specifier", "union_specifier", "enum_specifier"}
+_IDLE_NODES = {"comment", "preproc_include", "using_declaration", "access_specifier", ";", "{", "}", ":"}
+
+
+def cpp_statements(file: CppFile) -> list[Statement]:
+    """Return the statements of a C++ or CUDA file."""
+    found: list[Statement] = []
+    waiting: list[tuple[Any, str, frozenset[str]]] = [(file.root, "", frozenset())]
+    while waiting:
+        node, scope, local = waiting.pop()
+        if node.type in _CONTAINERS:
+            waiting += [(child, scope, local) for child in node.named_children]
+        elif node.type in _IDLE_NODES:
+            continue
+        elif node.type == "function_definition":
+            body = node.child_by_field_name("body")
+            name = file.function_at(node.start_point[0] + 1)[0] or scope
+            inside = frozenset(_cpp.local_names(file, node))
+            heads = [c for c in node.children if c != body and c.type != "field_initializer_list"]
+            found.append(_cpp_statement(file, node, heads, name, inside))
+            for child in node.children:
+                if child.type == "field_initializer_list":
+                    found += [_cpp_statement(file, each, [each], name, inside) for each in child.named_children]
+            if body is not None:
+                waiting.append((body, name, inside))
+        elif node.type in _CLASSES and node.child_by_field_name("body") is not None:
+            body = node.child_by_field_name("body")
+            found.append(_cpp_statement(file, node, [c for c in node.children if c != body], scope, local))
+            waiting.append((body, scope, local))
+        elif node.type in _COMPOUND:
+            inner = [c for c in node.named_children if c.type.endswith(("statement", "else_clause"))]
+            found.append(_cpp_statement(file, node, [c for c in node.children if c not in inner], scope, local))
+            waiting += [(child, scope, local) for child in inner]
+        elif node.type in ("preproc_def", "preproc_function_def"):
+            found += _macro_statements(file, node)
+        else:
+            found.append(_cpp_statement(file, node, [node], scope, local))
+    return found
+
+
+def _cpp_statement(file: CppFile, node: Any, parts: Sequence[Any], scope: str, local: frozenset[str]) -> Statement:
+    tokens: list[str] = []
+    for part in parts:
+        tokens += _cpp.tokens_of(file, part)
+    if node.type in ("declaration", "field_declaration"):
+        local = local | (_cpp.local_names(file, node) if _declares_function(node) else set())
+    tokens = _without_casts(tokens)
+    words = {token for token in tokens if token not in local and is_distinctive(token)}
+    text = " ".join("%" if token in local else token for token in tokens)
+    last = max([node.start_point[0], *(part.end_point[0] for part in parts)]) + 1
+    return Statement(
+        line=node.start_point[0] + 1,
+        last=last,
+        scope=scope,
+        text=f"{node.type} {text}",
+        words=frozenset(words),
+        sets=frozenset(words & _assigned(file, node, parts)),
+    )
+
+
+def _declares_function(node: Any) -> bool:
+    return any(child.type == "function_declarator" for child in node.children_by_field_name("declarator"))
+
+
+def _without_casts(tokens: list[str]) -> list[str]:
+    """Return tokens without ``static_cast<…>``, and the types that they cast to."""
+    found = []
+    depth = 0
+    casting = False
+    for token in tokens:
+        if token == "static_cast":
+            casting = True
+        elif casting and not depth and token != "<":
+            casting = False
+            found.append(token)
+        elif casting:
+            depth += (token == "<") - (token == ">") - 2 * (token == ">>")
+        else:
+            found.append(token)
+    return found
+
+
+def _assigned(file: CppFile, node: Any, parts: Sequence[Any]) -> set[str]:
+    """Return the names that a statement assigns, changes by a method, or declares."""
+    found: set[str] = set()
+    waiting = list(parts)
+    while waiting:
+        child = waiting.pop()
+        target = None
+        if child.type in ("assignment_expression", "update_expression"):
+            target = child.child_by_field_name("left") or child.child_by_field_name("argument")
+        elif child.type in ("init_declarator", "declaration", "field_declaration", "field_initializer", "enumerator"):
+            target = child.child_by_field_name("declarator") or child.child_by_field_name("name")
+            target = target or (child.named_children[0] if child.named_children else None)
+        elif child.type in ("alias_declaration", *_CLASSES):
+            target = child.child_by_field_name("name")
+        elif child.type == "function_declarator":
+            target = child.child_by_field_name("declarator")
+        elif child.type == "call_expression" and node.type == "expression_statement":
+            called = child.child_by_field_name("function")
+            target = called.child_by_field_name("argument") if called.type == "field_expression" else None
+        if target is not None:
+            found.update(_WORD.findall(file.text(target)))
+        waiting += child.named_children
+    return found
+
+
+def _macro_statements(file: CppFile, node: Any) -> Iterator[Statement]:
+    """Yield the lines of a macro, whose text isn't parsed."""
+    name = file.text(node.child_by_field_name("name"))
+    for number, line in enumerate(file.text(node).rstrip("\n").split("\n"), node.start_point[0] + 1):
+        text = " ".join(re.sub(r"//.*|/\*.*?(\*/|$)", " ", line).rstrip("\\ ").split())
+        if text:
+            words = frozenset(word for word in _WORD.findall(text) if is_distinctive(word))
+            yield Statement(line=number, last=number, scope=name, text=text, words=words, sets=words)
