@@ -20,6 +20,8 @@ from patchq.names import BlobId, show_path
 #: Greatest number of files with a member's name in which the definition of a call on an unknown
 #: receiver is searched.
 MOST_DEFINERS = 12
+#: Types of nodes that declare a member of a C++ class or enum.
+_FIELDS = ("field_declaration", "enumerator")
 #: Greatest number of changed files with a function's name in which its callers are counted.
 MOST_CALLING = 100
 #: Least share of a touched function's lines that a copy has.
@@ -242,6 +244,11 @@ def _fields(tree: Tree, path: bytes) -> dict[str, list[str]]:
             found[name] = fields
     for name, facts in cpp.facts.items() if cpp else ():
         owner, _, field_name = name.rpartition("::")
-        if owner and facts[0].kind == "value":
+        if (
+            owner
+            and facts[0].kind == "value"
+            and cpp
+            and cpp.nodes[name][0].type in ("field_declaration", "enumerator")
+        ):
             found.setdefault(owner, []).append(field_name)
     return found

@@ -387,7 +387,19 @@ def _declaration(file: CppFile, node: Any, scope: str, guards: tuple[str, ...]) 
         name = _declared_name(file, child)
         if name:
             fact = _value(scope + name, node, _number(file.text(value)) if value is not None else "", guards)
-            _add(file, replace(fact, traits=(kind,)), node)
+            _add(file, replace(fact, traits=(kind + _dimensions(file, child),)), node)
+
+
+def _dimensions(file: CppFile, node: Any) -> str:
+    """Return the lengths of a declared array, each in brackets."""
+    found = ""
+    while node is not None and node.type != "array_declarator":
+        node = node.child_by_field_name("declarator")
+    while node is not None and node.type == "array_declarator":
+        size = node.child_by_field_name("size")
+        found = f"[{file.text(size) if size is not None else ''}]{found}"
+        node = node.child_by_field_name("declarator")
+    return found
 
 
 def _is_pointer_to_function(node: Any) -> bool:

@@ -228,7 +228,13 @@ class TouchedCpp:
         nodes = old.nodes.get(scope, ()), new.nodes.get(scope, ())
         if len(nodes[0]) != 1 or len(nodes[1]) != 1 or _cpp.body_of(old, nodes[0][0]) == _cpp.body_of(new, nodes[1][0]):
             return
+        heads = _cpp.head_of(old, nodes[0][0]), _cpp.head_of(new, nodes[1][0])
         bodies = [side[0].child_by_field_name("body") for side in nodes]
+        if heads[0] != heads[1]:
+            was, now = ("(" + ", ".join(head) + ")" for head in heads)
+            place = f"{place_of(path, at)} {scope}"
+            self.whole.alarm(touch, Kind.CALL, line, name, callee=scope, was=was, now=now, at=place)
+            return
         if None in bodies:
             return
         steps = [list(_steps(file, body, ())) for file, body in zip((old, new), bodies, strict=True)]

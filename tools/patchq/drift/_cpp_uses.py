@@ -120,7 +120,8 @@ class CppUses:
             say(Kind.GUARD, _shown_guards(was), _shown_guards(now))
         if was[0].kind == "class":
             self._compare_fields(say, name, path, place)
-        self._compare_members(say, name if was[0].kind == "class" else name.rpartition("::")[0], path, place)
+        if {f.kind for f in was} == {"value"} and {f.kind for f in now} == {"class"}:
+            say(Kind.BINDING, was[0].value, f"class {name}")
         if called and use.arguments >= 0:
             self._compare_asserts(say, name, path, place)
             self._compare_bodies(say, old, name, place, was, now)
@@ -186,20 +187,6 @@ class CppUses:
             sides.append([n for n in fields if n.rpartition("::")[0] == name])
         if sides[1][: len(sides[0])] != sides[0]:
             say(Kind.SIGNATURE, *(", ".join(n.rpartition("::")[2] for n in side) for side in sides))
-
-    def _compare_members(self, say: Reporter, owner: str, path: bytes, place: bytes) -> None:
-        """Report fields and enumerators that a class or enum gained, lost or has in another order."""
-        sides = []
-        for tree, at in ((self.old, path), (self.new, place)):
-            file = tree.cpp(at)
-            sides.append([n for n in _values(file) if n.rpartition("::")[0] == owner])
-        key = (say.touch.patch, path, f"{owner} fields", 0)
-        if owner and sides[0] and sides[1] and sides[0] != sides[1] and key not in self._seen:
-            self._seen.add(key)
-            lost = [n.rpartition("::")[2] for n in sides[0] if n not in sides[1]]
-            come = [n.rpartition("::")[2] for n in sides[1] if n not in sides[0]]
-            shown = come or ([] if lost else [n.rpartition("::")[2] for n in sides[1]])
-            say(Kind.FIELDS, ", ".join(lost) or "the old order", ", ".join(shown))
 
     def _compare_asserts(self, say: Reporter, name: str, path: bytes, place: bytes) -> None:
         """Find new ``static_assert`` in a called function."""
@@ -394,11 +381,6 @@ def _shown_guards(facts: Sequence[Fact]) -> str:
 def _defined_types(facts: Sequence[Fact]) -> list[list[str]]:
     """Return the parameter types of the definitions, without declarations."""
     return [types_of(fact) for fact in facts if "declared" not in fact.traits]
-
-
-def _values(file: CppFile | None) -> list[str]:
-    """Return the constants, fields and enumerators of a file."""
-    return [name for name, facts in file.facts.items() if facts[0].kind == "value"] if file else []
 
 
 def _has_moved(old: CppFile, new: CppFile, before: str, after: str) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 #: Greatest number of files of the old version that have a distinctive name.
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from patchq.drift._comparison import Comparison, Touch, place_of
 from patchq.drift._statements import Statement, cpp_statements, is_distinctive, on_lines, python_statements
@@ -15,10 +15,17 @@ from patchq.drift.alarms import Kind
 from patchq.names import show_path
 
 MOST_FILES = 4
+#: Greatest number of files that have a name whose changed assignments are reported.
+MOST_SETTING = 40
 #: Greatest number of statements with a distinctive name.
 MOST_STATEMENTS = 12
 #: Least length of a statement whose copies are searched.
 SHORTEST_COPY = 24
+#: Number of statements on each side of a changed place whose copies are searched.
+NEIGHBOURS = 5
+#: Least number of them that a new function has, and their least length.
+LEAST_NEIGHBOURS = 3
+SHORTEST_NEIGHBOUR = 20
 #: Least number of fields on changed lines by which a record is recognized.
 LEAST_FIELDS = 3
 
@@ -28,11 +35,13 @@ class Interest:
     """Distinctive name on a changed line of a patch.
 
     :ivar changes: the patch assigns, defines or removes it, so that its other readers matter, too.
+    :ivar only_set: too many files mention it: only changed assignments of it count.
     """
 
     line: int
     scope: str
-    changes: bool
+    changes: bool = False
+    only_set: bool = False
     words: frozenset[str] = frozenset()
 
 
@@ -48,16 +57,42 @@ class Interests:
     words: dict[str, Interest]
     copies: dict[str, Interest]
     names: frozenset[str]
+    around: tuple[list[Statement], ...]
 
 
-def _changed_statements(touch: Touch) -> Iterator[tuple[bool, list[Statement]]]:
-    """Yield the statements on the removed lines and on the added lines; True for the removed ones."""
+def _locals_of(statements: Iterable[Statement], scope: str) -> set[str]:
+    """Return the local variables that the statements of a function mention."""
+    found: set[str] = set()
+    for statement in statements:
+        if statement.scope == scope:
+            found |= statement.local
+    return found
+
+
+def _places(touch: Touch) -> Iterator[list[Statement]]:
+    """Yield the statements around each changed place, and those that it replaces."""
+    statements: list[Statement] = []
     if touch.python:
-        yield True, on_lines(python_statements(touch.python[0]), touch.removed)
-        yield False, on_lines(python_statements(touch.python[1]), touch.lines)
+        statements = python_statements(touch.python[1])
     elif touch.cpp:
-        yield True, on_lines(cpp_statements(touch.cpp[0]), touch.removed)
-        yield False, on_lines(cpp_statements(touch.cpp[1]), touch.lines)
+        statements = sorted(cpp_statements(touch.cpp[1]), key=lambda statement: statement.line)
+    lines = [(any(n in touch.lines for n in range(s.line, s.last + 1)), s) for s in statements]
+    for number, (changed, statement) in enumerate(lines):
+        if changed and (number == 0 or not lines[number - 1][0]):
+            near = lines[max(0, number - NEIGHBOURS) : number + NEIGHBOURS + 1]
+            yield [s for is_mine, s in near if not is_mine and s.scope == statement.scope]
+
+
+def _changed_statements(touch: Touch) -> Iterator[tuple[int, Statement]]:
+    """Yield the statements on the removed lines, with 0, and on the added lines, with 1."""
+    for number, lines in enumerate((touch.removed, touch.lines)):
+        statements: list[Statement] = []
+        if touch.python:
+            statements = python_statements(touch.python[number])
+        elif touch.cpp:
+            statements = cpp_statements(touch.cpp[number])
+        for statement in on_lines(statements, lines):
+            yield number, statement
 
 
 class Mentions:
@@ -75,42 +110,50 @@ class Mentions:
             self._compare_word(touch, word, touch.mentions.words[word])
         for text, interest in sorted(touch.mentions.copies.items()):
             self._copies(touch, text, interest)
+        for around in touch.mentions.around:
+            self._neighbours(touch, around)
         self._fields(touch, touch.mentions.names)
 
     def _interests(self, touch: Touch) -> Interests:
         """Return the distinctive names on the changed lines, and the statements that the patch replaces."""
         found: dict[str, Interest] = {}
         copies: dict[str, Interest] = {}
-        kept: set[str] = set()
-        words: set[str] = set()
-        for removed, statements in _changed_statements(touch):
-            for statement in statements:
-                owner = statement.scope.rpartition(".")[2]
-                for word in (*statement.words, *([owner] if is_distinctive(owner) else ())):
-                    changes = removed or word in statement.sets or " " in word
-                    changes = changes or (word in found and found[word].changes)
-                    found[word] = Interest(line=statement.line, scope=statement.scope, changes=changes)
-                words |= statement.words
-                if removed and statement.words and len(statement.text) >= SHORTEST_COPY:
-                    copies[statement.text] = Interest(
-                        line=statement.line, scope=statement.scope, changes=True, words=statement.words
-                    )
-                elif not removed:
-                    kept.add(statement.text)
-        rare = {word: interest for word, interest in found.items() if self._is_rare(word)}
+        texts: list[set[str]] = [set(), set()]
+        words: list[set[str]] = [set(), set()]
+        set_words: set[str] = set()
+        for number, statement in _changed_statements(touch):
+            owner = statement.scope.rpartition(".")[2]
+            mine = statement.words | ({owner} if is_distinctive(owner) else set())
+            texts[number].add(statement.text)
+            words[number] |= mine
+            set_words |= statement.sets
+            for word in mine:
+                found[word] = Interest(line=statement.line, scope=statement.scope)
+            if number == 0 and statement.words and len(statement.text) >= SHORTEST_COPY:
+                copies[statement.text] = Interest(line=statement.line, scope=statement.scope, words=statement.words)
+        changed = set_words | (words[0] - words[1])
+        interests = {}
+        for word, interest in found.items():
+            if self._is_rare(word, MOST_FILES):
+                interests[word] = replace(interest, changes=word in changed or " " in word)
+            elif "." not in word and self._is_rare(word, MOST_SETTING):
+                interests[word] = replace(interest, only_set=True)
         return Interests(
-            words=rare, copies={text: each for text, each in copies.items() if text not in kept}, names=frozenset(words)
+            words=interests,
+            copies={text: copies[text] for text in copies.keys() - texts[1]},
+            names=frozenset(words[0] | words[1]),
+            around=tuple(_places(touch)),
         )
 
-    def _is_rare(self, word: str) -> bool:
+    def _is_rare(self, word: str, most: int) -> bool:
         """Return whether few files of the old version have a name."""
         if " " in word:
             return True
         known = self.old.word_files()
         parts = word.split(".")
-        if any(known.get(part.encode(), 0) <= MOST_FILES for part in parts):
+        if any(known.get(part.encode(), 0) <= most for part in parts):
             return True
-        return len(parts) > 1 and self.old.count_files(word.encode()) <= MOST_FILES
+        return len(parts) > 1 and self.old.count_files(word.encode()) <= most
 
     def _copies(self, touch: Touch, text: str, interest: Interest) -> None:
         """Report new statements that are equal to one that the patch replaces."""
@@ -183,6 +226,8 @@ class Mentions:
         if not files:
             return
         old, new = self._statements(self.old, files, word), self._statements(self.new, files, word)
+        if interest.only_set:
+            old, new = ([pair for pair in side if word in pair[1].sets] for side in (old, new))
         if max(len(old), len(new)) > MOST_STATEMENTS:
             return
         sides = [Counter(statement.text for _, statement in side) for side in (old, new)]
@@ -191,17 +236,69 @@ class Mentions:
             if statement.text not in come:
                 continue
             before = next((s for _, s in old if s.text in gone and s.scope == statement.scope), None)
-            if not interest.changes and word not in statement.sets and before is None:
+            if (
+                before is None
+                and (interest.only_set or not interest.changes)
+                and (interest.only_set or word not in statement.sets)
+            ):
                 continue
             self._report(touch, word, interest, path, statement, before)
             return
+        self._exchanged(touch, word, interest, old, new)
+
+    def _exchanged(
+        self,
+        touch: Touch,
+        word: str,
+        interest: Interest,
+        old: Sequence[tuple[bytes, Statement]],
+        new: Sequence[tuple[bytes, Statement]],
+    ) -> None:
+        """Report a statement in which one local variable of a function took the place of another."""
+        for path, statement in new:
+            before = [s for p, s in old if p == path and s.scope == statement.scope]
+            was = next((s for s in before if s.text == statement.text), None)
+            if was is None or any(s.raw == statement.raw for s in before) or was.local == statement.local:
+                continue
+            sides = [self.whole.statements(tree, path) for tree in (self.old, self.new)]
+            known = [_locals_of(statements, statement.scope) for statements in sides]
+            if statement.local | was.local <= known[0] & known[1]:
+                self._report(touch, word, interest, path, statement, was)
+                return
+
+    def _neighbours(self, touch: Touch, around: Sequence[Statement]) -> None:
+        """Report a new function that has the statements around a changed place."""
+        texts = {s.text: s for s in around if len(s.text) >= SHORTEST_NEIGHBOUR}
+        words = [word for s in texts.values() for word in s.words if " " not in word and "." not in word]
+        if len(texts) < LEAST_NEIGHBOURS or not words:
+            return
+        known = self.old.word_files()
+        rarest = min(words, key=lambda word: (known.get(word.encode(), 0), word))
+        counts: list[Counter[str]] = [Counter(), Counter()]
+        scopes: list[dict[tuple[bytes, str], set[str]]] = [{}, {}]
+        lines: dict[tuple[bytes, str], Statement] = {}
+        for path in self._files(rarest):
+            for number, tree in enumerate((self.old, self.new)):
+                for statement in self.whole.statements(tree, path):
+                    if statement.text in texts:
+                        counts[number][statement.text] += 1
+                        scopes[number].setdefault((path, statement.scope), set()).add(statement.text)
+                        lines.setdefault((path, statement.scope), statement)
+        more = {text for text in texts if counts[1][text] > counts[0][text]}
+        for place, there in sorted(scopes[1].items()):
+            if place not in scopes[0] and len(there & more) >= LEAST_NEIGHBOURS:
+                first = around[0]
+                interest = Interest(line=first.line, scope=first.scope)
+                self._report(touch, rarest, interest, place[0], lines[place], None)
+                return
 
     def _files(self, word: str) -> list[bytes]:
         first = re.split(r"[ .]", word)[-1 if "." in word and " " not in word else 0]
         found = []
         for language in ("python", "c++"):
-            found += [p for p in self.whole.files_with(first.encode(), language) if self.whole.counted(p)]
-        return found
+            for spelled in (first, f"D{first}"):  # -DNAME defines a macro
+                found += [p for p in self.whole.files_with(spelled.encode(), language) if self.whole.counted(p)]
+        return list(dict.fromkeys(found))
 
     def _statements(self, tree: Tree, files: Iterable[bytes], word: str) -> list[tuple[bytes, Statement]]:
         found = []

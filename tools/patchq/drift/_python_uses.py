@@ -33,6 +33,8 @@ from patchq.names import show_path
 #: Members of built-in classes: their names don't show that a receiver is upstream's.
 _BUILT_IN = {name for kind in (dict, list, set, str, bytes, int, tuple) for name in dir(kind)}
 _BUILT_INS = frozenset(dir(builtins))
+#: Number of calls that are followed from a called function.
+_MOST_CALLS = 2
 #: Least number of named arguments by which a method of an unknown receiver is recognized.
 _LEAST_KEYWORDS = 2
 #: Least number of parameters by which two functions are recognized as peers.
@@ -49,6 +51,7 @@ class PythonUses:
         self.counterparts = counterparts
         #: Uses whose receiver is unknown, by the name of the member.
         self.open: dict[str, list[tuple[Touch, Use]]] = {}
+        self._followed: set[tuple[str, Found, Found]] = set()
         self.overrides = Overrides(whole, counterparts)
         self._seen: set[tuple[str, bytes, str, str]] = set()
 
@@ -72,7 +75,7 @@ class PythonUses:
         if base is not None:
             self._bindings(touch, after, base, new_file)
             self._unbound(touch, after, base, new_file)
-            self._peers(touch, after, base, target, new)
+        self._peers(touch, after)
         for node in _keys_on(after, touch.lines):
             self._key(touch, node, after.function_at(node.lineno))
 
@@ -112,26 +115,39 @@ class PythonUses:
                 line = min(touch.removed, default=0)
                 self.whole.alarm(touch, Kind.MENTION, line, "", callee=name, was=str(counts[0][name]), now=name)
 
-    def _peers(
-        self, touch: Touch, after: PythonFile, base: PythonFile, target: bytes | None, new: PythonFile | None
-    ) -> None:
-        """Compare the functions with the same parameters as one that the patch adds next to them."""
-        for name in touch.added if new and target else ():
+    def _peers(self, touch: Touch, after: PythonFile) -> None:
+        """Compare the functions of a patch's files that have the parameters of a function that the patch adds."""
+        for name in touch.added:
             fact = after.fact(name)
             names = [p.name for p in fact.parameters or ()] if fact else []
-            for peer, facts in base.facts.items() if len(names) >= _LEAST_PARAMETERS else ():
-                mine = facts[-1]
-                assert new is not None
-                assert target is not None
-                there = new.fact(peer)
-                if [p.name for p in mine.parameters or ()] != names or peer in touch.functions or there is None:
-                    continue
-                line = fact.line if fact else 0
-                say = Reporter(self.whole, touch, line, name, peer, place_of(target, there.line))
-                if mine.parameters != there.parameters:
-                    say(Kind.PEER, shown_fact(mine), shown_fact(there))
-                elif base.body(peer) != new.body(peer) and not self._refactored(base, peer, new, peer):
-                    say(Kind.PEER, *_different_lines(base.nodes[peer], new.nodes[peer]))
+            if fact is None or len(names) < _LEAST_PARAMETERS:
+                continue
+            for other in self.whole.touches:
+                target = self.whole.new_path(other.path)
+                base = self.old.python(other.path) if other.patch == touch.patch else None
+                new = self.new.python(target) if base and target else None
+                if base and new and target and other.path in self.whole.changed:
+                    self._compare_peers(touch, fact, names, other, (base, new), target)
+
+    def _compare_peers(
+        self,
+        touch: Touch,
+        fact: Fact,
+        names: list[str],
+        other: Touch,
+        files: tuple[PythonFile, PythonFile],
+        target: bytes,
+    ) -> None:
+        base, new = files
+        for peer, facts in base.facts.items():
+            there = new.fact(peer)
+            if [p.name for p in facts[-1].parameters or ()] != names or peer in other.functions or there is None:
+                continue
+            say = Reporter(self.whole, touch, fact.line, fact.name, peer, place_of(target, there.line))
+            if facts[-1].parameters != there.parameters:
+                say(Kind.PEER, shown_fact(facts[-1]), shown_fact(there))
+            elif base.body(peer) != new.body(peer) and not self._refactored(base, peer, new, peer):
+                say(Kind.PEER, *_different_lines(base.nodes[peer], new.nodes[peer]))
 
     def _use(self, touch: Touch, use: Use, found: Found | None, new_view: Tree, path: bytes) -> None:
         if found is None:
@@ -299,7 +315,7 @@ class PythonUses:
         sides = with_helpers(old_file, name, new_file), with_helpers(new_file, new_name, old_file)
         return body_of(sides[0]) == body_of(sides[1])
 
-    def _compare_callees(self, touch: Touch, use: Use, found: Found) -> None:
+    def _compare_callees(self, touch: Touch, use: Use, found: Found, steps: int = _MOST_CALLS) -> None:
         """Compare the functions that a called function calls."""
         file = self.old.python(found.path)
         node = file.nodes.get(found.name) if file else None
@@ -310,7 +326,11 @@ class PythonUses:
             fact = self.old.fact(replace(called, instance=False)) if called and called.path else None
             if called is None or fact is None or fact.kind != "function" or called.name == found.name:
                 continue
-            there = self.counterparts.followed(replace(called, instance=False))
+            called = replace(called, instance=False)
+            if steps > 1 and (touch.patch, found, called) not in self._followed:
+                self._followed.add((touch.patch, found, called))
+                self._compare_callees(touch, use, called, steps - 1)
+            there = self.counterparts.followed(called)
             if there is None or self.old.blob(called.path) == self.new.blob(there.path):
                 continue
             key = (touch.patch, called.path, called.name, "")

@@ -19,6 +19,8 @@ from patchq.drift._shape import FunctionNode, bound_names, shaped_body
 #: Greatest number of helpers that are put in place of their calls, one inside the other.
 _MOST_HELPERS = 6
 _EXITS = ast.Return | ast.Raise | ast.Continue | ast.Break
+#: Statements that end a function unless a condition holds.
+_CHECK = re.compile(r"^Assert |_CHECK\b|\bassert\b")
 _HEADERS = ("test", "iter", "target", "items", "subject")
 
 
@@ -106,7 +108,8 @@ def changed_before(before: Sequence[Step], there: Sequence[Step], called: str) -
         if tag == "equal" or i1 > at:
             continue
         for step in (*before[i1:i2], *there[j1:j2]):
-            if not _calls(step, called) and (step.leaves or step.writes & needed):
+            ends = step.leaves or _CHECK.search(step.text)
+            if not _calls(step, called) and (ends or step.writes & needed):
                 was = before[i1].text if i1 < i2 else ""
                 return was.partition(" ")[2], (there[j1].text if j1 < j2 else "").partition(" ")[2]
     return None

@@ -41,6 +41,7 @@ class Statement:
     :ivar text: tokens without comments and messages, with local variables alike.
     :ivar words: names in it that aren't local variables, and messages.
     :ivar sets: those of the names that it defines or assigns.
+    :ivar raw: text with the names of local variables; ``local``: those variables.
     """
 
     line: int
@@ -49,6 +50,8 @@ class Statement:
     text: str
     words: frozenset[str]
     sets: frozenset[str] = frozenset()
+    raw: str = ""
+    local: frozenset[str] = frozenset()
 
 
 def on_lines(statements: Iterable[Statement], lines: Collection[int]) -> list[Statement]:
@@ -151,6 +154,16 @@ class _PythonReader:
         )
 
 
+def _locals_in(parts: Iterable[ast.AST], local: frozenset[str]) -> frozenset[str]:
+    """Return the local variables in the parts of a statement."""
+    found = set()
+    for part in parts:
+        for child in ast.walk(part):
+            if isinstance(child, ast.Name) and child.id in local:
+                found.add(child.id)
+    return frozenset(found)
+
+
 def is_distinctive(word: str) -> bool:
     """Return whether a name is unlikely to mean something else in another place.
 
@@ -168,6 +181,8 @@ def _stored(node: ast.AST) -> set[str]:
     for child in ast.walk(node):
         if isinstance(child, ast.Attribute | ast.Name) and isinstance(child.ctx, ast.Store):
             found.add(child.attr if isinstance(child, ast.Attribute) else child.id)
+        elif isinstance(child, ast.Constant) and isinstance(child.value, str) and child.value.startswith("-D"):
+            found |= _string_words(child.value)  # the definition of a macro
     return found
 
 
@@ -208,7 +223,7 @@ def _words(node: ast.AST, local: frozenset[str]) -> set[str]:
 
 def _string_words(text: str) -> set[str]:
     """Return the names in a string, and the start of a message."""
-    found = set(_NAME.findall(text))
+    found = set(_NAME.findall(text.removeprefix("-D")))
     if _WORD.fullmatch(text):
         found.add(text)
     if len(text) >= _MESSAGE and " " in text:
@@ -270,6 +285,9 @@ def cpp_statements(file: CppFile) -> list[Statement]:
     while waiting:
         node, scope, local = waiting.pop()
         if node.type in _CONTAINERS:
+            condition = node.child_by_field_name("name") or node.child_by_field_name("condition")
+            if condition is not None and node.type.startswith("preproc"):
+                found.append(_cpp_statement(file, node, [condition], scope, local))
             waiting += [(child, scope, local) for child in node.named_children]
         elif node.type in _IDLE_NODES:
             continue
@@ -307,7 +325,7 @@ def _cpp_statement(file: CppFile, node: Any, parts: Sequence[Any], scope: str, l
         local = local | (_cpp.local_names(file, node) if _declares_function(node) else set())
     tokens = _without_casts(tokens)
     words = {token for token in tokens if token not in local and is_distinctive(token)}
-    text = " ".join("%" if token in local else token for token in tokens)
+    text = " ".join("%" if token in local else token for token in tokens if token not in ("(", ")"))
     last = max([node.start_point[0], *(part.end_point[0] for part in parts)]) + 1
     return Statement(
         line=node.start_point[0] + 1,
@@ -316,6 +334,8 @@ def _cpp_statement(file: CppFile, node: Any, parts: Sequence[Any], scope: str, l
         text=f"{node.type} {text}",
         words=frozenset(words),
         sets=frozenset(words & _assigned(file, node, parts)),
+        raw=" ".join(tokens),
+        local=frozenset(token for token in tokens if token in local),
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from patchq.drift._cpp import CppFile, read_cpp
-from patchq.drift._python import PythonFile, read_python
+from patchq.drift._python import PythonFile, imported_from, read_python
 from patchq.drift._statements import Statement
 from patchq.drift.bodies import Fact, language_of, reads_cpp
 from patchq.git.objects import TreeEntry
@@ -411,7 +411,7 @@ class Tree:
                 return self._annotated(argument.annotation, path, "", steps) if argument.annotation else None
         values: list[ast.expr] = []
         for child in ast.walk(node):
-            source = _import_source(child, name)
+            source = _import_source(child, name, self.module_of(path), path.endswith(b"__init__.py"))
             if source is not None:
                 return self.imported(*source)
             if isinstance(child, ast.AnnAssign) and _is_name(child.target, name):
@@ -502,12 +502,12 @@ def _shared_start(one: bytes, other: bytes) -> int:
     return count
 
 
-def _import_source(node: ast.AST, name: str) -> tuple[str, str] | None:
+def _import_source(node: ast.AST, name: str, module: str, package: bool) -> tuple[str, str] | None:
     """Return the module, and the name in it, from which an import binds ``name``."""
     if isinstance(node, ast.ImportFrom):
         for alias in node.names:
             if (alias.asname or alias.name) == name:
-                return node.module or "", alias.name
+                return imported_from(node, module, package=package), alias.name
     if isinstance(node, ast.Import):
         for alias in node.names:
             if alias.asname == name:
