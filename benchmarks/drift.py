@@ -24,8 +24,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
 
-from patchq.drift._calls import scan_source  # noqa: E402
-from patchq.drift._signatures import Api, Parameter, Signature, SignatureChange, load_api  # noqa: E402
+from patchq.drift._api.calls import scan_source  # noqa: E402
+from patchq.drift._api.signatures import Api, Parameter, Signature, SignatureChange, load_api  # noqa: E402
 
 TREES = ROOT / ".patchq" / "trees"
 WRAPPERS = (

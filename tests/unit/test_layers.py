@@ -56,7 +56,7 @@ ONLY_IMPORTERS = {
     "tree_sitter_bash": {"replay._shell", "recipes._trees"},
     "tree_sitter_nix": {"recipes._trees"},
     "tree_sitter_ruby": {"recipes._trees"},
-    "griffe": {"drift._signatures"},
+    "griffe": {"drift._api.signatures"},
     "tree_sitter_cuda": {"drift.bodies"},
     "libcst": {"mutation._with_libcst"},
     "cmake_parser": {"mutation._with_cmake_parser", "recipes._vcpkg"},
@@ -70,7 +70,7 @@ ONLY_IMPORTERS = {
 #: Modules of a package, `__init__` apart.
 MOST_MODULES = 12
 #: Packages that have more. Lower a number whenever a package gets smaller; never raise one.
-LARGER = {"adopt": 17, "build": 17, "environment": 21, "formats": 21, "git": 18, "stacks": 15, "drift": 23}
+LARGER = {"adopt": 17, "build": 17, "environment": 21, "formats": 21, "git": 18, "stacks": 15}
 PACKAGES = sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from patchq.drift._calls import judge_call, likeness, scan_source
-from patchq.drift._signatures import Signature, SignatureChange, changes, load_api
+from patchq.drift._api.calls import judge_call, likeness, scan_source
+from patchq.drift._api.signatures import Signature, SignatureChange, changes, load_api
 
 
 def api(tmp_path: Path, name: str, source: str) -> object:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 from patchq.drift import bodies
-from patchq.drift._calls import judge_call
-from patchq.drift._interface import ApiItem, Interface, ItemKind, NameUse, Override, module_of, uses_of
-from patchq.drift._signatures import SignatureChange
+from patchq.drift._api.calls import judge_call
+from patchq.drift._api.interface import ApiItem, Interface, ItemKind, NameUse, Override, module_of, uses_of
+from patchq.drift._api.signatures import SignatureChange
 from patchq.names import show_path
 
 #: Upstream and path of a file.

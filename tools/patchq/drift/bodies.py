@@ -14,7 +14,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from patchq.drift._signatures import Parameter
+from patchq.drift._api.signatures import Parameter
 from patchq.extras import missing
 
 _CPP = (b".cu", b".cuh", b".cpp", b".cc", b".cxx", b".h", b".hpp", b".inl", b".c")

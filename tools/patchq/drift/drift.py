@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from patchq.drift._calls import scan_source
-from patchq.drift._signatures import Api, SignatureChange, changes, load_api
+from patchq.drift._api.calls import scan_source
+from patchq.drift._api.signatures import Api, SignatureChange, changes, load_api
 from patchq.drift.alarms import Alarm, NotCompared
 from patchq.drift.inside import PatchFacts
 from patchq.errors import UserError

@@ -10,16 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from patchq.drift import _cpp, _python
-from patchq.drift._comparison import Comparison, Touch
-from patchq.drift._counterparts import Counterparts
-from patchq.drift._cpp_touched import TouchedCpp
-from patchq.drift._cpp_uses import CppUses, distinct
-from patchq.drift._mentions import Mentions
-from patchq.drift._python_touched import TouchedPython
-from patchq.drift._python_uses import PythonUses
-from patchq.drift._shape import FunctionNode
-from patchq.drift._tree import Files, Read, Tree, changed_lines
+from patchq.drift._cpp import facts as cpp_facts
+from patchq.drift._cpp.touched import TouchedCpp
+from patchq.drift._cpp.uses import CppUses, distinct
+from patchq.drift._python import facts as python_facts
+from patchq.drift._python.counterparts import Counterparts
+from patchq.drift._python.shape import FunctionNode
+from patchq.drift._python.touched import TouchedPython
+from patchq.drift._python.uses import PythonUses
+from patchq.drift._versions.comparison import Comparison, Touch
+from patchq.drift._versions.mentions import Mentions
+from patchq.drift._versions.tree import Files, Read, Tree, changed_lines
 from patchq.drift.alarms import Alarm, NotCompared, Unseen
 from patchq.drift.bodies import language_of, lines_of, reads_cpp
 from patchq.formats.diff import GITLINK
@@ -102,13 +103,13 @@ def state_of(path: bytes, content: bytes, name: str, *, body: bool) -> str:
     :param body: include its statements.
     """
     if path.endswith(b".py"):
-        python = _python.read_python("", content)
+        python = python_facts.read_python("", content)
         facts = python.facts.get(name, [])
         bodies = [python.body(name)] if body and isinstance(python.nodes.get(name), FunctionNode) else []
     elif language_of(path) == "c++" and reads_cpp():
-        cpp = _cpp.read_cpp(content)
+        cpp = cpp_facts.read_cpp(content)
         facts = cpp.facts.get(name, [])
-        bodies = [_cpp.body_of(cpp, node) for node in cpp.nodes.get(name, ())] if body else []
+        bodies = [cpp_facts.body_of(cpp, node) for node in cpp.nodes.get(name, ())] if body else []
     else:
         return ""
     return repr(([replace(fact, line=0) for fact in facts], bodies)) if facts else ""
@@ -137,7 +138,7 @@ def _compare_python(whole: Comparison, touch: Touch, touched: TouchedPython, use
     if touch.python is None:
         module = whole.old.module_of(touch.path)
         package = touch.path.endswith(b"__init__.py")
-        sides = [_python.read_python(module, text, package=package) for text in (touch.before, touch.after)]
+        sides = [python_facts.read_python(module, text, package=package) for text in (touch.before, touch.after)]
         touch.python = sides[0], sides[1]
     before, after = touch.python
     base = whole.old.python(touch.path)
@@ -169,7 +170,7 @@ def _compare_cpp(whole: Comparison, touch: Touch, touched: TouchedCpp, uses: Cpp
     target = whole.new_path(touch.path)
     new = whole.new.cpp(target) if target else None
     if touch.cpp is None:
-        touch.cpp = _cpp.read_cpp(touch.before), _cpp.read_cpp(touch.after)
+        touch.cpp = cpp_facts.read_cpp(touch.before), cpp_facts.read_cpp(touch.after)
     before, after = touch.cpp
     touch.added = [n for n in after.facts if n not in before.facts]
     changed = {before.function_at(n) for n in touch.removed} | {after.function_at(n) for n in touch.lines}

@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from patchq.drift._cpp import CppFile, read_cpp
-from patchq.drift._python import PythonFile, imported_from, read_python
-from patchq.drift._statements import Statement
+from patchq.drift._cpp.facts import CppFile, read_cpp
+from patchq.drift._python.facts import PythonFile, imported_from, read_python
+from patchq.drift._versions.statements import Statement
 from patchq.drift.bodies import Fact, language_of, reads_cpp
 from patchq.git.objects import TreeEntry
 from patchq.names import BlobId

@@ -11,7 +11,13 @@ import difflib
 import re
 from collections.abc import Mapping
 
-from patchq.drift._comparison import (
+from patchq.drift._python.callers import PythonCallers
+from patchq.drift._python.counterparts import Counterparts, shown_fact
+from patchq.drift._python.facts import PythonFile, names_on, stored_on
+from patchq.drift._python.overrides import Overrides
+from patchq.drift._python.relevance import concerns, with_helpers
+from patchq.drift._python.shape import FunctionNode, body_of
+from patchq.drift._versions.comparison import (
     ALIKE,
     LEAST_LINES,
     Comparison,
@@ -19,13 +25,7 @@ from patchq.drift._comparison import (
     has_most,
     place_of,
 )
-from patchq.drift._counterparts import Counterparts, shown_fact
-from patchq.drift._overrides import Overrides
-from patchq.drift._python import PythonFile, names_on, stored_on
-from patchq.drift._python_callers import PythonCallers
-from patchq.drift._relevance import concerns, with_helpers
-from patchq.drift._shape import FunctionNode, body_of
-from patchq.drift._tree import Found, Tree, marks_of
+from patchq.drift._versions.tree import Found, Tree, marks_of
 from patchq.drift.alarms import Kind
 from patchq.drift.bodies import Fact, lines_of
 

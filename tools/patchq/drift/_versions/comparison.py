@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from patchq.drift._cpp import CppFile
-from patchq.drift._python import PythonFile, fields_of
-from patchq.drift._statements import Statement, cpp_statements, python_statements
-from patchq.drift._tree import Found, Tree
+from patchq.drift._cpp.facts import CppFile
+from patchq.drift._python.facts import PythonFile, fields_of
+from patchq.drift._versions.statements import Statement, cpp_statements, python_statements
+from patchq.drift._versions.tree import Found, Tree
 from patchq.drift.alarms import Alarm, Kind, NotCompared, Unseen
 from patchq.drift.bodies import language_of
 from patchq.names import BlobId, show_path

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from patchq.drift._signatures import Parameter
+from patchq.drift._api.signatures import Parameter
 from patchq.drift.bodies import Fact, folded, parse_cpp
 
 #: Words of a declaration that change neither a call nor a result.

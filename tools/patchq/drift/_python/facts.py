@@ -7,8 +7,8 @@ import contextlib
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from patchq.drift._shape import FunctionNode, body_of, bound_names
-from patchq.drift._signatures import Parameter, Signature
+from patchq.drift._api.signatures import Parameter, Signature
+from patchq.drift._python.shape import FunctionNode, body_of, bound_names
 from patchq.drift.bodies import Fact, folded, inner, parse
 
 #: Decorators that change nothing at run time.

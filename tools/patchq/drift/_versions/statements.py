@@ -9,10 +9,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from patchq.drift import _cpp
-from patchq.drift._cpp import CppFile
-from patchq.drift._python import PythonFile
-from patchq.drift._shape import FunctionNode, bound_names, dump_of, reports
+from patchq.drift._cpp import facts as cpp_facts
+from patchq.drift._cpp.facts import CppFile
+from patchq.drift._python.facts import PythonFile
+from patchq.drift._python.shape import FunctionNode, bound_names, dump_of, reports
 
 #: Word of a string that may be the name of a macro, an option or a registered object.
 _NAME = re.compile(r"[A-Za-z]\w*_\w+")
@@ -294,7 +294,7 @@ def cpp_statements(file: CppFile) -> list[Statement]:
         elif node.type == "function_definition":
             body = node.child_by_field_name("body")
             name = file.function_at(node.start_point[0] + 1)[0] or scope
-            inside = frozenset(_cpp.local_names(file, node))
+            inside = frozenset(cpp_facts.local_names(file, node))
             heads = [c for c in node.children if c != body and c.type != "field_initializer_list"]
             found.append(_cpp_statement(file, node, heads, name, inside))
             for child in node.children:
@@ -320,9 +320,9 @@ def cpp_statements(file: CppFile) -> list[Statement]:
 def _cpp_statement(file: CppFile, node: Any, parts: Sequence[Any], scope: str, local: frozenset[str]) -> Statement:
     tokens: list[str] = []
     for part in parts:
-        tokens += _cpp.tokens_of(file, part)
+        tokens += cpp_facts.tokens_of(file, part)
     if node.type in ("declaration", "field_declaration"):
-        local = local | (_cpp.local_names(file, node) if _declares_function(node) else set())
+        local = local | (cpp_facts.local_names(file, node) if _declares_function(node) else set())
     tokens = _without_casts(tokens)
     words = {token for token in tokens if token not in local and is_distinctive(token)}
     text = " ".join("%" if token in local else token for token in tokens if token not in ("(", ")"))

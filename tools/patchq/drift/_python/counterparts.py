@@ -6,15 +6,15 @@ import ast
 import re
 from dataclasses import replace
 
-from patchq.drift import _python
-from patchq.drift._comparison import (
+from patchq.drift._api.signatures import Signature
+from patchq.drift._python import facts as python_facts
+from patchq.drift._versions.comparison import (
     COPIED,
     LEAST_LINES,
     Comparison,
     place_of,
 )
-from patchq.drift._signatures import Signature
-from patchq.drift._tree import Found, Tree, marks_of
+from patchq.drift._versions.tree import Found, Tree, marks_of
 from patchq.drift.bodies import Fact, lines_of
 
 
@@ -126,7 +126,7 @@ class Counterparts:
         if fact is None or file is None:
             return None
         if fact.kind == "class":
-            if generated := _python.constructor_of(file, found.name):
+            if generated := python_facts.constructor_of(file, found.name):
                 return generated
             own = tree.member(found, "__init__")
             return self.signature(tree, own) if own else None

@@ -10,8 +10,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from patchq.drift._calls import LIKENESS, judge_call, likeness
-from patchq.drift._comparison import (
+from patchq.drift._api.calls import LIKENESS, judge_call, likeness
+from patchq.drift._api.signatures import Signature, SignatureChange
+from patchq.drift._python.counterparts import Counterparts, fits, shown_fact, shown_signature
+from patchq.drift._python.facts import PythonFile, names_of, names_on
+from patchq.drift._python.overrides import Overrides
+from patchq.drift._python.relevance import with_helpers
+from patchq.drift._python.shape import FunctionNode, body_of, dump_of, reports, shaped_body, without_arguments
+from patchq.drift._versions.comparison import (
     MOST_DEFINERS,
     Comparison,
     Reporter,
@@ -19,13 +25,7 @@ from patchq.drift._comparison import (
     Use,
     place_of,
 )
-from patchq.drift._counterparts import Counterparts, fits, shown_fact, shown_signature
-from patchq.drift._overrides import Overrides
-from patchq.drift._python import PythonFile, names_of, names_on
-from patchq.drift._relevance import with_helpers
-from patchq.drift._shape import FunctionNode, body_of, dump_of, reports, shaped_body, without_arguments
-from patchq.drift._signatures import Signature, SignatureChange
-from patchq.drift._tree import Found, Tree
+from patchq.drift._versions.tree import Found, Tree
 from patchq.drift.alarms import Kind, Unseen
 from patchq.drift.bodies import Fact
 from patchq.names import show_path

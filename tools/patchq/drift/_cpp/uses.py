@@ -6,8 +6,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from patchq.drift import _cpp
-from patchq.drift._comparison import (
+from patchq.drift._api.signatures import Parameter
+from patchq.drift._cpp import facts as cpp_facts
+from patchq.drift._cpp.facts import CppFile, CppUse
+from patchq.drift._versions.comparison import (
     LEAST_ALONE,
     MOST_DEFINERS,
     Comparison,
@@ -15,8 +17,6 @@ from patchq.drift._comparison import (
     Touch,
     place_of,
 )
-from patchq.drift._cpp import CppFile, CppUse
-from patchq.drift._signatures import Parameter
 from patchq.drift.alarms import Kind
 from patchq.drift.bodies import Fact, folded, lines_of
 
@@ -40,7 +40,7 @@ class CppUses:
             return
         function, number = after.function_at(use.line)
         if function and not use.member and "::" not in use.name:
-            local = _cpp.local_names(after, after.nodes[function][number])
+            local = cpp_facts.local_names(after, after.nodes[function][number])
             if simple in local:
                 self._local(touch, use, function, simple, after, new)
                 return
@@ -163,8 +163,8 @@ class CppUses:
         old, new = self.old.cpp(path), self.new.cpp(place)
         if old is None or new is None:
             return
-        was = {_cpp.namespace_of(old, node) for node in old.nodes[name]}
-        now = {_cpp.namespace_of(new, node) for node in new.nodes[name]}
+        was = {cpp_facts.namespace_of(old, node) for node in old.nodes[name]}
+        now = {cpp_facts.namespace_of(new, node) for node in new.nodes[name]}
         target = self.whole.new_path(touch.path)
         file = self.new.cpp(target) if target else None
         if was & now or file is None or target is None:
@@ -215,9 +215,9 @@ class CppUses:
         if new is None or len(was) != len(now):
             return
         for one, other in zip(old.nodes[name], new.nodes[name], strict=False):
-            bodies = _cpp.body_of(old, one), _cpp.body_of(new, other)
+            bodies = cpp_facts.body_of(old, one), cpp_facts.body_of(new, other)
             if bodies[0] != bodies[1] and one.type == "function_definition":
-                masked = _cpp.body_of(old, one, masked=True), _cpp.body_of(new, other, masked=True)
+                masked = cpp_facts.body_of(old, one, masked=True), cpp_facts.body_of(new, other, masked=True)
                 if masked[0] == masked[1]:
                     tokens = [b.split() for b in bodies]
                     pair = next((p for p in zip(*tokens, strict=True) if p[0] != p[1]), ("", ""))
@@ -342,7 +342,7 @@ def _local_names(file: CppFile, function: str) -> set[str]:
     """Return the local variables of each definition of a function."""
     found: set[str] = set()
     for node in file.nodes[function]:
-        found |= _cpp.local_names(file, node)
+        found |= cpp_facts.local_names(file, node)
     return found
 
 
@@ -359,7 +359,7 @@ def _asserts(file: CppFile, function: str) -> set[str]:
     """Return the texts of ``static_assert`` in each definition of a function."""
     found: set[str] = set()
     for node in file.nodes[function]:
-        found.update(_cpp.asserts_of(file, node))
+        found.update(cpp_facts.asserts_of(file, node))
     return found
 
 
@@ -368,7 +368,7 @@ def _is_within(file: CppFile, functions: Iterable[str], spaces: Iterable[str]) -
     prefixes = tuple(f"{space}::" for space in spaces)
     for name in functions:
         for node in file.nodes.get(name, ()):
-            if f"{_cpp.namespace_of(file, node)}::".startswith(prefixes):
+            if f"{cpp_facts.namespace_of(file, node)}::".startswith(prefixes):
                 return True
     return False
 
@@ -392,7 +392,7 @@ def _has_moved(old: CppFile, new: CppFile, before: str, after: str) -> bool:
     there: Counter[str] = Counter()
     for name in called:
         for node in new.nodes[name]:
-            there.update(re.findall(r"\w+", _cpp.body_of(new, node)))
+            there.update(re.findall(r"\w+", cpp_facts.body_of(new, node)))
     return bool(called) and not {word for word in lost if not word.isdigit()} - set(there)
 
 

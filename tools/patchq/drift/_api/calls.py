@@ -6,7 +6,7 @@ import ast
 import contextlib
 from collections.abc import Iterator, Sequence
 
-from patchq.drift._signatures import Api, Signature, SignatureChange
+from patchq.drift._api.signatures import Api, Signature, SignatureChange
 from patchq.drift.alarms import Alarm
 from patchq.drift.bodies import parse
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from patchq.drift._signatures import Parameter, Signature
+from patchq.drift._api.signatures import Parameter, Signature
 from patchq.drift.bodies import lines_of, parse
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

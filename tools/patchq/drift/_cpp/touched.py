@@ -13,8 +13,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from patchq.drift import _cpp
-from patchq.drift._comparison import (
+from patchq.drift._cpp import facts as cpp_facts
+from patchq.drift._cpp.facts import CppFile
+from patchq.drift._cpp.uses import kinds_of, signature_of, types_of
+from patchq.drift._python.relevance import Step, changed_before, steps_concern
+from patchq.drift._versions.comparison import (
     ALIKE,
     LEAST_LINES,
     MOST_CALLING,
@@ -24,10 +27,7 @@ from patchq.drift._comparison import (
     has_most,
     place_of,
 )
-from patchq.drift._cpp import CppFile
-from patchq.drift._cpp_uses import kinds_of, signature_of, types_of
-from patchq.drift._relevance import Step, changed_before, steps_concern
-from patchq.drift._tree import Tree, marks_of
+from patchq.drift._versions.tree import Tree, marks_of
 from patchq.drift.alarms import Kind, Unseen
 from patchq.drift.bodies import Fact, language_of, lines_of
 
@@ -95,7 +95,10 @@ class TouchedCpp:
         fact, new_fact = base.facts[name][number], file.facts[name][there]
         at = place_of(path, new_fact.line)
         keep = frozenset(use.name for use in after.uses(touch.lines))
-        bodies = [_cpp.body_of(base, base.nodes[name][number], keep), _cpp.body_of(file, file.nodes[name][there], keep)]
+        bodies = [
+            cpp_facts.body_of(base, base.nodes[name][number], keep),
+            cpp_facts.body_of(file, file.nodes[name][there], keep),
+        ]
         mine = after.nodes.get(name, ())
         patched = mine[min(number, len(mine) - 1)] if mine else None
         sides = (base, base.nodes[name][number]), (after, patched), (file, file.nodes[name][there])
@@ -109,13 +112,13 @@ class TouchedCpp:
             self.whole.alarm(touch, Kind.GUARD, line, name, was=was, now=now, at=at)
 
     def _moved_definition(self, path: bytes, base: CppFile, name: str, number: int) -> tuple[bytes, int] | None:
-        body = _cpp.body_of(base, base.nodes[name][number])
+        body = cpp_facts.body_of(base, base.nodes[name][number])
         simple = base.facts[name][number].simple
         for other in self.whole.files_with(simple.encode(), "c++"):
             file = self.new.cpp(other)
             for place, node in enumerate(file.nodes.get(name, ())) if file else ():
                 assert file is not None
-                if _cpp.body_of(file, node) == body:
+                if cpp_facts.body_of(file, node) == body:
                     return other, place
         return None
 
@@ -157,7 +160,7 @@ class TouchedCpp:
         mine = marks_of(source[node.start_point[0] : node.end_point[0] + 1])
         if len(mine) < LEAST_LINES:
             return
-        body = re.findall(r"\S+", _cpp.body_of(base, node))
+        body = re.findall(r"\S+", cpp_facts.body_of(base, node))
         for other in self.whole.files_like(mine, "c++"):
             lines = lines_of(self.new.content(other))
             file, was = self.new.cpp(other), self.old.cpp(other)
@@ -171,7 +174,7 @@ class TouchedCpp:
                         continue
                     if self._was_elsewhere(its_name, other):
                         continue
-                    tokens = re.findall(r"\S+", _cpp.body_of(file, its_node))
+                    tokens = re.findall(r"\S+", cpp_facts.body_of(file, its_node))
                     matcher = difflib.SequenceMatcher(None, body, tokens, autojunk=False)
                     if matcher.quick_ratio() >= ALIKE and matcher.ratio() >= ALIKE:
                         at = place_of(other, its_fact.line)
@@ -203,7 +206,7 @@ class TouchedCpp:
                 file = tree.cpp(path)
                 if file is None or (name not in file.facts and not self._reaches(tree, path, touch.path)):
                     continue
-                for scope, number in _cpp.calls_of(file, simple):
+                for scope, number in cpp_facts.calls_of(file, simple):
                     count[path, scope] += 1
                     lines.setdefault((path, scope), number)
                     if tree is self.new:
@@ -226,9 +229,13 @@ class TouchedCpp:
         if old is None or new is None or scope in touch.functions:
             return
         nodes = old.nodes.get(scope, ()), new.nodes.get(scope, ())
-        if len(nodes[0]) != 1 or len(nodes[1]) != 1 or _cpp.body_of(old, nodes[0][0]) == _cpp.body_of(new, nodes[1][0]):
+        if (
+            len(nodes[0]) != 1
+            or len(nodes[1]) != 1
+            or cpp_facts.body_of(old, nodes[0][0]) == cpp_facts.body_of(new, nodes[1][0])
+        ):
             return
-        heads = _cpp.head_of(old, nodes[0][0]), _cpp.head_of(new, nodes[1][0])
+        heads = cpp_facts.head_of(old, nodes[0][0]), cpp_facts.head_of(new, nodes[1][0])
         bodies = [side[0].child_by_field_name("body") for side in nodes]
         if heads[0] != heads[1]:
             was, now = ("(" + ", ".join(head) + ")" for head in heads)
@@ -337,13 +344,13 @@ def _concern(sides: Sequence[tuple[CppFile, Any]]) -> bool:
     bodies = [node.child_by_field_name("body") if node is not None else None for _, node in sides]
     if any(body is None for body in bodies):
         return True
-    if _cpp.head_of(*sides[0]) != _cpp.head_of(*sides[2]):
+    if cpp_facts.head_of(*sides[0]) != cpp_facts.head_of(*sides[2]):
         return True
     files = [file for file, _ in sides]
     steps = [list(_steps(file, body, ())) for file, body in zip(files, bodies, strict=True)]
     variables: set[str] = set()
     for file, node in sides:
-        variables |= _cpp.local_names(file, node)
+        variables |= cpp_facts.local_names(file, node)
     return steps_concern(*steps, variables=variables)
 
 
@@ -395,7 +402,7 @@ def _step(file: CppFile, node: Any, parts: Sequence[Any], around: tuple[str, ...
             for declared in child.children_by_field_name("declarator"):
                 writes.update(_identifiers(file, declared)[:1])
         waiting.extend(child.named_children)
-    text = " ".join(token for part in parts for token in _cpp.tokens_of(file, part))
+    text = " ".join(token for part in parts for token in cpp_facts.tokens_of(file, part))
     if node.type == "expression_statement" and any(c.type == "call_expression" for c in node.named_children):
         writes.update(_identifiers(file, node))
     leaves = node.type in _EXITS or "__sync" in text or "asm" in text

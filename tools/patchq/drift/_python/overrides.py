@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from patchq.drift._comparison import Comparison
-from patchq.drift._counterparts import Counterparts
-from patchq.drift._python import PythonFile
-from patchq.drift._python_callers import is_super
-from patchq.drift._tree import Found
+from patchq.drift._python.callers import is_super
+from patchq.drift._python.counterparts import Counterparts
+from patchq.drift._python.facts import PythonFile
+from patchq.drift._versions.comparison import Comparison
+from patchq.drift._versions.tree import Found
 
 
 class Overrides:

@@ -13,8 +13,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from patchq.drift._python import PythonFile
-from patchq.drift._shape import FunctionNode, bound_names, shaped_body
+from patchq.drift._python.facts import PythonFile
+from patchq.drift._python.shape import FunctionNode, bound_names, shaped_body
 
 #: Greatest number of helpers that are put in place of their calls, one inside the other.
 _MOST_HELPERS = 6

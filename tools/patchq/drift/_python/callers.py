@@ -7,12 +7,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from patchq.drift._comparison import MOST_CALLING, SHORTEST_NAME, Comparison, Touch, place_of
-from patchq.drift._counterparts import Counterparts, fits
-from patchq.drift._relevance import changed_before, python_steps, with_helpers
-from patchq.drift._shape import FunctionNode, body_of, conditions_of, dump_of
-from patchq.drift._signatures import Signature
-from patchq.drift._tree import Found, Tree
+from patchq.drift._api.signatures import Signature
+from patchq.drift._python.counterparts import Counterparts, fits
+from patchq.drift._python.relevance import changed_before, python_steps, with_helpers
+from patchq.drift._python.shape import FunctionNode, body_of, conditions_of, dump_of
+from patchq.drift._versions.comparison import MOST_CALLING, SHORTEST_NAME, Comparison, Touch, place_of
+from patchq.drift._versions.tree import Found, Tree
 from patchq.drift.alarms import Kind, Unseen
 
 #: File and function that contain a call.

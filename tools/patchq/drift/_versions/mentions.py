@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from patchq.drift._comparison import Comparison, Touch, place_of
-from patchq.drift._statements import Statement, cpp_statements, is_distinctive, on_lines, python_statements
-from patchq.drift._tree import Tree
+from patchq.drift._versions.comparison import Comparison, Touch, place_of
+from patchq.drift._versions.statements import Statement, cpp_statements, is_distinctive, on_lines, python_statements
+from patchq.drift._versions.tree import Tree
 from patchq.drift.alarms import Kind
 from patchq.names import show_path
 

@@ -1,0 +1,1 @@
+"""C++ and CUDA definitions of two versions: their facts, and what changed for a patch."""

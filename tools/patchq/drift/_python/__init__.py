@@ -1,0 +1,1 @@
+"""Python definitions of two versions: their facts, and what changed for a patch."""
