@@ -203,7 +203,7 @@ def test_a_host_that_gives_mails_alone(patchq: Patchq, branch: Path, monkeypatch
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     url = f"http://127.0.0.1:{server.server_port}/o/r/pull/3"
     try:
-        assert f"taking {url}.patch" in patchq.ok("import", "up", url)
+        assert f"downloading {url}.patch" in patchq.ok("import", "up", url)
         assert "could not be downloaded" in patchq.fails(1, "import", "up", url.replace("/3", "/4"))
     finally:
         server.shutdown()
