@@ -94,7 +94,9 @@ def count(
     """
     found = []
     for column, ref in enumerate(refs):
-        cells = {f"{upstream}/{name}": rows[name][column] for name in ahead.get(ref, ())}
+        cells = {}
+        for name in ahead.get(ref, ()):
+            cells[f"{upstream}/{name}"] = rows[name][column]
         if cells:
             found.append(_count_one(upstream, ref, cells))
     return found

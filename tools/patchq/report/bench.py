@@ -145,8 +145,11 @@ def _build(python: str, expected: str) -> tuple[str, tuple[str, ...]]:
         every = list(found.differences)
         for package in found.packages:
             every += package.differences
-        codes = sorted({one.code.value for one in every if one.level is Level.PROBLEM})
-        why = ", ".join(codes) or "it has no patched package"
+        codes = set()
+        for one in every:
+            if one.level is Level.PROBLEM:
+                codes.add(one.code.value)
+        why = ", ".join(sorted(codes)) or "it has no patched package"
         raise UserError(
             f"{found.python} does not run the patched build: {why}",
             hint=f"`patchq verify-installed --python {sh(python)}` prints the details",

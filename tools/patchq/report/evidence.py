@@ -205,7 +205,10 @@ def gather(
         for patch in stack.patches:
             if patch.proof in ("failed", "not proven"):
                 failing.append(patch.name)
-        newer = [release for release in ahead if release.upstream == stack.upstream]
+        newer = []
+        for release in ahead:
+            if release.upstream == stack.upstream:
+                newer.append(release)
         todo.append(next_step(found, failing, newer, set_option))
     goals = read_goals(project)
     return Evidence(
