@@ -69,7 +69,7 @@ def _changes(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
 
 def _show_files(found: Brief) -> None:
     for file in found.files:
-        echo(f"\n{file.path}: {file.kind}", bold=True)
+        echo(f"\n{file.path}: {file.kind.value}", bold=True)
         for clash in file.collisions:
             echo(f"  line {clash.line} of {found.worktree}/{file.path}")
             for side, lines in ((found.onto, clash.ours), ("the patch", clash.theirs)):
