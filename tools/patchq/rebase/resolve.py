@@ -652,7 +652,7 @@ def judge(
         (APPLIES, lambda: _applies(project, progress, stop, commit, candidate.tree)),
         (UPSTREAM_LINES, lambda: _upstream_lines(project, progress, stop, commit, wish)),
         ("text", lambda: _text(project, progress.upstream, commit)),
-        ("python", lambda: _python(project, progress, commit)),
+        ("python", lambda: _python(project, commit)),
     ]
     if wish.proofs:
         tests.append((PASSES_WITH, lambda: _proof(project, progress, stop, commit, prove)))
@@ -715,7 +715,7 @@ def _text(project: Project, upstream: str, commit: CommitId) -> tuple[str, str]:
     return (PASSED, "no debugging, no markers")
 
 
-def _python(project: Project, progress: RebaseProgress, commit: CommitId) -> tuple[str, str]:
+def _python(project: Project, commit: CommitId) -> tuple[str, str]:
     """Check that changed Python files compile, except files that did not compile before."""
     new, old = {}, {}
     for change in project.store.changes_of([commit])[0]:
