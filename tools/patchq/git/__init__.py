@@ -6,7 +6,6 @@ __all__ = [
     "diffs",
     "fastimport",
     "gitlinks",
-    "linked",
     "merges",
     "mergetree",
     "objects",

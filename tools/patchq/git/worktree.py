@@ -12,8 +12,8 @@ from pathlib import Path
 
 from patchq.errors import EditedTreeError, PatchqError
 from patchq.git import _writable
+from patchq.git._linked import Linked
 from patchq.git.gitlinks import in_the_worktree, settle_submodules, stray_repositories, untracked_repositories
-from patchq.git.linked import Linked
 from patchq.git.objects import TreeEntry
 from patchq.git.owners import refuse_if_special
 from patchq.git.repository import Git
