@@ -104,8 +104,8 @@ def test_rules_that_fit(stack: Patchq) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('off = ["applies"]\nreason = "x"', "no rule"),
-        ('off = ["proof"]', "say why"),
+        ('off = ["applies"]\nreason = "x"', "not a rule"),
+        ('off = ["proof"]', "give the reason"),
         ('sign-off = "me"\nreason = "x"', "none of author"),
     ],
 )

@@ -157,7 +157,7 @@ ATTACKS: dict[str, tuple[bytes, str]] = {
     "prefix": (wheel(before=b"#!/bin/sh\n"), "before its first member"),
     "comment": (wheel(comment=b"hello"), "after its table of contents"),
     "second table": (wheel(comment=wheel()), "before its first member"),
-    "count": (wheel(count=3), "how many members"),
+    "count": (wheel(count=3), "different numbers of members"),
     "descriptor lies": (
         wheel(Entry(b"lib/evil.py", X, flags=0x808, after=struct.pack("<4s3I", b"PK\7\10", 1, 6, 6))),
         "has two different sizes",

@@ -91,7 +91,7 @@ def test_a_home_folder_is_no_upstream(empty: Patchq, tmp_path: Path, monkeypatch
 def test_what_names_no_folder_is_told(empty: Patchq, url: str) -> None:
     (empty.root / "circle").symlink_to("circle")
     locked_to(empty, url)
-    assert "no such folder is there" in empty.fails(1, "fetch")
+    assert "which doesn't exist" in empty.fails(1, "fetch")
     lock = empty.layout.lock
     lock.write_text(lock.read_text().replace(f'commit = "{"1" * 40}"', f'archive = "{url}"\nsha256 = "{"1" * 64}"'))
     assert "is not there" in empty.fails(1, "fetch")

@@ -99,7 +99,7 @@ def test_what_no_longer_differs_goes(pair: Patchq) -> None:
     ("text", "message"),
     [
         ('[mismatches.nobody]\nlib = "x"\n', "is not a set"),
-        ('[mismatches.default]\nlib = " "\n', "doesn't say why"),
+        ('[mismatches.default]\nlib = " "\n', "gives no reason"),
         ("[mismatches]\ndefault = 1\n", "is not a table"),
     ],
 )

@@ -185,7 +185,7 @@ def test_depfiles() -> None:
     [
         ("version = 2", "version is not 1"),
         ("version = 1\ndistribution = '../x'\npackage = 'x'", "distribution is not a name"),
-        ("version = 1\ndistribution = 'x'\npackage = 'x'", "names no modules"),
+        ("version = 1\ndistribution = 'x'\npackage = 'x'", "lists no modules"),
         ("version = 1\ndistribution = 'x'\npackage = 'x'\n[[modules]]\ncall = 'os.system'", "is not a generator"),
         ("version = 1\ndistribution = 'x'\npackage = 'x'\n[[modules]]\ncall = 'jit.os.system'", "is not a generator"),
         (
@@ -197,7 +197,10 @@ def test_depfiles() -> None:
             "version = 1\ndistribution = 'x'\npackage = 'x'\nenv = {FLASHINFER_EXTRA_CFLAGS = '-fplugin=x.so'}",
             "compiler",
         ),
-        ("version = 1\ndistribution = 'x'\npackage = 'x'\nenv = {FLASHINFER_NVCC = './x'}", "for a compiler"),
+        (
+            "version = 1\ndistribution = 'x'\npackage = 'x'\nenv = {FLASHINFER_NVCC = './x'}",
+            "make a compiler run another program",
+        ),
         (
             "version = 1\ndistribution = 'x'\npackage = 'x'\n[[modules]]\ncall = 'jit.a.gen_a'\nrefs = 'v1'",
             "are not refs",
