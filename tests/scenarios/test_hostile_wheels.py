@@ -134,8 +134,8 @@ ATTACKS: dict[str, tuple[bytes, str]] = {
     "fifo": (wheel(Entry(b"lib/evil.py", mode=stat.S_IFIFO | 0o666)), "is a link or another special file"),
     "encrypted": (wheel(Entry(b"lib/evil.py", X, flags=0x801)), "is encrypted"),
     "strongly": (wheel(Entry(b"lib/evil.py", X, flags=0x841)), "is encrypted"),
-    "bzip2": (wheel(Entry(b"lib/evil.py", X, method=12)), "in a way (number 12)"),
-    "lzma": (wheel(Entry(b"lib/evil.py", X, method=14)), "in a way (number 14)"),
+    "bzip2": (wheel(Entry(b"lib/evil.py", X, method=12)), "by method 12"),
+    "lzma": (wheel(Entry(b"lib/evil.py", X, method=14)), "by method 14"),
     "stored size": (wheel(Entry(b"lib/evil.py", X, size=99)), "has two different sizes"),
     "bomb": (wheel(Entry(b"lib/evil.py", X, packed=packed(X), method=8, size=1 << 31)), "can't hold 2147483648 bytes"),
     "more than told": (
