@@ -89,7 +89,11 @@ def commits(count: int) -> tuple[Result, Result]:
     with tempfile.TemporaryDirectory(prefix="all-") as text:
         ((_, rows),) = scale.by_commits(Path(text), [count])
     return tuple(  # type: ignore[return-value]
-        (f"{rows[what]['s']:.0f} s, {rows[what]['cpu_s']:.1f} s of CPU, {count:,} commits", rows[what]["s"] <= most)
+        (
+            f"{rows[what]['s']:.0f} s, {rows[what]['cpu_s']:.1f} s of CPU, {count:,} commits",
+            # The goals are for 10,000 commits.
+            rows[what]["s"] <= most if count >= 10_000 else None,
+        )
         for what, most in (("deps", 20), ("import --range", 30))
     )
 
@@ -125,7 +129,7 @@ def main() -> None:
          "≤ 0.4×; ≤ 0.05×", lambda: carried(refs, "", 0.4)),
         ("the same two with a newer git / `git rebase` of that git", "≤ 0.2×; ≤ 0.05×",
          lambda: carried(refs, given.newer_git, 0.2) if given.newer_git else elsewhere("--newer-git PROGRAM")),
-        ("`deps`; `import --range`", "≤ 20 s; ≤ 30 s", lambda: commits(given.commits)),
+        ("`deps`; `import --range`, goals for 10,000 commits", "≤ 20 s; ≤ 30 s", lambda: commits(given.commits)),
         ("distributions of `pip install patchq`", "≤ 32", distributions),
         ("absorbed, where upstream merges branches", "≥ 0.99, 1.00", lambda: elsewhere("merged_histories.py")),
         ("overlay of vLLM's wheel / `cp`; archive to a commit / `fast-import`", "≤ 1.4×; ≤ 1.15×",
