@@ -259,8 +259,9 @@ _PLAN = [
     ("decode's heads are swapped", "num_qo_heads=num_qo_heads,\n            num_kv_heads=num_kv_heads,\n            head_dim=head_dim,",
      "num_qo_heads=num_kv_heads,\n            num_kv_heads=num_qo_heads,\n            head_dim=head_dim,"),
     ("decode splits where it must not", "            disable_split_kv=disable_split_kv,\n            **_o_data_type_kwargs(self, o_data_type),", "            **_o_data_type_kwargs(self, o_data_type),"),
-    ("an older plan() is taken for a newer one", 'return "o_data_type" in inspect.signature(plan).parameters', "return True"),
-    ("a newer plan() is taken for an older one", 'return "o_data_type" in inspect.signature(plan).parameters', "return False"),
+    ("an older plan() is taken for a newer one", 'return "o_data_type" in parameters or "kwargs" in parameters', "return True"),
+    ("a newer plan() is taken for an older one", 'return "o_data_type" in parameters or "kwargs" in parameters', "return False"),
+    ("a plan() of keywords is taken for an older one", '"o_data_type" in parameters or "kwargs" in parameters', '"o_data_type" in parameters'),
     ("any plan() with a data type is a newer one", 'return "o_data_type" in inspect', 'return "data_type" in inspect'),
     ("decode's output is FP16 unless it is said", "    o_data_type: str | torch.dtype | None = None,\n", "    o_data_type: str | torch.dtype | None = torch.float16,\n"),
 ]  # fmt: skip

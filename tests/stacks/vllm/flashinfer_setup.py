@@ -176,7 +176,10 @@ def recorders(backend: ModuleType, made: list[Any], without: str = "") -> dict[s
 
     def stand_in(real: type, *bases: type) -> type:
         init, plan, run = (inspect.signature(getattr(real, n)) for n in ("__init__", "plan", "run"))
-        plan = plan.replace(parameters=[p for n, p in plan.parameters.items() if n != without])
+        if without:
+            # From FlashInfer 0.7 plan() takes its options as **kwargs; an older one names them.
+            named = inspect.signature(getattr(real, "_plan_impl", real.plan))  # type: ignore[attr-defined]
+            plan = named.replace(parameters=[p for n, p in named.parameters.items() if n != without])
 
         def bind(signature: inspect.Signature, self: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
             bound = signature.bind(self, *args, **kwargs)

@@ -19,8 +19,15 @@ import pytest
 import torch
 
 
-def stand_in(signature: inspect.Signature, graph: bool) -> Any:
-    """A decode wrapper whose plan() binds its arguments as ``signature`` does."""
+def plan_signature(wrapper: Any) -> inspect.Signature:
+    """Return the signature of plan(); since 0.7 that of the method to which plan() gives its keywords."""
+    return inspect.signature(getattr(wrapper, "_plan_impl", wrapper.plan))
+
+
+def stand_in(real: Any, graph: bool, signature: inspect.Signature | None = None) -> Any:
+    """Return a decode wrapper whose plan() binds its arguments as the real one's, or as ``signature`` does."""
+    shown = signature or inspect.signature(real.plan)
+    signature = signature or plan_signature(real)
 
     class Wrapper:
         is_cuda_graph_enabled = graph
@@ -32,7 +39,7 @@ def stand_in(signature: inspect.Signature, graph: bool) -> Any:
             bound.apply_defaults()
             self.got = bound.arguments
 
-    Wrapper.plan.__signature__ = signature  # type: ignore[attr-defined]
+    Wrapper.plan.__signature__ = shown  # type: ignore[attr-defined]
     return Wrapper()
 
 
@@ -54,7 +61,7 @@ def plan_on(wrapper: Any, module: ModuleType, **extra: Any) -> dict[str, Any]:
 def test_each_argument_arrives_where_it_belongs(upstream_import: Callable[[str], ModuleType], graph: bool) -> None:
     module = upstream_import("vllm.v1.attention.backends.flashinfer")
     wrapper = upstream_import("flashinfer").BatchDecodeWithPagedKVCacheWrapper
-    got = plan_on(stand_in(inspect.signature(wrapper.plan), graph), module)
+    got = plan_on(stand_in(wrapper, graph), module)
     assert got["sm_scale"] == 0.125
     assert got["data_type"] is None
     assert got["rope_scale"] is None
@@ -72,7 +79,7 @@ def test_the_output_dtype_is_the_models(upstream_import: Callable[[str], ModuleT
     module = upstream_import("vllm.v1.attention.backends.flashinfer")
     wrapper = upstream_import("flashinfer").BatchDecodeWithPagedKVCacheWrapper
     assert "o_data_type" in inspect.signature(module.fast_plan_decode).parameters
-    got = plan_on(stand_in(inspect.signature(wrapper.plan), True), module, o_data_type=torch.bfloat16)
+    got = plan_on(stand_in(wrapper, True), module, o_data_type=torch.bfloat16)
     assert got["o_data_type"] is torch.bfloat16
 
 
@@ -89,15 +96,16 @@ def test_the_builder_says_the_models_dtype(backend: Any) -> None:
 def test_each_keyword_is_its_own(upstream_import: Callable[[str], ModuleType]) -> None:
     """All arguments at once, each with a value that no other has."""
     module = upstream_import("vllm.v1.attention.backends.flashinfer")
-    signature = inspect.signature(upstream_import("flashinfer").BatchDecodeWithPagedKVCacheWrapper.plan)
+    real = upstream_import("flashinfer").BatchDecodeWithPagedKVCacheWrapper
     taken = inspect.signature(module.fast_plan_decode).parameters
     assert "o_data_type" in taken
-    skip = {"self", "block_tables", "seq_lens"}
-    values = {name: f"the {name}" for name in signature.parameters if name not in skip}
+    since_0_7 = {"window_right", "q_len_per_req", "is_causal"}
+    skip = {"self", "block_tables", "seq_lens", *since_0_7}
+    values = {name: f"the {name}" for name in plan_signature(real).parameters if name not in skip}
     renamed = {"indptr_cpu": "indptr", "last_page_len_cpu": "last_page_len"}
     given = {n: values.get(renamed.get(n, n), f"the {n}") for n in taken if n != "self"}
     for graph, calls in ((False, 2), (True, 1)):
-        wrapper = stand_in(signature, graph)
+        wrapper = stand_in(real, graph)
         module.fast_plan_decode(wrapper, **given)
         assert {name: wrapper.got[name] for name in values} == values
         assert wrapper.vllm_first_call is False, "with graphs the next is the fast one"
@@ -111,7 +119,20 @@ def test_left_out_it_is_left_to_flashinfer(upstream_import: Callable[[str], Modu
     module = upstream_import("vllm.v1.attention.backends.flashinfer")
     assert "o_data_type" in inspect.signature(module.fast_plan_decode).parameters
     wrapper = upstream_import("flashinfer").BatchDecodeWithPagedKVCacheWrapper
-    assert plan_on(stand_in(inspect.signature(wrapper.plan), True), module)["o_data_type"] is None
+    assert plan_on(stand_in(wrapper, True), module)["o_data_type"] is None
+
+
+def test_a_plan_that_takes_its_options_as_keywords_gets_the_dtype(
+    upstream_import: Callable[[str], ModuleType],
+) -> None:
+    """FlashInfer 0.7.0's plan(): what it needs, and **kwargs."""
+    module = upstream_import("vllm.v1.attention.backends.flashinfer")
+    assert "o_data_type" in inspect.signature(module.fast_plan_decode).parameters
+    wrapper = upstream_import("flashinfer").BatchDecodeWithPagedKVCacheWrapper
+    needed = [p for p in plan_signature(wrapper).parameters.values() if p.default is p.empty]
+    newer = inspect.Signature([*needed, inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD)])
+    got = plan_on(stand_in(wrapper, True, newer), module, o_data_type=torch.bfloat16)
+    assert got["kwargs"]["o_data_type"] is torch.bfloat16
 
 
 def test_a_plan_without_o_data_type_is_called_without_it(upstream_import: Callable[[str], ModuleType]) -> None:
@@ -126,7 +147,7 @@ def test_a_plan_without_o_data_type_is_called_without_it(upstream_import: Callab
         return
     module = upstream_import("vllm.v1.attention.backends.flashinfer")
     wrapper = upstream_import("flashinfer").BatchDecodeWithPagedKVCacheWrapper
-    signature = inspect.signature(wrapper.plan)
+    signature = plan_signature(wrapper)
     older = signature.replace(parameters=[p for n, p in signature.parameters.items() if n != "o_data_type"])
     extra = (
         {"o_data_type": torch.bfloat16}
@@ -134,7 +155,7 @@ def test_a_plan_without_o_data_type_is_called_without_it(upstream_import: Callab
         else {}
     )
     try:
-        got = plan_on(stand_in(older, True), module, **extra)
+        got = plan_on(stand_in(wrapper, True, older), module, **extra)
     except TypeError as error:
         pytest.fail(f"an older plan() is given what it doesn't take: {error}")
     assert got["sm_scale"] == 0.125
