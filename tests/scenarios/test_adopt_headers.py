@@ -172,7 +172,7 @@ def test_an_author_is_never_the_importer_without_a_word(patchq: Patchq, tmp_path
     said = patchq.fails(1, "import", "up", str(tmp_path / "x.patch"))
     assert "x.patch (mail 1)" in said
     assert "names no author" in said
-    assert f"--author me: you; it is signed off by {JANE}" in said
+    assert f"--author me names you; the patch is signed off by {JANE}" in said
     assert patchq.layout.lock.read_bytes() == before
     patchq.ok("import", "up", str(tmp_path / "x.patch"), "--author", JANE)
     header = parse_mail(patchq.patch_file("x").read_bytes(), "x")[0]

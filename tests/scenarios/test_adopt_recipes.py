@@ -382,7 +382,7 @@ def test_emptied_files(patchq: Patchq, upstream: Path, tmp_path: Path) -> None:
             "https://h.org/x.diff is downloaded",
             "`curl -fLo x.diff https://h.org/x.diff && patchq import up x.diff`",
         ),
-        ("up.nix", "{ patches = old.patches ++ [ ./three.patch ]; }", "old.patches depends", "in order"),
+        ("up.nix", "{ patches = old.patches ++ [ ./three.patch ]; }", "old.patches has values that", "in order"),
         (
             "up.nix",
             "{ patches = [ (replaceVars ./three.patch { }) ]; }",
