@@ -142,20 +142,8 @@ def _compare(
 
     :raises BuildError: if a thin wheel can't deliver one of them.
     """
-    changed = []
-    for name in _members(full):
-        if release.record.get(name) != full.record[name]:
-            changed.append(name)
-    refused = {}
-    for name in _members(release):
-        if name not in full.record:
-            refused[name] = "removed"
-    for name in changed:
-        if not name.startswith(config.package + "/"):
-            refused[name] = f"outside of {config.package}"
-        elif name.endswith((".so", ".pyd", ".dylib")):
-            refused[name] = "compiled"
-    found = full.read(name for name in changed if name not in refused)
+    changed, refused = _changed_members(config, release, full)
+    found = full.read(changed)
     own = f"{config.package}/_patchq.json"
     data = []
     modules = {}
@@ -177,6 +165,25 @@ def _compare(
             f"{upstream}: a thin wheel can't deliver {listed}", hint=f"`patchq build {upstream}` makes the full wheel"
         )
     return _ReleaseDifference(files=found, modules=modules, data=tuple(data), info=info)
+
+
+def _changed_members(config: BuildConfig, release: WheelInfo, full: WheelInfo) -> tuple[list[str], dict[str, str]]:
+    """Return the changed members that a thin wheel may contain, and the reason for each other one."""
+    changed = []
+    refused = {}
+    for name in _members(release):
+        if name not in full.record:
+            refused[name] = "removed"
+    for name in _members(full):
+        if release.record.get(name) == full.record[name]:
+            continue
+        if not name.startswith(config.package + "/"):
+            refused[name] = f"outside of {config.package}"
+        elif name.endswith((".so", ".pyd", ".dylib")):
+            refused[name] = "compiled"
+        else:
+            changed.append(name)
+    return changed, refused
 
 
 def _members(info: WheelInfo) -> Iterator[str]:
