@@ -453,6 +453,28 @@ BENIGN: dict[str, list[Edit]] = {
 REMOVED = {"C++ header moved": ["csrc/tile.cuh"]}
 
 
+#: Changes, with the kind of one alarm about each and the words that the alarm shows of the change.
+SHOWN: dict[str, tuple[list[Edit], str, str]] = {
+    "statement of a called function": ([(OPS, "    result = x\n", "    result = x\n    if limit > 9:\n        limit = limit - stride\n")], "changed called function", "limit > 9"),
+    "override of a called method": ([(OPS, "class Cuda(Platform):", "class Rocm(Platform):\n    def capable(self, level, device=0):\n        return True\n\n\nclass Cuda(Platform):")], "new override", "Rocm.capable"),
+    "existing override of a called method": ([(OPS, "return level > 1", "level = level - device\n        return level > 1")], "changed called function", "level - device"),
+    "check in a caller": ([(MAIN, "    shifted = x + 1\n", '    if x < 0:\n        raise ValueError("negative")\n    shifted = x + 1\n')], "changed call", "x < 0"),
+    "argument of a caller": ([(MAIN, "    shifted = x + 1\n", "    shifted = x + 2\n")], "changed call", "x + 2"),
+    "attribute that is set to another value": ([(BASE, "self.width = config.limit + 1", "self.width = tuple(config.limit)")], "changed constant", "tuple"),
+    "C++ statement of a called function": ([(TILE, "  out[value] = N;", "  if (value < 0) return;\n  out[value] = N;")], "changed called function", "return"),
+    "C++ length of an array": ([(TILE, "  int rows;", "  int rows[2];")], "changed signature", "[2]"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_what_is_shown(name: str) -> None:
+    if name.startswith("C++"):
+        pytest.importorskip("tree_sitter_cuda")
+    edits, kind, words = SHOWN[name]
+    shown = [f"{alarm.was} {alarm.now}" for alarm in compared(edits) if alarm.kind == kind]
+    assert any(words in each for each in shown), (kind, compared(edits))
+
+
 @pytest.mark.parametrize("name", DRIFTS)
 def test_drift(name: str) -> None:
     if name.startswith("C++"):

@@ -25,6 +25,10 @@ _SAID = {
     Kind.OVERRIDDEN: "it overrides {callee}, which was {was}, is now {now}",
     Kind.BASES: "base classes were {was}, are now {now}",
     Kind.GUARD: "it was defined if {was}, and is now defined if {now}",
+    Kind.BEHAVIOUR: "{callee}, which the patch calls, did {was}, now does {now}",
+    Kind.FIELDS: "{callee}, whose fields the patch lists, had {was}, now has {now}",
+    Kind.PEER: "{callee}, which has the same parameters, had {was}, now has {now}",
+    Kind.MENTION: "a statement with {callee}, as in the patch, was {was}, is now {now}",
     Kind.BODY: "upstream changed its body",
     Kind.GONE: "it is gone",
 }
@@ -44,6 +48,8 @@ def say_alarm(alarm: Alarm) -> str:
     values = {**asdict(alarm), "was": alarm.was or "nothing", "now": alarm.now or "nothing"}
     if alarm.kind == Kind.REMOVED.value and alarm.now:
         return "{callee} is gone; {now} now has its name".format(**values)
+    if alarm.kind == Kind.OVERRIDE.value and alarm.callee:
+        return "{now} now overrides {callee}, which the patch calls".format(**values)
     return _SAID[Kind(alarm.kind)].format(**values)
 
 

@@ -603,6 +603,10 @@ def tokens_of(file: CppFile, node: Any) -> Iterator[str]:
     if kind in ("string_literal", "concatenated_string", "raw_string_literal"):
         yield file.text(node) if _in_assembly(file, node) else '""'
         return
+    if kind == "update_expression" and node.parent.type in ("expression_statement", "for_statement"):
+        yield from tokens_of(file, node.child_by_field_name("argument"))
+        yield from ("+=" if "++" in file.text(node) else "-=", "1")
+        return
     if not node.children:
         text = file.text(node)
         if text in _IDLE or (text == "::" and _after_std(file, node)):

@@ -228,7 +228,7 @@ class TouchedCpp:
         old, new = self.old.cpp(path), self.new.cpp(path)
         if old is None or new is None or scope in touch.functions:
             return
-        nodes = old.nodes.get(scope, ()), new.nodes.get(scope, ())
+        nodes = old.nodes.get(scope, []), new.nodes.get(scope, [])
         if (
             len(nodes[0]) != 1
             or len(nodes[1]) != 1
@@ -244,7 +244,7 @@ class TouchedCpp:
             return
         if None in bodies:
             return
-        steps = [list(_steps(file, body, ())) for file, body in zip((old, new), bodies, strict=True)]
+        steps = list(_steps(old, bodies[0], ())), list(_steps(new, bodies[1], ()))
         pair = changed_before(*steps, name.rpartition("::")[2])
         if pair is not None:
             place = f"{place_of(path, at)} {scope}"

@@ -222,8 +222,10 @@ class CppUses:
                     tokens = [b.split() for b in bodies]
                     pair = next((p for p in zip(*tokens, strict=True) if p[0] != p[1]), ("", ""))
                     say(Kind.CONSTANT, *pair)
-                elif not _has_moved(old, new, *bodies):
-                    say(Kind.BEHAVIOUR, *_first_difference(*bodies))
+                    continue
+                statements = _statements(bodies[0]), _statements(bodies[1])
+                if statements[0] != statements[1] and not _has_moved(old, new, *bodies):
+                    say(Kind.BEHAVIOUR, *_first_difference(*statements))
 
     def _new_facts(self, path: bytes, name: str) -> tuple[bytes, list[Fact]]:
         """Return the file and the definitions that a name has in the new version."""
@@ -393,7 +395,19 @@ def _has_moved(old: CppFile, new: CppFile, before: str, after: str) -> bool:
     for name in called:
         for node in new.nodes[name]:
             there.update(re.findall(r"\w+", cpp_facts.body_of(new, node)))
-    return bool(called) and not {word for word in lost if not word.isdigit()} - set(there)
+    words_lost = {word for word in lost if not word.isdigit()}
+    return bool(words_lost) and words_lost <= set(there)
+
+
+def _statements(body: str) -> str:
+    """Return the tokens of a function after its parameters, with the local variables numbered again."""
+    numbers: dict[str, str] = {}
+    found = []
+    for token in body.partition("{")[2].split():
+        if re.fullmatch(r"%\d+", token):
+            token = numbers.setdefault(token, f"%{len(numbers)}")
+        found.append(token)
+    return " ".join(found)
 
 
 def _first_difference(before: str, after: str) -> tuple[str, str]:

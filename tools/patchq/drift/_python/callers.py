@@ -104,7 +104,7 @@ class PythonCallers:
         expanded = with_helpers(old, key[1], new), with_helpers(new, key[1], old)
         if body_of(expanded[0]) == body_of(expanded[1]):
             return
-        steps = [python_steps(node) for node in expanded]
+        steps = python_steps(expanded[0]), python_steps(expanded[1])
         pair = changed_before(*steps, name.rpartition(".")[2])
         if pair is not None:
             self.whole.alarm(touch, Kind.CALL, line, name, callee=key[1], was=pair[0], now=pair[1], at=at)

@@ -66,8 +66,8 @@ def _reads_only(node: ast.expr, names: set[str]) -> bool:
     return bool(read) and read <= names
 
 
-def dump_of(node: ast.expr, *, masked: bool = False) -> str:
-    """Return an expression as text, without its spelling."""
+def dump_of(node: ast.AST, *, masked: bool = False) -> str:
+    """Return an expression or simple statement as text, without its spelling."""
     return _Dump(set(), masked).dump(_Shape().visit(copy.deepcopy(node)))
 
 

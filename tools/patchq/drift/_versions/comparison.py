@@ -7,7 +7,6 @@ import fnmatch
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from patchq.drift._cpp.facts import CppFile
 from patchq.drift._python.facts import PythonFile, fields_of
@@ -36,6 +35,36 @@ LEAST_ALONE = 6
 SHORTEST_NAME = 4
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interest:
+    """Distinctive name on a changed line of a patch.
+
+    :ivar changes: the patch assigns, defines or removes it, so that its other readers matter, too.
+    :ivar only_set: too many files mention it: only changed assignments of it count.
+    """
+
+    line: int
+    scope: str
+    changes: bool = False
+    only_set: bool = False
+    words: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interests:
+    """What a patch's changed lines of a file mention.
+
+    :ivar words: distinctive names.
+    :ivar copies: statements that the patch replaces, by their text.
+    :ivar names: all names.
+    """
+
+    words: dict[str, Interest]
+    copies: dict[str, Interest]
+    names: frozenset[str]
+    around: tuple[list[Statement], ...]
+
+
 @dataclass(slots=True, kw_only=True)
 class Touch:
     """File of a patch.
@@ -56,7 +85,7 @@ class Touch:
     python: tuple[PythonFile, PythonFile] | None = None
     cpp: tuple[CppFile, CppFile] | None = None
     uses: list[tuple[Use, Found | None]] | None = None
-    mentions: dict[str, Any] | None = None
+    mentions: Interests | None = None
 
 
 @dataclass(frozen=True, slots=True)

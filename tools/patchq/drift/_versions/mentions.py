@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-#: Greatest number of files of the old version that have a distinctive name.
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from patchq.drift._versions.comparison import Comparison, Touch, place_of
+from patchq.drift._versions.comparison import Comparison, Interest, Interests, Touch, place_of
 from patchq.drift._versions.statements import Statement, cpp_statements, is_distinctive, on_lines, python_statements
 from patchq.drift._versions.tree import Tree
 from patchq.drift.alarms import Kind
 from patchq.names import show_path
 
+#: Greatest number of files of the old version that have a distinctive name.
 MOST_FILES = 4
 #: Greatest number of files that have a name whose changed assignments are reported.
 MOST_SETTING = 40
@@ -27,37 +27,12 @@ NEIGHBOURS = 5
 LEAST_NEIGHBOURS = 3
 SHORTEST_NEIGHBOUR = 20
 #: Least number of fields on changed lines by which a record is recognized.
-LEAST_FIELDS = 3
+LEAST_FIELDS = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interest:
-    """Distinctive name on a changed line of a patch.
-
-    :ivar changes: the patch assigns, defines or removes it, so that its other readers matter, too.
-    :ivar only_set: too many files mention it: only changed assignments of it count.
-    """
-
-    line: int
-    scope: str
-    changes: bool = False
-    only_set: bool = False
-    words: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interests:
-    """What a patch's changed lines of a file mention.
-
-    :ivar words: distinctive names.
-    :ivar copies: statements that the patch replaces, by their text.
-    :ivar names: all names.
-    """
-
-    words: dict[str, Interest]
-    copies: dict[str, Interest]
-    names: frozenset[str]
-    around: tuple[list[Statement], ...]
+def _defines_types(content: bytes) -> bool:
+    """Return whether a file may define a record or an enum."""
+    return any(word in content for word in (b"dataclass", b"NamedTuple", b"Enum", b"Flag", b"struct ", b"enum "))
 
 
 def _locals_of(statements: Iterable[Statement], scope: str) -> set[str]:
@@ -101,6 +76,7 @@ class Mentions:
     def __init__(self, whole: Comparison) -> None:
         self.whole, self.old, self.new = whole, whole.old, whole.new
         self._seen: set[tuple[str, bytes, int]] = set()
+        self._changed_bodies = {(a.patch, a.path, a.function) for a in whole.alarms if a.kind == Kind.BODY.value}
 
     def compare(self, touch: Touch) -> None:
         """Report the changed statements that mention a distinctive name of a patch's changed lines."""
@@ -126,7 +102,7 @@ class Mentions:
             mine = statement.words | ({owner} if is_distinctive(owner) else set())
             texts[number].add(statement.text)
             words[number] |= mine
-            set_words |= statement.sets
+            set_words |= statement.sets | {word for word in mine - statement.words if word[0].isupper()}
             for word in mine:
                 found[word] = Interest(line=statement.line, scope=statement.scope)
             if number == 0 and statement.words and len(statement.text) >= SHORTEST_COPY:
@@ -181,7 +157,8 @@ class Mentions:
         before: Statement | None,
     ) -> None:
         key = (touch.patch, path, statement.line)
-        if key in self._seen:
+        place = (touch.patch, show_path(path), statement.scope)
+        if key in self._seen or place in self._changed_bodies:
             return
         self._seen.add(key)
         self.whole.alarm(
@@ -190,22 +167,25 @@ class Mentions:
             interest.line,
             interest.scope,
             callee=word,
-            was=before.text if before else "",
-            now=statement.text,
+            was=before.shown if before else "",
+            now=statement.shown,
             at=f"{place_of(path, statement.line)} {statement.scope}",
         )
 
     def _fields(self, touch: Touch, names: frozenset[str]) -> None:
         """Report new and lost fields of records and enums that the changed lines list."""
-        for path in sorted(self.whole.changed):
+        counts: Counter[bytes] = Counter()
+        for word in names:
+            if word.isidentifier():
+                counts.update(self._files(word))
+        for path in sorted(path for path, count in counts.items() if count >= LEAST_FIELDS):
             target = self.whole.new_path(path)
-            if not target or not self.whole.counted(path) or path not in self.old.entries:
+            if not target or path not in self.old.entries or not _defines_types(self.old.content(path)):
                 continue
             for name, was, now in self.whole.changed_fields(path, target):
                 shared = names & set(was)
-                simple = name.rpartition(".")[2]
                 key = (touch.patch, path, -1)
-                if key in self._seen or (simple not in names and len(shared) < LEAST_FIELDS):
+                if key in self._seen or len(shared) < LEAST_FIELDS:
                     continue
                 self._seen.add(key)
                 lost = ", ".join(field for field in was if field not in now)
@@ -236,11 +216,9 @@ class Mentions:
             if statement.text not in come:
                 continue
             before = next((s for _, s in old if s.text in gone and s.scope == statement.scope), None)
-            if (
-                before is None
-                and (interest.only_set or not interest.changes)
-                and (interest.only_set or word not in statement.sets)
-            ):
+            again = statement.text in sides[0] and (word in statement.sets or not interest.changes)
+            matters = not interest.only_set and (interest.changes or word in statement.sets)
+            if again or not (matters or (before and "." not in word)):
                 continue
             self._report(touch, word, interest, path, statement, before)
             return

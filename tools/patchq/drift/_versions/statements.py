@@ -21,12 +21,12 @@ _WORD = re.compile(r"[A-Za-z_]\w{3,}")
 _MESSAGE = 30
 #: Greatest number of characters of a message by which it is recognized.
 _START = 40
+#: Greatest length of a statement that is shown.
+_LINE = 100
 #: Least length of two names with a dot between them that are distinctive.
 _CHAIN = 10
 #: Least length of a name in small letters that is distinctive.
 _LONG = 9
-#: Fewest elements of a list or dict whose elements are statements of their own.
-_TABLE = 3
 _HEADERS = ("test", "iter", "target", "items", "subject")
 _BLOCKS = ("body", "orelse", "finalbody")
 _TABLES = ast.Dict | ast.List | ast.Set | ast.Tuple
@@ -41,7 +41,8 @@ class Statement:
     :ivar text: tokens without comments and messages, with local variables alike.
     :ivar words: names in it that aren't local variables, and messages.
     :ivar sets: those of the names that it defines or assigns.
-    :ivar raw: text with the names of local variables; ``local``: those variables.
+    :ivar shown: source, in one line and not longer than a line.
+    :ivar raw: in C++, text with the names of local variables; ``local``: those variables.
     """
 
     line: int
@@ -50,6 +51,7 @@ class Statement:
     text: str
     words: frozenset[str]
     sets: frozenset[str] = frozenset()
+    shown: str = ""
     raw: str = ""
     local: frozenset[str] = frozenset()
 
@@ -68,6 +70,12 @@ def python_statements(file: PythonFile) -> list[Statement]:
     reader = _PythonReader()
     reader.block(file.tree.body if file.tree else (), "", frozenset())
     return reader.found
+
+
+def _short(text: str) -> str:
+    """Return the start of a text, in one line."""
+    text = " ".join(text.split())
+    return text if len(text) <= _LINE else f"{text[: _LINE - 1]}…"
 
 
 class _PythonReader:
@@ -94,7 +102,8 @@ class _PythonReader:
             arguments = node.args
             for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
                 shown |= _words(argument.annotation, local) if argument.annotation else set()
-            parts += [default for default in (*arguments.defaults, *arguments.kw_defaults) if default]
+            for default in (*arguments.defaults, *arguments.kw_defaults):
+                shown |= _words(default, local) if default else set()
         else:
             parts += node.bases
         first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
@@ -124,12 +133,11 @@ class _PythonReader:
         span = (node.lineno, node.end_lineno or node.lineno)
         if isinstance(node, ast.Expr) and isinstance(value, ast.Constant):
             return
-        if isinstance(value, _TABLES) and len(_elements(value)) >= _TABLE:
-            targets: list[ast.AST] = [*getattr(node, "targets", ()), *filter(None, [getattr(node, "target", None)])]
+        if isinstance(value, _TABLES) and _elements(value):
             for entry in _elements(value):
                 first = min(part.lineno for part in entry)
                 last = max(part.end_lineno or part.lineno for part in entry)
-                self._add(node, [*targets, *entry], (first, last), scope, local)
+                self._add(node, list(entry), (first, last), scope, local)
             return
         self._add(node, [node], span, scope, local)
 
@@ -148,20 +156,26 @@ class _PythonReader:
         for part in parts:
             words |= _words(part, local)
             sets |= _stored(part) & words
-        text = f"{type(node).__name__} {' '.join(sorted(names))} " + " ".join(_masked(p, local) for p in parts)
+        kind = "Assign" if isinstance(node, ast.AnnAssign) else type(node).__name__
+        text = f"{kind} {' '.join(sorted(names))} " + " ".join(_masked(p, local) for p in parts)
         self.found.append(
-            Statement(line=span[0], last=span[1], scope=scope, text=text, words=frozenset(words), sets=frozenset(sets))
+            Statement(
+                line=span[0],
+                last=span[1],
+                scope=scope,
+                text=text,
+                words=frozenset(words),
+                sets=frozenset(sets),
+                shown=_source(node, parts),
+            )
         )
 
 
-def _locals_in(parts: Iterable[ast.AST], local: frozenset[str]) -> frozenset[str]:
-    """Return the local variables in the parts of a statement."""
-    found = set()
-    for part in parts:
-        for child in ast.walk(part):
-            if isinstance(child, ast.Name) and child.id in local:
-                found.add(child.id)
-    return frozenset(found)
+def _source(node: ast.AST, parts: Sequence[ast.AST]) -> str:
+    """Return the source of a statement or of the header of a compound one, in one line."""
+    if isinstance(node, FunctionNode | ast.ClassDef):
+        return f"{'class' if isinstance(node, ast.ClassDef) else 'def'} {node.name}"
+    return _short(" ".join(map(ast.unparse, parts)))
 
 
 def is_distinctive(word: str) -> bool:
@@ -250,9 +264,7 @@ def _masked(node: ast.AST, local: frozenset[str]) -> str:
         node = ast.Assign([node.target], node.value or ast.Constant(None), lineno=0)
     if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
         node = ast.Raise(node.exc.func)
-    if isinstance(node, ast.expr):
-        return dump_of(_Masked(local).visit(copy.deepcopy(node)))
-    return ast.unparse(_Masked(local).visit(copy.deepcopy(node)))
+    return dump_of(_Masked(local).visit(copy.deepcopy(node)))
 
 
 #: Nodes of C++ that contain other statements or definitions.
@@ -334,6 +346,7 @@ def _cpp_statement(file: CppFile, node: Any, parts: Sequence[Any], scope: str, l
         text=f"{node.type} {text}",
         words=frozenset(words),
         sets=frozenset(words & _assigned(file, node, parts)),
+        shown=_short(" ".join(file.text(part) for part in parts)),
         raw=" ".join(tokens),
         local=frozenset(token for token in tokens if token in local),
     )
@@ -393,4 +406,6 @@ def _macro_statements(file: CppFile, node: Any) -> Iterator[Statement]:
         text = " ".join(re.sub(r"//.*|/\*.*?(\*/|$)", " ", line).rstrip("\\ ").split())
         if text:
             words = frozenset(word for word in _WORD.findall(text) if is_distinctive(word))
-            yield Statement(line=number, last=number, scope=name, text=text, words=words, sets=words)
+            yield Statement(
+                line=number, last=number, scope=name, text=text, words=words, sets=words, shown=_short(text)
+            )
