@@ -61,7 +61,7 @@ def test_different_lines_of_one_definition_need_no_warning(project: Patchq) -> N
     assert (one["upstream"], one["ref"], one["patch"], one["level"]) == ("up", "v2", "again", "warning")
     assert one["message"] == (
         "Two.both in pkg/mod.py is changed by up/second and by up/again: "
-        "the later one wins: it changes 1 of the 1 lines that the earlier one adds there"
+        "the later patch wins: it changes 1 of the 1 lines that the earlier patch adds"
     )
 
 
@@ -70,7 +70,7 @@ def test_the_later_one_wins_where_it_changes_the_earlier_ones_lines(project: Pat
     change(project, "second", b"second = 20", b"second = 200")
     change(project, "third", b"first = 10", b"first = 1")
     found = {f["patch"]: f["message"].split(": ", 1)[1] for f in warnings(project)}
-    assert found["second"] == "the later one wins: it changes 1 of the 2 lines that the earlier one adds there"
+    assert found["second"] == "the later patch wins: it changes 1 of the 2 lines that the earlier patch adds"
     said = [f["message"] for f in warnings(project) if f["patch"] == "third" and "up/first" in f["message"]]
     assert said[0].endswith("adds there, and brings back 1 that it removes")
 
@@ -79,7 +79,7 @@ def test_what_takes_a_definition_away_wins(project: Patchq) -> None:
     change(project, "first", b"a = 1", b"a = 10")
     change(project, "second", b"def one():\n    a = 10\n    b = 2\n    return a + b\n\n\n", b"")
     (one,) = warnings(project)
-    assert one["message"].endswith("the later one takes it away")
+    assert one["message"].endswith("the later patch removes it")
 
 
 def test_a_patch_that_requires_the_other_knows_it(project: Patchq) -> None:
@@ -124,7 +124,7 @@ def test_what_was_found_is_kept_until_a_patch_is_another(project: Patchq) -> Non
 @pytest.mark.parametrize(
     "damage",
     [lambda said: b"", lambda said: said[: len(said) // 2], lambda said: b"[]", lambda said: b'{"sets": [1]}',
-     lambda said: b'{"sets": {"default": 3}}', lambda said: said.replace(b"the later one wins", b"all is well"),
+     lambda said: b'{"sets": {"default": 3}}', lambda said: said.replace(b"the later patch wins", b"all is well"),
      lambda said: b"\0" * len(said), lambda said: b"[" * 100_000],
 )  # fmt: skip
 def test_what_is_kept_and_damaged_is_looked_for_again(project: Patchq, damage: Callable[[bytes], bytes]) -> None:
@@ -231,5 +231,5 @@ def test_forecast_tells_it_of_a_ref_as_its_patches_land_there(siblings: Patchq, 
         *(("v3", *one) for one in [*within, *copies]), ("v4", "Two.both", ""),
     ]  # fmt: skip
     said = siblings.ok("forecast", "up", "--onto", "v3", "--why")
-    assert "v3 Two.both in pkg/mod.py: changed by up/first and by up/again: the later one wins" in said
+    assert "v3 Two.both in pkg/mod.py: changed by up/first and by up/again: the later patch wins" in said
     assert "other has a copy of it in vendored/mod.py" in said

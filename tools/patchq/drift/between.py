@@ -30,7 +30,7 @@ _SINGLE = (ItemKind.FUNCTION, ItemKind.CLASS, ItemKind.OPTION, ItemKind.ENTRY, I
 
 
 class UseChange(str, Enum):
-    """UseChange of a definition that another branch uses."""
+    """Change of a definition that another branch uses."""
 
     REMOVED = "removed"
     CALL = "call"

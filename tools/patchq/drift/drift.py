@@ -1,8 +1,8 @@
 """``drift``: find code that applies cleanly but no longer means the same.
 
-It compares two refs of an upstream. Alarms are calls in other upstreams that bind differently, are
-refused or get another default, imported names that are gone, and changes inside the upstream of
-what the patches of its stack touch, call, read, override or are called by (``inside``).
+It compares two refs of an upstream. Alarms are calls in other upstreams that bind differently, fail
+or get another default, and imported names that are gone. Inside the upstream (``inside``), they are
+changes of definitions that its stack's patches change, call, read or override, and of their callers.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _pin(project: Project, upstream: str, ref: str) -> Pin:
 def _copy_package(store: Git, commit: CommitId, target: Path, package: str) -> None:
     copy_tree(store, commit, target)
     if not (target / package).is_dir():
-        raise UserError(f"{commit[:12]} has no package {package}", hint="mend package in upstream.lock")
+        raise UserError(f"{commit[:12]} has no package {package}", hint="correct `package` in upstream.lock")
 
 
 def _call_alarms(project: Project, set_name: str, upstream: str, old: Api, new: Api, *, for_new: bool) -> list[Alarm]:

@@ -1,4 +1,4 @@
-"""Changes of what a patch's lines call, read, override or are called by, inside their own upstream.
+"""Changes of the definitions that a patch's lines call, read or override, and of their callers, in one upstream.
 
 The facts about definitions (``_python``, ``_cpp``) of two versions of the upstream are compared. Only
 files that matter are parsed: a patch's own, the files that its names lead to, and changed files that
@@ -134,7 +134,7 @@ def _run(whole: Comparison) -> None:
 
 
 def _compare_python(whole: Comparison, touch: Touch, touched: TouchedPython, uses: PythonUses) -> None:
-    """Compare everything that a patch's change of a file concerns."""
+    """Compare the definitions that concern a patch's change of a file."""
     if touch.python is None:
         module = whole.old.module_of(touch.path)
         package = touch.path.endswith(b"__init__.py")
@@ -165,7 +165,7 @@ def _compare_python(whole: Comparison, touch: Touch, touched: TouchedPython, use
 
 
 def _compare_cpp(whole: Comparison, touch: Touch, touched: TouchedCpp, uses: CppUses) -> None:
-    """Compare everything that a patch's change of a file concerns."""
+    """Compare the definitions that concern a patch's change of a file."""
     base = whole.old.cpp(touch.path)
     target = whole.new_path(touch.path)
     new = whole.new.cpp(target) if target else None

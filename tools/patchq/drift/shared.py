@@ -280,14 +280,14 @@ def _within(stack: Stacked) -> Iterator[Shared]:
             again = sum((other.removed & change.added).values())
             later = f"{stack.upstream}/{change.patch}"
             if change.gone:
-                message = "the later one takes it away"
+                message = "the later patch removes it"
             elif undone or again:
                 of = sum(other.added.values())
-                message = f"the later one wins: it changes {undone} of the {of} lines that the earlier one adds there"
+                message = f"the later patch wins: it changes {undone} of the {of} lines that the earlier patch adds"
                 if again:
                     message += f", and brings back {again} that it removes"
             else:
-                message = "both stand, in different lines of it"
+                message = "both take effect, on different lines"
             yield Shared(
                 upstream=stack.upstream,
                 ref=stack.ref,
@@ -302,7 +302,7 @@ def _within(stack: Stacked) -> Iterator[Shared]:
 
 
 def _known(upstream: str, patches: Sequence[tuple[str, str]]) -> dict[str, set[str]]:
-    """Return by patch the patches of its stack that it requires, directly or indirectly."""
+    """Return the patches of its stack that each patch requires, directly or indirectly."""
     found: dict[str, set[str]] = {}
     for name, message in patches:
         required = []

@@ -301,7 +301,7 @@ def _changed_defaults(given: set[str], old: Signature, new: Signature) -> Iterat
 
 
 def _just_renamed(index: int, old: Signature, new: Signature) -> bool:
-    """Return whether a parameter was renamed in place, which positional arguments don't notice."""
+    """Return whether a parameter was renamed in place, which doesn't affect positional arguments."""
     before, after = old.positional, new.positional
     if index >= len(after) or len(before) != len(after):
         return False

@@ -475,7 +475,7 @@ class _Uses(ast.NodeVisitor):
     visit_AsyncFunctionDef = visit_FunctionDef
 
     def _use_fixtures(self, node: Function) -> None:
-        """Add the fixtures that a test asks for by its parameters."""
+        """Add the fixtures that a test requests by its parameters."""
         if node.name.startswith("test") or any("fixture" in ast.unparse(d) for d in node.decorator_list):
             for argument in node.args.args:
                 if argument.lineno in self.added:

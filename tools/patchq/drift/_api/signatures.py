@@ -50,7 +50,7 @@ class Signature:
         return tuple(p for p in self.parameters if p.positional)
 
     def takes(self, kind: str) -> bool:
-        """Return whether it has a parameter of a kind, such as ``variadic keyword``."""
+        """Return whether the function has a parameter of a kind, such as ``variadic keyword``."""
         return any(p.kind == kind for p in self.parameters)
 
     def find(self, name: str) -> Parameter | None:
@@ -107,7 +107,7 @@ def load_api(package: str, tree: Path) -> Api:
         root = loader.load(package, try_relative_path=False)
         loader.resolve_aliases(implicit=True, external=False)
     except (griffe.LoadingError, ImportError, ValueError, RecursionError, MemoryError) as error:
-        raise FormatError(f"the signatures of {package} can't be read: {error}", hint="look at its source") from None
+        raise FormatError(f"the signatures of {package} can't be read: {error}", hint="check its source") from None
     functions: dict[str, Signature] = {}
     aliases: dict[str, str] = {}
     names: set[str] = set()

@@ -1,1 +1,1 @@
-"""C++ and CUDA definitions of two versions: their facts, and what changed for a patch."""
+"""C++ and CUDA definitions of two versions: their facts, and the changes that concern a patch."""

@@ -77,7 +77,7 @@ class CppUse:
     """Name in a C++ file.
 
     :ivar name: name with the qualification that the file gives it.
-    :ivar arguments: number of arguments of a call; -1 if the name is not called, or by a macro's text.
+    :ivar arguments: number of arguments of a call; -1 without a call, and for a call in a macro's text.
     :ivar call: source of the call.
     :ivar member: the name follows ``.`` or ``->``.
     """
@@ -157,7 +157,7 @@ def read_cpp(source: bytes) -> CppFile:
 
 
 def _read(file: CppFile, node: Any, scope: str, guards: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """Add a node's definitions. Return the scope and the guards of what is inside it."""
+    """Add a node's definitions. Return the scope and the guards of its contents."""
     kind = node.type
     if kind in _GUARDS:
         return scope, (*guards, *_condition(file, node))
@@ -552,7 +552,7 @@ def _lines_with(source: bytes, name: str) -> set[int]:
 
 
 def body_of(file: CppFile, node: Any, keep: frozenset[str] = frozenset(), *, masked: bool = False) -> str:
-    """Return a definition's tokens without what changes no meaning: see :func:`_python.body_of`."""
+    """Return a definition's tokens without parts that don't affect its meaning; see :func:`_python.body_of`."""
     local = local_names(file, node) - keep
     numbers: dict[str, int] = {}
     found = []

@@ -322,7 +322,7 @@ def _end_of(line: int, lines: set[int]) -> int:
 
 
 def _same_overload(fact: Fact, number: int, facts: Sequence[Fact]) -> int | None:
-    """Return the number of the definition that a definition became."""
+    """Return the number of the new overload that corresponds to an old one."""
     for place, other in enumerate(facts):
         if types_of(other) == types_of(fact) and other.traits == fact.traits and other.guards == fact.guards:
             return place

@@ -1,1 +1,1 @@
-"""Python definitions of two versions: their facts, and what changed for a patch."""
+"""Python definitions of two versions: their facts, and the changes that concern a patch."""

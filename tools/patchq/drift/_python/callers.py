@@ -45,7 +45,7 @@ class PythonCallers:
     def compare(self, touch: Touch, line: int, name: str, new: Found) -> None:
         """Find calls that the new version adds, drops or makes under other conditions.
 
-        :param new: definition that the function became.
+        :param new: definition in the new version that corresponds to the function.
         """
         parts = name.split(".")
         called = parts[-2] if parts[-1] == "__init__" and len(parts) > 1 else parts[-1]

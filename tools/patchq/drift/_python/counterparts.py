@@ -1,4 +1,4 @@
-"""Definitions of a new version of Python files that old ones became."""
+"""Matching of the Python definitions of an old and a new version."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Counterparts:
         self._homes: dict[tuple[bytes, str], Found | None] = {}
 
     def counterpart(self, found: Found) -> Found | None:
-        """Return the definition of the new version that an old one became."""
+        """Return the definition of the new version that corresponds to an old one."""
         # A module may have become a package that imports the name.
         path = self.whole.new_path(found.path) or self.new.path_of(self.old.module_of(found.path))
         if path:
@@ -42,7 +42,7 @@ class Counterparts:
         return None
 
     def followed(self, found: Found) -> Found | None:
-        """Return a definition's counterpart, or that of a class which is in another module now."""
+        """Return a definition's counterpart, also for a class that moved to another module."""
         if there := self.counterpart(found):
             return there
         owner, _, name = found.name.partition(".")

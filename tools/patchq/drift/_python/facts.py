@@ -1,4 +1,4 @@
-"""Facts about Python files: definitions, constants, guards, and bodies without what changes no meaning."""
+"""Facts about Python files: definitions, constants, guards, and bodies without parts that don't affect meaning."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class PythonFile:
         """Return the exceptions that a function raises, itself or in the file's functions that it calls.
 
         :param known: functions that are not followed.
-        :param without: parameters that the call doesn't pass; what they decide is left out.
+        :param without: parameters that the call doesn't pass; branches that depend on them are left out.
         """
         found: set[str] = set()
         seen = {name}
@@ -98,7 +98,7 @@ class PythonFile:
         return name if isinstance(self.nodes.get(name), FunctionNode) else ""
 
     def calls(self, name: str) -> list[ast.Call]:
-        """Return the calls of a function or method by its simple name, or what it is imported as."""
+        """Return the calls of a function or method by its simple name, or the name that it is imported as."""
         return self._calls_by_name().get(name, [])
 
     def _calls_by_name(self) -> dict[str, list[ast.Call]]:
@@ -123,7 +123,7 @@ class PythonFile:
         return self._mentions.get(name, [])
 
     def bound(self, name: str) -> frozenset[str]:
-        """Return the parameters and local variables of a function; none for what isn't one."""
+        """Return the parameters and local variables of a function; none for other definitions."""
         if name not in self._bound:
             node = self.nodes.get(name)
             self._bound[name] = frozenset(bound_names(node) if isinstance(node, FunctionNode) else ())

@@ -42,7 +42,7 @@ class Step:
     receiver: str = ""
 
     def without(self, names: set[str]) -> Step:
-        """Return the step as if it didn't concern its receiver, if that is one of some names."""
+        """Return the step without its receiver among the names read and written, if ``names`` has it."""
         if self.receiver not in names:
             return self
         mine = frozenset({self.receiver})
@@ -152,7 +152,7 @@ def _surroundings(before: Sequence[Step], mine: Sequence[tuple[str, int, int, in
 def _surroundings_in(
     before: Sequence[Step], there: Sequence[Step], mine: Sequence[tuple[str, int, int, int, int]]
 ) -> list[tuple[str, ...]]:
-    """Return the headers around the same places in the new version; those of ``before`` where they are gone."""
+    """Return the headers around the same places in the new version; for places that are gone, those of ``before``."""
     same: dict[int, int] = {}
     for tag, i1, i2, j1, _ in _differences(before, there):
         if tag == "equal":

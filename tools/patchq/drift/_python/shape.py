@@ -202,7 +202,7 @@ def _block(body: Sequence[ast.stmt]) -> list[ast.stmt]:
 
 
 def _settle(node: ast.If, rest: list[ast.stmt]) -> list[ast.stmt] | None:
-    """Merge nested conditions. Return the block's end if a branch leaves it, with the rest in ``else``."""
+    """Merge nested conditions. If a branch leaves the block, return the statement with the rest in the other branch."""
     if node.orelse and isinstance(node.test, ast.UnaryOp) and isinstance(node.test.op, ast.Not):
         node.test, node.body, node.orelse = node.test.operand, node.orelse, node.body
     elif (
@@ -353,7 +353,7 @@ _SKIPPED = {"ctx", "type_comment", "kind", "returns", "type_ignores", "type_para
 def conditions_of(function: FunctionNode, call: ast.Call) -> dict[str, str]:
     """Return the source of the tests that must hold in a function for a call in it, by their content.
 
-    Local variables and their attributes are alike, for they are renamed and unpacked without effect.
+    Local variables and their attributes get one name, because renaming or unpacking them has no effect.
     An earlier ``return``, ``continue`` or ``break`` under a test counts as the negated test; an exception doesn't.
     """
     arguments = function.args

@@ -214,7 +214,7 @@ class TouchedPython:
             self.whole.alarm(touch, Kind.OVERRIDE, line, name, now=its_name, at=place_of(path, its_line))
 
     def overridden(self, touch: Touch, after: PythonFile) -> None:
-        """Compare the methods and constants of base classes that a patch's own ones override."""
+        """Compare the methods and constants of base classes that the patch's own members override."""
         view = self.old.over(touch.path, after)
         for name, facts in after.facts.items():
             owner, _, method = name.rpartition(".")
@@ -255,7 +255,7 @@ class TouchedPython:
             )
 
     def _newly_inherited(self, touch: Touch, mine: Fact, owner: str, method: str, view: Tree) -> None:
-        """Find base classes that now define what a patch adds to a subclass."""
+        """Find base classes that now define a member that a patch adds to a subclass."""
         for ancestor in view.ancestors(Found(touch.path, owner)):
             counterpart = self.counterparts.followed(ancestor)
             if counterpart is None:

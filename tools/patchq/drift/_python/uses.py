@@ -80,7 +80,7 @@ class PythonUses:
             self._key(touch, node, after.function_at(node.lineno))
 
     def _key(self, touch: Touch, node: ast.Constant, scope: str) -> None:
-        """Find a string, such as a registered name, that the old version has and the new one nowhere."""
+        """Find a string, such as a registered name, that the old version has and the new version lacks."""
         word = str(node.value)
         quoted = [f"{quote}{word}{quote}".encode() for quote in ("'", '"')]
         files = self.whole.files_with(word.encode(), "python")
@@ -116,7 +116,7 @@ class PythonUses:
                 self.whole.alarm(touch, Kind.MENTION, line, "", callee=name, was=str(counts[0][name]), now=name)
 
     def _peers(self, touch: Touch, after: PythonFile) -> None:
-        """Compare the functions of a patch's files that have the parameters of a function that the patch adds."""
+        """Compare the functions of a patch's files that have the same parameters as a function that the patch adds."""
         for name in touch.added:
             fact = after.fact(name)
             names = [p.name for p in fact.parameters or ()] if fact else []
@@ -462,7 +462,7 @@ class PythonUses:
     def _called(self, call: ast.Call, candidates: Sequence[Found]) -> Found | None:
         """Return the method that a call on an unknown receiver means; None if that is uncertain.
 
-        The call must fit the method as it is before or after the stack.
+        The call must fit the method without or with the stack.
         """
         fitting = []
         for candidate in candidates:
@@ -564,7 +564,7 @@ def _assigned(old: PythonFile, old_name: str, new: PythonFile, new_name: str) ->
 
 
 def _without_locals(node: ast.expr, file: PythonFile) -> str:
-    """Return an expression with the names that its file doesn't define or import alike."""
+    """Return an expression with one placeholder for all names that its file doesn't define or import."""
     found = copy.deepcopy(node)
     for child in ast.walk(found):
         if isinstance(child, ast.Name) and child.id not in file.facts and child.id not in file.imports:

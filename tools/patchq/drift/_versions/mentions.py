@@ -71,7 +71,7 @@ def _changed_statements(touch: Touch) -> Iterator[tuple[int, Statement]]:
 
 
 class Mentions:
-    """Comparison of the statements that mention what a patch's changed lines mention."""
+    """Comparison of upstream's statements that mention a name on a patch's changed lines."""
 
     def __init__(self, whole: Comparison) -> None:
         self.whole, self.old, self.new = whole, whole.old, whole.new

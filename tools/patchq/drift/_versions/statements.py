@@ -38,9 +38,9 @@ class Statement:
 
     :ivar line: first line; ``last``: last line.
     :ivar scope: function or class that contains the statement; empty for the file itself.
-    :ivar text: tokens without comments and messages, with local variables alike.
+    :ivar text: tokens without comments and messages, with one name for all local variables.
     :ivar words: names in it that aren't local variables, and messages.
-    :ivar sets: those of the names that it defines or assigns.
+    :ivar sets: names that it defines or assigns.
     :ivar shown: source, in one line and not longer than a line.
     :ivar raw: in C++, text with the names of local variables; ``local``: those variables.
     """
@@ -256,7 +256,7 @@ class _Masked(ast.NodeTransformer):
 
 
 def _masked(node: ast.AST, local: frozenset[str]) -> str:
-    """Return the source of a part of a statement with its local variables alike."""
+    """Return the source of a part of a statement with one name for all local variables."""
     value = getattr(node, "value", None)
     if isinstance(node, ast.Expr) and isinstance(value, ast.Call) and reports(value.func):
         return "report"

@@ -213,7 +213,7 @@ class Tree:
         return self._submodule(path, name)
 
     def imported(self, module: str, attribute: str, steps: int = 0) -> Found | None:
-        """Return what an import gives; a name without a path if it is from another package."""
+        """Return the definition that an import binds; a name without a path if it is from another package."""
         target = self.path_of(module)
         if target is None:
             whole = f"{module}.{attribute}".strip(".")
@@ -270,7 +270,7 @@ class Tree:
         return list(found)
 
     def infer(self, node: ast.expr, path: bytes, scope: str, steps: int = 0) -> Found | None:
-        """Return the definition that an expression refers to, or of whose class it is an instance.
+        """Return the definition that an expression refers to, or the class that it is an instance of.
 
         :param scope: qualified name of the function that contains the expression.
         """
@@ -361,7 +361,7 @@ class Tree:
         return replace(found, instance=True) if fact.kind == "class" else self.typed(found, steps + 1)
 
     def _result(self, node: ast.Call, path: bytes, scope: str, steps: int) -> Found | None:
-        """Return the class of what a call returns."""
+        """Return the class of a call's result."""
         if isinstance(node.func, ast.Name) and node.func.id == "super":
             owner = self._own_class(path, scope)
             bases = self.bases(owner) if owner else []
@@ -404,7 +404,7 @@ class Tree:
     def _local(
         self, node: ast.FunctionDef | ast.AsyncFunctionDef, name: str, path: bytes, scope: str, steps: int
     ) -> Found | None:
-        """Return the class of a parameter or local variable, or what it is imported as."""
+        """Return the class of a parameter or local variable, or the definition that it is imported from."""
         arguments = node.args
         for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
             if argument.arg == name:
@@ -436,7 +436,7 @@ class Tree:
         return found
 
     def descendants(self, name: str) -> dict[bytes, set[str]]:
-        """Return by file the classes that may inherit from a class of this name, directly or not."""
+        """Return the classes that may inherit from a class of this name, directly or not, by file."""
         python = {p: blob for p in self.entries if p.endswith(b".py") and (blob := self.blob(p))}
         self.files.bring(python.values())
         known = {name.encode()}
@@ -526,7 +526,7 @@ def _text(path: bytes) -> str:
 
 
 def _slide(lines: Sequence[bytes], start: int, end: int) -> int:
-    """Return by how many lines a block can be moved down without another result.
+    """Return the number of lines by which a block can move down with the same result.
 
     A new function then begins with its first line, not with the end of the one before it.
     """
