@@ -234,7 +234,7 @@ def test_a_branch_on_which_somebody_works_is_not_moved(
 
 
 def test_nothing_newer_nothing_sent(project: Patchq, upstream: Path, host: type[Host]) -> None:
-    assert "v1 is no newer release" in project.ok("follow")
+    assert "v1 is not a newer release" in project.ok("follow")
     assert host.calls == []
     release(upstream, "v2", V2)
     project.ok("rebase", "up", "--onto", "v2", "--leave-out")

@@ -303,7 +303,7 @@ def test_a_test_that_a_patch_brings_is_in_its_commit_and_runs(newer: Patchq) -> 
     found = made(newer, "first", "--no-gates", code=5)
     assert "tests/test_a.py: without the change: passed" in found["problems"][0]
     path.unlink()
-    assert "is not there" in newer.fails(1, "pr", "first")
+    assert "doesn't exist" in newer.fails(1, "pr", "first")
     assert "upstream-test" in newer.run("check", "--json").output
 
 
@@ -405,7 +405,7 @@ def test_nothing_is_pushed_without_the_flag_and_only_over_our_own(newer: Patchq,
     assert git(fork, "rev-parse", "first") == again["tip"] != found["tip"], "our own push is replaced"
     commit = git(fork, "commit-tree", "-p", again["tip"], "-m", "a reviewer's", f"{again['tip']}^{{tree}}")
     git(fork, "update-ref", "refs/heads/first", commit)
-    assert "doesn't take first" in newer.fails(1, "pr", "first", "--no-proof", "--push", str(fork))
+    assert "refused first" in newer.fails(1, "pr", "first", "--no-proof", "--push", str(fork))
     assert git(fork, "rev-parse", "first") == commit, "what somebody else put there stays"
 
 

@@ -409,7 +409,7 @@ def test_a_rebase_of_somebody_elses_is_refused(stack: Patchq, upstream: Path, ch
     path = stack.layout.private / "rebase" / "up.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
     for verb in (("rebase", "--abort"), ("rebase", "--continue"), ("status",)):
-        assert "is no state of a rebase" in stack.fails(1, *verb)
+        assert "is not the state of a rebase" in stack.fails(1, *verb)
 
 
 def test_a_note_of_a_wheel_names_one_in_dist(stack: Patchq, tmp_path: Path) -> None:

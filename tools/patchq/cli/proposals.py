@@ -104,7 +104,7 @@ def _body(upstream: str, found: Proposals | None, kept: Resolution | None, numbe
 
 
 def _show(found: Proposals) -> None:
-    """Print the proposals with their checks and diffs, then what became of the other strategies."""
+    """Print the proposals with their checks and diffs, then the reasons why other strategies gave none."""
     for proposal in found.proposals:
         _show_proposal(found, proposal)
     if not found.proposals:

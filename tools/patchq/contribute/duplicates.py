@@ -264,7 +264,7 @@ def _read_list(root: Path, path: Path) -> _List | None:
 def _listed(raw: dict[str, Any]) -> _Listed:
     url = str(raw["url"])
     if not _URL.fullmatch(url):
-        raise ValueError(f"{url!r} is no link to a pull request or an issue")
+        raise ValueError(f"{url!r} is not a link to a pull request or an issue")
     unknown = set(raw) - {"url", "title", "touches", "words"}
     if unknown:
         raise ValueError(f"{url}: unknown key {min(unknown)}")

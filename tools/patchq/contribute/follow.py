@@ -240,7 +240,7 @@ def _read(path: Path) -> Prepared:
     """
     data = fsio.read_limited(path, _MOST_PREPARED)
     if data is None:
-        raise UserError(f"{path} is not there", hint=f"`patchq follow --dry-run {sh(path.parent.parent)}` writes it")
+        raise UserError(f"{path} doesn't exist", hint=f"`patchq follow --dry-run {sh(path.parent.parent)}` writes it")
     raw = fsio.load_state(data, path, _VERSION)
     try:
         texts, files = {}, {}
@@ -252,7 +252,7 @@ def _read(path: Path) -> Prepared:
             folders.update(map(str, PurePosixPath(name).parents))
         for text in (*texts.values(), *raw["notes"]):
             if not isinstance(text, str):
-                raise ValueError(f"{text!r} is no text")
+                raise ValueError(f"{text!r} is not text")
         if not texts["title"].isprintable() or len(texts["title"]) + len(texts["body"]) > 2 * MOST or not files:
             raise ValueError("its title, body or number of files is invalid")
         check_name(texts["upstream"], "an upstream")
@@ -270,7 +270,7 @@ def _read(path: Path) -> Prepared:
 def _check_file(name: str, was: object, after: object, folder: str) -> None:
     """Check one file of a prepared branch.
 
-    :raises ValueError: if it is neither the lock nor in the folder, or if a content is no text.
+    :raises ValueError: if it is neither the lock nor in the folder, or if a content is not text.
     """
     inside = str(check_inside(name, "the file")) == name
     if not inside or not (name == LOCK_NAME or name.startswith(folder)):

@@ -201,7 +201,7 @@ class Proposal:
 
     @property
     def repository(self) -> str:
-        """Repository ``owner/name`` at the git host, or an empty text."""
+        """Repository ``owner/name`` at the git host, or an empty string."""
         return repository_of(self.url)
 
     @property
@@ -281,7 +281,7 @@ def _machine(facts: Mapping[str, str]) -> str:
 
 
 def repository_of(url: str) -> str:
-    """Return ``owner/name`` of a git host's URL, or an empty text.
+    """Return ``owner/name`` of a git host's URL, or an empty string.
 
     >>> repository_of("https://github.com/a/b.git"), repository_of("git@host:a/b"), repository_of("/srv/b.git")
     ('a/b', 'a/b', '')

@@ -278,11 +278,11 @@ def _upstream_tests(
         data = read_upstream_test(project.layout, plan.upstream, path)
         if data is None:
             where = upstream_test(project.layout, plan.upstream, path)
-            raise UserError(f"{where} is not there", hint="write the test, or take the Upstream-Test: out")
+            raise UserError(f"{where} doesn't exist", hint="write the test, or remove the trailer Upstream-Test:")
         if project.store.list_tree(base.commit, [path.encode()]):
             raise UserError(
                 f"{plan.upstream} has a {path} at {plan.onto.ref} already",
-                hint="give the test another path; adding to upstream's own file is for the patch itself",
+                hint="give the test another path, or change upstream's file in the patch itself",
             )
         blob = blob_id(data)
         contents[blob] = data

@@ -107,7 +107,7 @@ def ready_to_open(project: Project, proposal: Proposal) -> list[str]:
     if pushed.url:
         raise UserError(f"the pull request is already open: {pushed.url}", hint="`patchq pr --status` shows its state")
     if not proposal.repository:
-        raise UserError(f"{proposal.url!r} is no address of a git host", hint="open it by hand: title.txt, body.md")
+        raise UserError(f"{proposal.url!r} is not the URL of a git host", hint="open it by hand: title.txt, body.md")
     fork = re.search(r"[:/]([^/:]+)/[^/:]+?(?:\.git)?/?$", pushed.remote)
     if fork:
         head = f"{fork[1]}:{pushed.branch}"
@@ -197,7 +197,7 @@ def record(project: Project, upstream: str, names: tuple[str, ...], url: str, st
     :param merge: merge commit; may be empty.
     """
     if not _URL.fullmatch(url) or (merge and not re.fullmatch(r"[0-9a-f]{7,64}", merge)):
-        raise UserError(f"{url!r} is no URL", hint="a URL starts with https://")
+        raise UserError(f"{url!r} is not a URL", hint="a URL starts with https://")
     words = {"OPEN": f"Submitted [{url}]", "MERGED": f"Accepted [{merge or url}]", "CLOSED": f"Denied [{url}]"}
     if state not in words:
         raise SourceError(f"gh reports the unknown state {state!r}", hint=f"`gh pr view {sh(url)}`")

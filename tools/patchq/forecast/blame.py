@@ -111,7 +111,9 @@ class _BlameSearch:
         try:
             out = self.history.run("rev-list", "--first-parent", "--reverse", f"{good}..{bad}")
         except runner.CommandError as error:
-            raise UserError(f"{ref} has no history here: {error.output}", hint="forecast without --blame") from None
+            raise UserError(
+                f"{ref} has no history here: {error.output}", hint="run `patchq forecast` without --blame"
+            ) from None
         line = [CommitId(c) for c in out.decode().split()]
         low, high, tried = 0, len(line) - 1, 0
         if high < 0 or patch not in self._stops_at(line[high]):

@@ -143,7 +143,7 @@ class Journal:
             self._carry_out(record, resumed=False)
 
     def recover(self) -> str:
-        """Finish the change of an interrupted command; return its summary, or empty if there is
+        """Finish the change of an interrupted command; return its summary, or an empty string if there is
         none.
         """
         data = fsio.read_or_none(self.pending)

@@ -31,7 +31,7 @@ def releases_of(pin: Pin, specifier: str) -> list[str]:
         allowed = SpecifierSet(specifier)
     except InvalidSpecifier:
         hint = "give one like --releases '>=0.14'"
-        raise UserError(f"{specifier!r} is no version specifier", hint=hint) from None
+        raise UserError(f"{specifier!r} is not a version specifier", hint=hint) from None
     versions: set[Version] = set()
 
     def wanted(file: str) -> bool:

@@ -56,7 +56,7 @@ class Stack:
         data = project_files.read(self.root, self.path(name), MOST_PATCH)
         if data is None:
             raise UserError(
-                f"{self.folder / 'series'} names {name}, but {self.path(name)} is not there",
+                f"{self.folder / 'series'} names {name}, but {self.path(name)} doesn't exist",
                 hint=f"restore the file, or `patchq drop {name}`",
             )
         return data

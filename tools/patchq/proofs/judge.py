@@ -143,7 +143,7 @@ def verdict_of(proof: Proof, cells: Sequence[CellResult], prove: bool) -> Verdic
         return Verdict(
             proof=proof,
             state="proven",
-            message=f"without it {len(failures)} of {len(gone.tests)} fail: {first}",
+            message=f"without the patch, {len(failures)} of {len(gone.tests)} fail: {first}",
             cells=tuple(cells),
         )
     if gone.state == PASSED:

@@ -59,7 +59,7 @@ def run_here(project: Project, cells: Sequence[ProofCell]) -> Iterable[CellResul
 def in_slots(project: Project, items: Sequence[_Item], work: Callable[[_Item, int], _Result]) -> Iterable[_Result]:
     """Call ``work`` on items in parallel, one per core.
 
-    Each call gets the number of a slot: its own folder of trees, which no other call uses meanwhile.
+    Each call gets the number of a slot: its own folder of trees, which no other call uses at the same time.
     """
     slots: SimpleQueue[int] = SimpleQueue()
     count = max(1, min(os.cpu_count() or 1, len(items)))

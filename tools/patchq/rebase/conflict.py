@@ -105,7 +105,7 @@ class Suggestion:
 class DroppedNow:
     """Line that upstream added and that the worktree's files lack.
 
-    :ivar commit: upstream commit that added the line, or empty if unknown.
+    :ivar commit: upstream commit that added the line, or an empty string if unknown.
     """
 
     path: str
@@ -120,7 +120,7 @@ class Brief:
 
     :ivar why: the patch's message without its trailers.
     :ivar dependents: patches (``upstream/name``) that require the patch or don't apply without it.
-    :ivar history: range of refs that was searched for the causes, or empty if no history is
+    :ivar history: range of refs that was searched for the causes, or an empty string if no history is
         available locally. ``hint`` then names the command that fetches the history.
     """
 
@@ -168,7 +168,7 @@ def brief(project: Project, upstream: str, *, fetch: bool = False) -> Brief:
         if history or not host:
             hint = ""
         else:
-            hint = f"`patchq conflict {upstream} --history` fetches it from {host}"
+            hint = f"`patchq conflict {upstream} --history` fetches upstream's history from {host}"
         return Brief(
             upstream=upstream,
             from_ref=progress.from_ref,

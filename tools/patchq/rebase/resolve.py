@@ -405,7 +405,7 @@ def _path_of(given: str, paths: Sequence[str]) -> str:
 def _read(path: Path) -> bytes:
     data = fsio.read_limited(path, MOST_BYTES)
     if data is None:
-        raise UserError(f"{path} is not there", hint="name a file with the resolution")
+        raise UserError(f"{path} doesn't exist", hint="name a file with the resolution")
     return data
 
 

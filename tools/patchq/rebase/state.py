@@ -31,7 +31,7 @@ CARRYING, FINISHING, ABORTING = "carrying", "finishing", "aborting"
 class PatchStep:
     """Result of one patch.
 
-    :ivar commit: commit of the patch, or empty if the new stack doesn't have the patch.
+    :ivar commit: commit of the patch, or an empty string if the new stack doesn't have the patch.
     :ivar offsets: line offsets of the hunks. ``checked`` names the evidence for them.
     :ivar dropped: upstream's lines that the patch drops with the user's consent: path, line, text.
     """
@@ -137,7 +137,7 @@ class Result:
     """State of a rebase.
 
     :ivar state: ``done``, ``stopped``, ``aborted``, or ``nothing`` if there is no patch to carry.
-    :ivar set_name: set of the new pin, or empty if no patch was left for a new set.
+    :ivar set_name: set of the new pin, or an empty string if no patch was left for a new set.
     :ivar dropped: patches that were not tried because the ledger drops them.
     """
 
@@ -278,7 +278,7 @@ def load(project: Project, upstream: str) -> RebaseProgress:
         return _progress(raw, upstream)
     except (KeyError, TypeError, ValueError, AttributeError, FormatError) as error:
         raise StateError(
-            f"{path} is no state of a rebase: {error}",
+            f"{path} is not the state of a rebase: {error}",
             hint=f"move the file away, and start the rebase of {upstream} again",
         ) from None
 
@@ -292,7 +292,7 @@ def _progress(raw: dict[str, Any], upstream: str) -> RebaseProgress:
         check_name(name, "a set")
     for value in _ids_of(raw):
         if not _ID.fullmatch(value):
-            raise ValueError(f"{value!r} is no id")
+            raise ValueError(f"{value!r} is not an id")
     stop = raw.pop("stop")
     done = list(map(_step, raw.pop("done")))
     attempts = list(map(_attempt, raw.pop("attempts")))

@@ -132,7 +132,7 @@ def _read(path: Path) -> bytes:
     """Read a results file. Refuse pipes, which may block, and files that are too large."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
-            raise UserError(f"{path} is no plain file", hint="name the file that the tool wrote")
+            raise UserError(f"{path} is not a regular file", hint="name the file that the tool wrote")
         return fsio.read_limited(path, MAX_FILE) or b""
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: {getattr(error, 'strerror', None) or error}", hint="check the path") from None

@@ -172,7 +172,7 @@ def _has_stop(cells: Sequence[object]) -> bool:
 
 
 def _url(status: str) -> str:
-    """Return the web address in an ``Upstream-Status:``, or an empty text; other schemes are ignored."""
+    """Return the web address in an ``Upstream-Status:``, or an empty string; other schemes are ignored."""
     match = re.search(r"https?://[^\s\[\]\"'<>]+", status)
     if match:
         return match[0]

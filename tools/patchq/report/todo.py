@@ -47,7 +47,7 @@ def next_step(stack: StackStatus, failing: Sequence[str], ahead: Sequence[Ahead]
 
     :param failing: its patches that are not proven.
     :param ahead: the newer pinned refs of its upstream, oldest first.
-    :param set_option: `` --set SET``, or empty for the default set.
+    :param set_option: `` --set SET``, or an empty string for the default set.
     """
     name = stack.upstream
     if ahead:

@@ -185,7 +185,7 @@ def _read_merge(project: Project, steps: Sequence[MergeStep]) -> MergedProject:
 
 
 def _at_of(path: str) -> tuple[str, str, str]:
-    """Return the upstream, ref and patch of a path in the project; empty texts for other files."""
+    """Return the upstream, ref and patch of a path in the project; empty strings for other files."""
     parts = path.split("/")
     if len(parts) == 4 and parts[0] == "patches" and parts[3].endswith(SUFFIX):
         return parts[1], folder_to_ref(parts[2]), parts[3].removesuffix(SUFFIX)

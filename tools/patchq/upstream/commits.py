@@ -47,7 +47,7 @@ class Lineage(StatusSteps):
         known: dict[CommitId, list[PathChange]] | None = None,
         against: Against | None = None,
     ) -> None:
-        """Read what the commits change.
+        """Read the changes of the commits.
 
         :param known: cache of the commits' changes, updated in place. Lines share most commits.
         :param against: parent on the line, for each merge whose first parent is not on it.

@@ -50,7 +50,7 @@ class UpstreamCommit:
 
     :ivar did: ``landed``, ``changed on``, ``reverted``, or ``gone`` (reverted or rewritten).
     :ivar pull_request: number of its pull request, or empty.
-    :ivar release: first release with the commit, or empty if unknown.
+    :ivar release: first release with the commit, or an empty string if unknown.
     """
 
     did: str

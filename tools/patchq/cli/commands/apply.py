@@ -128,4 +128,4 @@ def _fix(patch: str, *, set_name: str, offline: bool, as_json: bool) -> None:
         echo(f"  fits nowhere, make it by hand: {path}")
     if found.difference:
         echo(found.difference)
-    echo(f"next: look at the edits, finish them, then `patchq export {found.upstream} --amend {found.patch}`")
+    echo(f"next: review the edits, finish them, then `patchq export {found.upstream} --amend {found.patch}`")

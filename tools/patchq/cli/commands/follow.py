@@ -153,7 +153,7 @@ def _show(found: Followed) -> None:
         echo(note)
     words = {
         "unknown": f"{head}: no newer release is known; name a tag with --onto",
-        "nothing": f"{head}: {found.onto} is no newer release",
+        "nothing": f"{head}: {found.onto} is not a newer release",
         "there": f"{head}: {found.onto} is already carried",
         "closed": f"{head} onto {found.onto}: {found.url} was closed, and is not opened again",
         "same": f"{head} onto {found.onto}: {found.url} is up to date",

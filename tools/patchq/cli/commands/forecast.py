@@ -229,7 +229,7 @@ def _show_why(found: Forecast) -> None:
 
 
 def _show_drift(found: Forecast) -> None:
-    """Print what changed its meaning under the patches that apply."""
+    """Print the drift that affects the patches that apply."""
     from patchq.cli.drifted import show_alarm, show_unseen
 
     for there in found.drift:

@@ -30,7 +30,7 @@ def _size(_: click.Context, __: click.Parameter, value: str) -> int:
     """Parse a size in bytes, such as ``1000``, ``64K``, ``256M`` or ``2G``."""
     match = re.fullmatch(r"([0-9]{1,18})([KMG]?)", value)
     if not match:
-        raise click.BadParameter(f"{value!r} is no size, such as 64M or 2G.")
+        raise click.BadParameter(f"{value!r} is not a size, such as 64M or 2G.")
     return int(match[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[match[2]]
 
 
@@ -99,7 +99,7 @@ def _build_arg(word: str) -> tuple[str, str]:
     show_default=True,
     callback=_size,
     metavar="SIZE",
-    help="With --dry-run: limit of bytes to download for other releases.",
+    help="With --dry-run: most bytes to download when searching for releases that a patch applies to.",
 )
 @click.option("--partial", is_flag=True, help="Import the patches that apply and leave the rest.")
 @click.option("--topic", default="", help="Topic: of the patches.")

@@ -41,7 +41,7 @@ def command(
     url = ""
     if opening:
         if not repository_of(report.url):
-            raise UserError(f"{report.url!r} is no address of a git host", hint="send title.txt and body.md by hand")
+            raise UserError(f"{report.url!r} is not the URL of a git host", hint="send title.txt and body.md by hand")
         echo(f"{title(report)}\n  to {repository_of(report.url)}", err=True)
         confirm("Open this issue?")
         url = open_issue(project, report)

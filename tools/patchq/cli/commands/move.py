@@ -20,5 +20,5 @@ def command(patch: str, before: str, after: str, first: bool, set_name: str, as_
     from patchq.stacks.edit import move
 
     if bool(before) + bool(after) + first != 1:
-        raise click.UsageError("move takes one of --before, --after and --first")
+        raise click.UsageError("give exactly one of --before, --after and --first")
     show_exported(move(open_project(as_json), patch, before=before, after=after, set_name=set_name), as_json, "move")

@@ -93,7 +93,7 @@ def command(
     from patchq.rebase.state import under_way
 
     if sum((bool(ref), resume, skip, abort, proposing)) != 1:
-        raise click.UsageError("rebase takes one of --onto, --continue, --skip, --propose and --abort")
+        raise click.UsageError("give exactly one of --onto, --continue, --skip, --propose and --abort")
     if not proposing and (take or yes or tools or mergers):
         raise click.UsageError("--take, --yes, --tool and --merger are options of --propose")
     project = open_project(as_json)

@@ -62,7 +62,7 @@ def command(
     from patchq.rebase.resolve import APPLIES, SETTLED, ResolveRequest, Source, resolve
 
     if sum((bool(files), recorded, bool(ref), bool(merger))) > 1:
-        raise click.UsageError("one of --from, --recorded, --ref and --merger")
+        raise click.UsageError("give exactly one of --from, --recorded, --ref and --merger")
     project = open_project(as_json)
     upstream = stopped_upstream(project, name)
     source = Source(files=files, recorded=recorded, ref=ref, merger=merger, include=include)

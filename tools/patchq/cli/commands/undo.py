@@ -21,7 +21,7 @@ def command(pending: bool, dry_run: bool, as_json: bool) -> None:
     from patchq.rebase.resolve import undo_resolution
 
     if pending and dry_run:
-        raise click.UsageError("undo takes one of --pending and --dry-run")
+        raise click.UsageError("give either --pending or --dry-run")
     project = open_project(as_json)
     if dry_run:
         _show_plan(project, as_json)

@@ -38,9 +38,9 @@ def command(
 ) -> None:
     """Check which code an environment runs.
 
-    Checks every file of each package. In an applied project, the packages must be of its stack and match its
-    wheels. Elsewhere (such as in an image), every package with a manifest is checked; --stack gives the expected
-    stack id, --dist the expected wheels.
+    Checks every file of each package. In a project with applied stacks, the packages must come from these
+    stacks and match their wheels. Elsewhere, such as in an image, checks every package that contains a
+    _patchq.json; --stack gives the expected stack id, --dist the expected wheels.
     """
     from patchq.cli.targets import look, other_folders, wheels_folder
 
