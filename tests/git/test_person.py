@@ -157,7 +157,7 @@ def test_a_persons_locks_are_not_in_the_way(own: Path) -> None:
 
 
 def test_no_repository_and_no_git(tmp_path: Path, own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UserError, match="in no git repository"):
+    with pytest.raises(UserError, match="is not in a git repository"):
         person.tracked(tmp_path, "patches")
     (tmp_path / "nothing").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
@@ -209,7 +209,7 @@ def test_an_address_a_path_and_a_name(own: Path, tmp_path: Path, fork: Path, mon
     push(tmp_path, own, "mine", commit)
     theirs = git(fork, "commit-tree", "-p", "b", "-m", "theirs", "b^{tree}")
     git(fork, "update-ref", "refs/heads/b", theirs)
-    with pytest.raises(SourceError, match=r"mine .*doesn't take b"):
+    with pytest.raises(SourceError, match=r"mine .*refused b"):
         push(tmp_path, own, "mine", commit)
     assert git(fork, "rev-parse", "b") == theirs
     git(fork, "update-ref", "-d", "refs/heads/b")
@@ -277,7 +277,7 @@ def test_the_stores_configuration_does_not_count(own: Path, tmp_path: Path, fork
 @pytest.mark.parametrize("remote", ["ext::sh -c 'touch ran'", "/nowhere/up.git", "-x", "nobody@127.0.0.1:1/x.git"])
 def test_what_is_no_remote(own: Path, tmp_path: Path, remote: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SourceError, match="doesn't take b"):
+    with pytest.raises(SourceError, match="refused b"):
         push(tmp_path, own, remote)
     assert not (tmp_path / "ran").exists()
 
@@ -307,7 +307,7 @@ def test_a_remote_on_a_full_disk(own: Path, tmp_path: Path, fork: Path) -> None:
     script.write_text(PUSH.format(path=[p for p in sys.path if p], here=str(tmp_path), own=str(own), fork=str(fork)))
     done = in_a_namespace(FULL, fork, script, sys.executable)
     assert "told:" in done.stdout, done.stderr
-    assert "doesn't take b" in done.stdout
+    assert "refused b" in done.stdout
     assert "No space left on device" in done.stdout
 
 

@@ -470,7 +470,7 @@ def test_a_verb_says_what_mends_the_store(stack: Patchq) -> None:
     for path in objects(stack):
         path.unlink()
     out = stack.run("drop", "first").output
-    assert "`patchq fetch` mends the store" in out, out
+    assert "`patchq fetch` repairs the store" in out, out
     assert "This is a bug" not in out
     assert json.loads(stack.run("fetch", "--json").output)["pins"]
 

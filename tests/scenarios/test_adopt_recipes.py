@@ -323,7 +323,7 @@ def test_a_formula(patchq: Patchq, upstream: Path, tmp_path: Path) -> None:
     shown = " ".join(patchq.ok("import", "up", str(recipe), *ME, "--dry-run").split())
     assert "DATA is applied only if on_macos" in shown
     assert "for another source (resource data)" in shown
-    assert "an edit, not a patch, was left out: `inreplace" in shown
+    assert "left out, because it is an edit and not a patch: `inreplace" in shown
     assert imported(patchq, recipe) == native(upstream, tmp_path, [("three.patch", "-p1", ".")], tmp_path / "native")
     message = patchq.patch_file("up").read_text()
     assert "Subject: Up\n" in message

@@ -248,46 +248,46 @@ def test_a_command_that_goes_on_is_ended(tmp_path: Path) -> None:
 
 #: A limit, what is run with it, and what is said. Each would go on for ten minutes, and take what it can.
 TOO_MUCH = {
-    "time": ({"seconds": 2}, "{ sleep 611 & sleep 611; }", "2 seconds are the most"),
-    "time of a silent one": ({"seconds": 2}, "{ exec >&- 2>&-; sleep 611 & sleep 611; }", "2 seconds are the most"),
+    "time": ({"seconds": 2}, "{ sleep 611 & sleep 611; }", "the limit is 2 seconds"),
+    "time of a silent one": ({"seconds": 2}, "{ exec >&- 2>&-; sleep 611 & sleep 611; }", "the limit is 2 seconds"),
     "processes": (
         {"processes": 60},
         "{ for n in $(seq 200); do sleep 611 & done; wait; }",
-        "60 processes at once are the most",
+        "the limit is 60 processes at once",
     ),
     "processes that nobody waits for": (
         {"processes": 60},
         'python3 -c "import os, time\nfor _ in range(90): os.fork() or os._exit(0)\ntime.sleep(611)"',
-        "60 processes at once are the most",
+        "the limit is 60 processes at once",
     ),
     "threads": (
         {"processes": 60},
         'python3 -c "import threading, time\nfor _ in range(90): threading.Thread(target=time.sleep, args=(611,)).start()"',
-        "60 processes at once are the most",
+        "the limit is 60 processes at once",
     ),
     "memory": (
         {"memory": 200 << 20},
         "python3 -c \"import time; held = bytearray(b'x') * (300 << 20); time.sleep(611)\"",
-        "200 MiB of memory are the most",
+        "the limit is 200 MiB of memory",
     ),
     "memory of several": (
         {"memory": 200 << 20},
         "{ for n in 1 2 3 4; do python3 -c \"import time; held = bytearray(b'x') * (80 << 20); time.sleep(611)\" & done; wait; }",
-        "200 MiB of memory are the most",
+        "the limit is 200 MiB of memory",
     ),
     "disk": (
         {"disk": 8 << 20},
         "while :; do dd if=/dev/zero of=f$((n += 1)) bs=1M count=1 2>/dev/null; sleep 0.02; done",
-        "8 MiB on disk are the most",
+        "the limit is 8 MiB on disk",
     ),
-    "disk at once": ({"disk": 8 << 20}, "head -c 20M /dev/zero > big || true", "8 MiB on disk are the most"),
+    "disk at once": ({"disk": 8 << 20}, "head -c 20M /dev/zero > big || true", "the limit is 8 MiB on disk"),
     "many small files": (
         {"disk": 8 << 20},
         "mkdir many && while :; do : > many/$((n += 1)); done",
-        "8 MiB on disk are the most",
+        "the limit is 8 MiB on disk",
     ),
-    "output": ({"output": 1 << 20}, "yes", "1 MiB of output are the most"),
-    "complaints": ({"output": 1 << 20}, "yes >&2", "1 MiB of output are the most"),
+    "output": ({"output": 1 << 20}, "yes", "the limit is 1 MiB of output"),
+    "complaints": ({"output": 1 << 20}, "yes >&2", "the limit is 1 MiB of output"),
 }
 
 
@@ -358,7 +358,7 @@ def test_a_command_that_makes_too_deep_folders(
     deeper = f"import os\nfor _ in range({depth}):\n    os.mkdir('d')\n    os.chdir('d')\nopen('f', 'w')\n"
     said = patchq.fails(1, "import", "up", "--run", f'python3 -c "{deeper}"')
     assert "error: --run:1: " in said
-    assert "folders lie too deeply in each other; 256 are the most" in said
+    assert "folders are nested too deeply; the limit is 256" in said
     assert patchq.snapshot() == before
     assert not list(temporary.iterdir())
 
@@ -370,5 +370,5 @@ def test_an_overlay_with_too_deep_folders(patchq: Patchq, tmp_path: Path) -> Non
     Path(deep, "a.txt").write_text("x\n")
     said = patchq.fails(1, "import", "up", "--overlay", str(overlay))
     assert "error: " in said
-    assert "folders lie too deeply in each other; 256 are the most" in said
+    assert "folders are nested too deeply; the limit is 256" in said
     subprocess.run(["rm", "-r", str(overlay)], check=True)

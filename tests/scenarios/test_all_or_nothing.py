@@ -72,7 +72,7 @@ def test_what_upstream_has_already_is_said(stack: Patchq, upstream: Path) -> Non
     new.mkdir()
     (new / "third.patch").write_bytes(stack.patch_file("third").read_bytes())
     (new / "series").write_text("third.patch\n")
-    assert "upstream may hold this change already" in stack.fails(3, "apply")
+    assert "upstream may have this change already" in stack.fails(3, "apply")
     assert json.loads(stack.fails(3, "apply", "--json"))["conflicts"][0]["kind"] == "applied"
 
 

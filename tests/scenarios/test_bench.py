@@ -123,7 +123,7 @@ def test_words_that_are_no_line_are_refused(empty: Patchq, tmp_path: Path, optio
     path.write_text("| test | t/s |\n|---|---|\n| tg32 | 3 |\n")
     given = {"--machine": "m", "--reported": "r", option: text}
     told = empty.fails(1, "bench", "import", str(path), *(w for pair in given.items() for w in pair))
-    assert "one line of at most 200" in told or "is no name" in told
+    assert "one line of at most 200" in told or "is not a name" in told
     assert "\x1b" not in told
     assert not (empty.root / "measurements").exists()
 
@@ -135,7 +135,7 @@ def test_what_is_no_file_is_not_waited_for(empty: Patchq, tmp_path: Path) -> Non
     (tmp_path / "link").symlink_to("link")
     for name, said in {
         "pipe": "no plain file",
-        "huge": "are the most",
+        "huge": "the limit is",
         ".": "no plain file",
         "link": "symbolic links",
     }.items():

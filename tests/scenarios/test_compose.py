@@ -161,7 +161,7 @@ def test_nothing_in_the_lock_becomes_a_variable_or_a_command(deployable: Patchq)
     lock = deployable.layout.lock
     good = lock.read_text()
     for table, why in (
-        ('image = "a b"', "is no image"),
+        ('image = "a b"', "is not the name of an image"),
         ('image = "x"\nenv = { "lower" = "x" }', "is not a NAME"),
         ('image = "x"\nenv = { A = "x\\ny" }', "is not a NAME"),
         ('image = "x"\ncaches = ["relative"]', "absolute"),

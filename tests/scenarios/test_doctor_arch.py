@@ -126,13 +126,13 @@ exit {code}
     ("message", "output"),
     [
         ("<command-line>: fatal error: cuda_runtime.h: No such file or directory\ncompilation terminated.",
-         "its header cuda_runtime.h is not there"),
+         "its header cuda_runtime.h doesn't exist"),
         ("In file included from <command-line>:\n/x/cuda_runtime.h:82:10: fatal error: crt/host_config.h: No such file "
-         "or directory", "its header crt/host_config.h is not there"),
-        ("k.cu:1:10: fatal error: 'cuda.h' file not found", "its header cuda.h is not there"),
-        ('catastrophic error: cannot open source file "crt/host_runtime.h"', "its header crt/host_runtime.h is not there"),
-        ("sh: 1: cicc: not found", "its cicc is not there"),
-        ("sh: line 1: /opt/nvvm/bin/cicc: command not found", "its cicc is not there"),
+         "or directory", "its header crt/host_config.h doesn't exist"),
+        ("k.cu:1:10: fatal error: 'cuda.h' file not found", "its header cuda.h doesn't exist"),
+        ('catastrophic error: cannot open source file "crt/host_runtime.h"', "its header crt/host_runtime.h doesn't exist"),
+        ("sh: 1: cicc: not found", "its cicc doesn't exist"),
+        ("sh: line 1: /opt/nvvm/bin/cicc: command not found", "its cicc doesn't exist"),
         ("gcc: fatal error: cannot execute 'cc1plus': execvp: No such file or directory", "it has no host compiler"),
         ("nvcc fatal   : Failed to preprocess host compiler properties.", "it has no host compiler"),
         ("something else altogether", "it can't compile: something else altogether"),
@@ -193,7 +193,7 @@ def test_what_is_no_program_is_told(broken: Path) -> None:
     (broken / "nvcc").chmod(0o755)
     told_of(broken, "it doesn't print its version: [Errno 8] Exec format error")
     program(broken / "nvcc", COMPILES)
-    told_of(broken, f"its ptxas ({broken / 'ptxas'}) is not there")
+    told_of(broken, f"its ptxas ({broken / 'ptxas'}) doesn't exist")
     (broken / "ptxas").symlink_to("nowhere")
     told_of(broken, "is a broken link")
     (broken / "ptxas").unlink()
@@ -225,7 +225,7 @@ def test_a_program_that_hangs_is_told(broken: Path, monkeypatch: pytest.MonkeyPa
 def test_a_second_nvcc_of_the_same_release_is_asked_where_the_first_is_broken(broken: Path) -> None:
     program(broken / "nvcc", fails_to_compile("fatal error: cuda_runtime.h: No such file").replace("99.1.2", "98.7.6"))
     program(broken / "ptxas", ASSEMBLES)
-    told_of(broken, "its header cuda_runtime.h is not there")
+    told_of(broken, "its header cuda_runtime.h doesn't exist")
 
 
 def test_where_none_can_compile_nothing_is_claimed(
@@ -251,7 +251,7 @@ def test_a_broken_one_that_is_named_is_an_error_that_says_why(broken: Path) -> N
     path = program(broken / "nvcc", fails_to_compile("fatal error: cuda_runtime.h: No such file"))
     done = CliRunner().invoke(cli, ["doctor", "--arch", "sm_121f", "--nvcc", str(path)])
     assert done.exit_code == 1
-    assert "its header cuda_runtime.h is not there" in done.output
+    assert "its header cuda_runtime.h doesn't exist" in done.output
 
 
 def test_doctor_itself_says_what_the_nvcc_on_path_lacks(broken: Path, tmp_path: Path) -> None:
@@ -259,5 +259,5 @@ def test_doctor_itself_says_what_the_nvcc_on_path_lacks(broken: Path, tmp_path: 
     program(broken / "nvcc", fails_to_compile("fatal error: cuda_runtime.h: No such file"))
     done = CliRunner().invoke(cli, ["--project", str(tmp_path), "doctor", "--json"])
     (found,) = [f for f in json.loads(done.output)["findings"] if f["topic"] == "nvcc"]
-    assert "its header cuda_runtime.h is not there" in found["message"]
+    assert "its header cuda_runtime.h doesn't exist" in found["message"]
     assert found["level"] == "note"

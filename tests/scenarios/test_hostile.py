@@ -284,5 +284,5 @@ def test_a_patch_that_is_no_file(stack: Patchq, what: str, verb: str) -> None:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60, env=env)
     assert done.returncode == (0 if verb == "list" else 1), done.stdout + done.stderr  # a list lists what is wrong
-    said = "is a symbolic link to /dev/zero" if what == "device" else "is no file"
+    said = "is a symbolic link to /dev/zero" if what == "device" else "is not a file"
     assert f"second.patch {said}" in done.stdout + done.stderr

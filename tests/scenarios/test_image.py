@@ -329,7 +329,7 @@ def test_a_patch_that_mends_a_cve_is_a_vex_statement(pair: Patchq) -> None:  # n
     assert found["affects"] == [{"ref": component["bom-ref"]}]
     edit(pair.tree("lib") / "lib" / "other.py", 1, b"x = 3\n")
     pair.ok("new", "lib", "wrong", "-m", "Wrong\n\nWhy.\n\nCVE: soon")
-    assert "CVE: soon is no CVE number" in pair.run("check").output
+    assert "CVE: soon is not a CVE number" in pair.run("check").output
 
 
 def link(name: str, target: str) -> bytes:

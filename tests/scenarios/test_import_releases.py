@@ -182,7 +182,7 @@ def test_downloads_are_limited(pinned: Patchq, served: type[Index], tmp_path: Pa
     # Downloaded files are kept, so that the next search gets further.
     later = tried(pinned, DIFF, tmp_path, "--most-download", str(3 * size))["elsewhere"]
     assert later["tried"] > found["tried"]
-    assert "is no size" in pinned.fails(2, "import", "p", "-", "--dry-run", "--most-download", "some")
+    assert "is not a size" in pinned.fails(2, "import", "p", "-", "--dry-run", "--most-download", "some")
 
 
 def test_pinned_refs_are_tried_without_the_index(pinned: Patchq, served: type[Index], tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def an_unsigned_tag(upstream: Path, ours: Signer, other: Signer) -> str:
 
 def by_somebody_else(upstream: Path, ours: Signer, other: Signer) -> str:
     other.sign(upstream, "tag", "-s", "v2", "-m", "two")
-    return "the signing key is not in it"
+    return "the signing key is not in the keyring"
 
 
 def altered(upstream: Path, ours: Signer, other: Signer) -> str:
@@ -131,7 +131,7 @@ def altered(upstream: Path, ours: Signer, other: Signer) -> str:
     raw = subprocess.run(["git", "cat-file", "tag", "v2"], cwd=upstream, capture_output=True, check=True).stdout
     made = git(upstream, "hash-object", "-t", "tag", "-w", "--stdin", data=raw.replace(b"\ntwo\n", b"\n2 !\n"))
     git(upstream, "update-ref", "refs/tags/v2", made)
-    return "has no good signature"
+    return "has no valid signature"
 
 
 def of_an_older_release(upstream: Path, ours: Signer, other: Signer) -> str:
@@ -244,4 +244,4 @@ def test_a_bundle_carries_what_a_keyring_asks_for(
     # The same, on a site that has another opinion of who may sign.
     shutil.rmtree(site.layout.private)
     (site.root / "keys/up").write_bytes(other.public)
-    assert "no good signature" in site.fails(1, "apply", "--from-bundle", str(bundle))
+    assert "no valid signature" in site.fails(1, "apply", "--from-bundle", str(bundle))

@@ -94,7 +94,7 @@ def test_what_names_no_folder_is_told(empty: Patchq, url: str) -> None:
     assert "which doesn't exist" in empty.fails(1, "fetch")
     lock = empty.layout.lock
     lock.write_text(lock.read_text().replace(f'commit = "{"1" * 40}"', f'archive = "{url}"\nsha256 = "{"1" * 64}"'))
-    assert "is not there" in empty.fails(1, "fetch")
+    assert "doesn't exist" in empty.fails(1, "fetch")
 
 
 def test_a_commit_by_the_pins_ref_is_not_the_pinned_one(foreign: Patchq, upstream: Path) -> None:
@@ -104,7 +104,7 @@ def test_a_commit_by_the_pins_ref_is_not_the_pinned_one(foreign: Patchq, upstrea
     git(upstream, "init", "-q")
     commit_files(upstream, {"a.txt": SECRET})
     git(upstream, "tag", "v1")
-    assert "doesn't give commit" in foreign.fails(1, "apply")
+    assert "doesn't have commit" in foreign.fails(1, "apply")
     assert git(foreign.layout.store, "for-each-ref") == ""
     assert not foreign.tree().exists()
 

@@ -39,7 +39,9 @@ def test_text_around_a_diff_is_named(patchq: Patchq, mail: bytes, tmp_path: Path
     patchq.ok("undo")
     (tmp_path / "m.eml").write_bytes(mail.replace(old, new, 1))
     output = patchq.ok("import", "up", str(tmp_path / "m.eml"))
-    assert "m.eml: left out, as no part of its diff: 'Changed since v1.'" in re.sub(r" \(mail 1\)", "", output)
+    assert "m.eml: left out, because it isn't part of the diff: 'Changed since v1.'" in re.sub(
+        r" \(mail 1\)", "", output
+    )
 
 
 @pytest.mark.parametrize(

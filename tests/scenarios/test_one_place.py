@@ -49,7 +49,7 @@ def test_lines_that_are_in_several_places_stop(blocks: Patchq) -> None:
     before = {p: d for p, d in blocks.snapshot().items() if not p.endswith("twenty.patch")}
     rewrite(blocks, (HERE, b"@@ -9,7 +9,7 @@"))
     said = blocks.fails(3, "apply")
-    assert "in more than one place (lines 11 and 17), but not in line 9, where it says that they are" in said
+    assert "in more than one place (lines 11 and 17), but not in line 9, where the header places them" in said
     assert "git would guess line 11" in said
     assert "these lines occur more than once, at the lines 11, 17" in said
     assert "behind the + of @@ -9,7 +9,7 @@" in said
@@ -76,7 +76,7 @@ def test_a_form_that_only_git_reads_lands_where_it_says(blocks: Patchq) -> None:
     assert git(blocks.tree(), "rev-parse", "HEAD^{tree}") == want
     rewrite(blocks, (b"@@ -17,7 +17,7 @@", b"@@ -20,7 +20,7 @@"))
     said = blocks.fails(3, "apply")
-    assert "git would put hunk 1 into line 17, -3 lines from where it says" in said
+    assert "git would apply hunk 1 at line 17, -3 lines from its position" in said
     assert "the header in line" in said
 
 

@@ -132,7 +132,7 @@ def test_no_verb_follows_a_link_or_waits_for_a_pipe(
         code, said = done.returncode, done.stdout + done.stderr
     assert code in ((0, 1) if verb == "list" else (1, 2)), said
     assert "Traceback" not in said
-    assert ("is a symbolic link" if what == "link" else "is no file") in said
+    assert ("is a symbolic link" if what == "link" else "is not a file") in said
     assert SECRET not in said
     files = [p for folder in (written, full.layout.private / "pr") for p in folder.rglob("*") if p.is_file()]
     assert not [p for p in files if SECRET.encode() in p.read_bytes()]
@@ -252,7 +252,7 @@ def test_a_pipe_in_what_git_and_patchq_keep(stack: Patchq, name: str) -> None:
     os.mkfifo(path)
     done = run(stack, "status")
     assert done.returncode == 1, done.stdout + done.stderr
-    assert f"{name} is no file" in done.stderr
+    assert f"{name} is not a file" in done.stderr
 
 
 @pytest.mark.parametrize("name", [".gitignore", ".gitattributes", "pkg/.gitattributes"])
@@ -261,7 +261,7 @@ def test_a_pipe_that_git_waits_for_in_a_worktree(stack: Patchq, name: str, monke
     source = stack.tree() / "pkg" / "mod.py"
     source.write_text(source.read_text().replace("1", "2"))  # as long as before, so that git reads it
     monkeypatch.setattr(worktree, "PATIENCE_S", 1.0)
-    assert f"{name} is no file" in stack.fails(1, "status")
+    assert f"{name} is not a file" in stack.fails(1, "status")
 
 
 #: What reads the project's own repository.
@@ -299,7 +299,7 @@ def test_a_pipe_in_the_projects_repository(stack: Patchq, name: str) -> None:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=HANGS, env=env)
     assert done.returncode == 0, done.stderr
-    told = {line.split()[0] for line in done.stdout.splitlines() if f"{name} is no file" in line}
+    told = {line.split()[0] for line in done.stdout.splitlines() if f"{name} is not a file" in line}
     not_read = {".git/refs/heads/main": {"author"}, ".gitignore": OF_THE_REPOSITORY.keys() - {"changed", "commit"}}
     assert told == OF_THE_REPOSITORY.keys() - not_read.get(name, set()), done.stdout
 

@@ -189,7 +189,7 @@ def test_one_more_proof_for_what_few_machines_have(proven: Patchq, tmp_path: Pat
     data = proven.patch_file("first").read_bytes()
     on = b"\nProof-On: sm121 tests/stacks/up/test_far.py\nProof-On: sm121\ttests/stacks/up/test_third.py\nProof:"
     proven.patch_file("first").write_bytes(data.replace(b"\nProof:", on))
-    assert "Proof-On: tests/stacks/up/test_far.py is not there" in proven.run("check").output
+    assert "Proof-On: tests/stacks/up/test_far.py doesn't exist" in proven.run("check").output
     (proven.root / "tests" / "stacks" / "up" / "test_far.py").write_text(HONEST)
     assert "all good" in proven.run("check").output
     junit = tmp_path / "j.xml"

@@ -220,7 +220,7 @@ def test_one_file_of_both_branches_is_exported_again(team: Patchq) -> None:
 
 
 def test_what_is_no_branch(team: Patchq) -> None:
-    assert "is no revision" in team.fails(1, "check", "--with", "nothing")
+    assert "is not a revision" in team.fails(1, "check", "--with", "nothing")
     team.fails(2, "check", "--with", "main", "--fix")
 
 

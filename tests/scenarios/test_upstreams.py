@@ -232,7 +232,7 @@ def test_a_later_archive_adds_the_build(patchq: Patchq, tmp_path: Path, monkeypa
     assert patchq.project.lock.upstreams["up"].build is None
     said = patchq.ok("pin", "up", "--archive", "widget==1.0", "--ref", "v1")
     index.pip_settings.cache_clear()
-    assert "wheels of widget, package widget, are built over the release's own" in said
+    assert "wheels of widget, package widget, are built from the release's own wheels" in said
     build = patchq.project.lock.upstreams["up"].build
     assert build is not None
     assert (build.distribution, build.package, build.profile) == ("widget", "widget", "overlay")

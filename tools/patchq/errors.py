@@ -119,7 +119,7 @@ class ConflictKind(str, Enum):
 class Conflict:
     """Place where a patch doesn't match the upstream file.
 
-    ``hunk`` is the ``@@`` line of the hunk, or empty if the file as a whole is the problem.
+    ``hunk`` is the ``@@`` line of the hunk, or an empty string if the file as a whole is the problem.
     ``expected`` and ``found`` are lines, decoded for display. ``places`` are the line numbers, from
     1, at which the expected lines occur, if they occur more than once. ``owner`` is the earlier patch
     of the same import that made the patch stop applying; empty for upstream and the stack.

@@ -23,7 +23,7 @@ from patchq.stacks.reconcile import ReconciledEntry
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Again:
-    """Stack after the import of a branch again.
+    """Stack after a repeated import of a branch.
 
     :ivar items: outcome of each commit; then the patches that the branch no longer has.
     :ivar lost: patches of the stack that conflict with the branch's commits, and are not in ``entries``.
@@ -43,7 +43,7 @@ def import_again(
 ) -> Again | None:
     """Return the stack updated by the commits of a range. Return None if no patch came from one of these commits.
 
-    :param commit_of: returns the author and message that a patch would get.
+    :param commit_of: function that returns the author and message that a patch would get.
     :raises ConflictError: if a patch whose commit is unchanged conflicts with the other commits.
     """
     (path,) = request.paths

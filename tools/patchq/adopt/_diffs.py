@@ -363,4 +363,4 @@ def name_leftovers(found: FoundPatch) -> FoundPatch:
     shown = ", ".join(lines)
     if len(left) > _MOST_SHOWN:
         shown += f" and {counted(len(left) - _MOST_SHOWN, 'more line')}"
-    return replace(found, notes=(*found.notes, f"{found.where}: left out, as no part of its diff: {shown}"))
+    return replace(found, notes=(*found.notes, f"{found.where}: left out, because it isn't part of the diff: {shown}"))

@@ -286,7 +286,7 @@ def _read_mails(place: str, data: bytes, name: str, strip: int) -> Iterator[Foun
     The parsers handle charsets, transfer encodings, attachments and flowed text.
     """
     if data.count(b"\nFrom ") > MOST_MAILS:
-        raise too_large(place, f"more than {MOST_MAILS} lines that mails begin with", MOST_MAILS)
+        raise too_large(place, f"more than {MOST_MAILS} lines that begin a mail", MOST_MAILS)
     with tempfile.TemporaryDirectory(prefix="patchq-") as text:
         folder = Path(text)
         git = Outside(folder)

@@ -155,7 +155,7 @@ def _replaced(content: str, name: str, by: ast.stmt | None, text: str, there: st
     lacks = sorted(_free(by) - known)
     if lacks:
         names = ", ".join(lacks)
-        raise UserError(f"replaces {there} by {by.name}, which uses names unknown to that file: {names}", hint=hint)
+        raise UserError(f"replaces {there} by {by.name}, which uses names that its file lacks: {names}", hint=hint)
     start = _first_line(by)
     lines = textwrap.dedent("\n".join(text.split("\n")[start - 1 : by.end_lineno])).split("\n")
     at = by.lineno - start

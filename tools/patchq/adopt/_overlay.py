@@ -33,7 +33,7 @@ def from_overlay(store: Git, base: TreeId, folder: Path, under: str = "") -> Fou
     :raises UserError: if no folder of the tree fits, or several do, or the files change nothing.
     """
     if not folder.is_dir():
-        raise UserError(f"{folder} is no folder", hint="--overlay DIR names the folder of your changed files")
+        raise UserError(f"{folder} is not a folder", hint="--overlay DIR names the folder of your changed files")
     files = {}
     for name in walk_edited(folder, str(folder)):
         path = folder / os.fsdecode(name)
@@ -109,7 +109,8 @@ def _place(folder: Path, files: Collection[bytes], known: Collection[bytes]) -> 
     best = sorted(votes, key=lambda p: (-votes[p], p[0], len(p[1])))
     if not best:
         raise UserError(
-            f"the tree has no file of {folder}", hint="--directory DIR sets the folder of the tree that they belong to"
+            f"the tree has none of the files in {folder}",
+            hint="--directory DIR sets the folder of the tree that they belong to",
         )
     if len(best) > 1 and votes[best[0]] == votes[best[1]] and best[0] != (0, b""):
         names = ", ".join(show_path(p[1]) or "the tree itself" for p in best[:3])
@@ -126,7 +127,7 @@ def put_over(store: Git, base: TreeId, files: Mapping[bytes, Path]) -> TreeId:
     placed: dict[bytes, tuple[bytes, bytes]] = {}
     for path, file in files.items():
         if not is_tree_path(path):
-            raise UserError(f"{show_path(path)} can't be a file of a tree", hint="leave it out")
+            raise UserError(f"{show_path(path)} can't be stored in a git tree", hint="remove it from the folder")
         if file.is_symlink():
             placed[path] = b"120000", os.fsencode(os.readlink(file))
             continue

@@ -92,8 +92,8 @@ class ReleaseSearch:
     def _towards(self, patch: int) -> Iterator[int]:
         """Yield releases to try for a patch that applies to none so far.
 
-        First the release that it was made against, then those next to the pin, then those next to the most
-        similar one.
+        Begin with the release that it was made against. Continue with those next to the pin, then with
+        those next to the most similar release.
         """
         made = self.made[patch]
         if made is not None:

@@ -386,7 +386,7 @@ class Fitter:
         )
 
     def _other_ends(self, text: bytes) -> str:
-        """Return a hint if the patch applies with CR LF instead of LF, or LF instead of CR LF; else an empty text."""
+        """Return a hint if the patch applies with CR LF instead of LF, or LF instead of CR LF; else an empty string."""
         returned, plain = [], []
         for line in text.split(b"\n"):
             is_of_hunk = line[:1] in (b"-", b"+", b" ") and not line.startswith((b"--- ", b"+++ "))

@@ -163,7 +163,7 @@ def _opened(file: IO[bytes], path: Path) -> zipfile.ZipFile:
 
 def _read(path: Path, zf: zipfile.ZipFile, item: zipfile.ZipInfo) -> bytes:
     if item.file_size > MAX_READ:
-        _refuse(path, item.filename, f"has {item.file_size} bytes; {MAX_READ} are the most")
+        _refuse(path, item.filename, f"has {item.file_size} bytes; the limit is {MAX_READ}")
     with _reading(path):
         data = zf.read(item)
     if len(data) != item.file_size:

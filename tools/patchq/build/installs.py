@@ -151,7 +151,7 @@ def _stand_ins(
 
 @dataclass(frozen=True, slots=True)
 class _Asking:
-    """Resolver: uv with the configuration of pip."""
+    """Resolver that runs uv with pip's configuration."""
 
     folder: Path
     platform: str

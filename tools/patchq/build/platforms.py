@@ -25,12 +25,12 @@ _GLIBC = 39
 
 
 def here() -> str:
-    """Return the name of this machine."""
+    """Return the architecture of this machine, such as ``x86_64``."""
     return os.uname().machine
 
 
 def parse(text: str) -> tuple[str, ...]:
-    """Return the platforms that ``--platform`` names, without duplicates; none for an empty text.
+    """Return the platforms that ``--platform`` names, without duplicates; none for an empty string.
 
     :raises UserError: if no wheels are built for a platform.
     """

@@ -80,7 +80,7 @@ def wheels_in(
 def _installed_at(member: str) -> str:
     """Return the path below site-packages of a member that is installed unchanged.
 
-    Return an empty text for any other member.
+    Return an empty string for any other member.
     """
     moved = _DATA.fullmatch(member)
     if moved:

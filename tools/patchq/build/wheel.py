@@ -145,7 +145,7 @@ def repack(source: Path, target: Path, version: str, pins: Mapping[str, str], ex
 def set_version(data: bytes, version: str) -> bytes:
     """Return a module with another text assigned to ``__version__``.
 
-    :raises BuildError: if the module assigns no text to ``__version__``.
+    :raises BuildError: if the module assigns no string to ``__version__``.
     """
     tree = ast.parse(data)
     lines = data.split(b"\n")
@@ -162,4 +162,4 @@ def set_version(data: bytes, version: str) -> bytes:
             row, start, end = value.lineno - 1, value.col_offset, value.end_col_offset
             lines[row] = lines[row][:start] + repr(version).encode() + lines[row][end:]
             return b"\n".join(lines)
-    raise BuildError("the version file assigns no text to __version__", hint="correct version-file in upstream.lock")
+    raise BuildError("the version file assigns no string to __version__", hint="correct version-file in upstream.lock")

@@ -214,6 +214,6 @@ def _copy_range(src: io.BufferedReader, out: io.BufferedWriter, start: int, size
     while done < size:
         chunk = src.read(min(1 << 22, size - done))
         if not chunk:
-            raise BuildError("the wheel ends too early", hint="get it again")
+            raise BuildError("the wheel is truncated", hint="get it again")
         out.write(chunk)
         done += len(chunk)

@@ -97,7 +97,7 @@ def _existing(interpreter: Interpreter, sources: Iterable[str]) -> Iterator[_Byt
 
 
 def _unreadable(files: FileTree, cache: _BytecodeCache) -> str:
-    """Return why a cache can't be compared, or empty."""
+    """Return why a cache can't be compared, or an empty string."""
     paths = (cache.path, cache.source)
     if any(files.kind(path) is not FileKind.FILE for path in paths):
         return "is not a regular file"
@@ -122,7 +122,7 @@ def _version(interpreter: Interpreter) -> str:
 
 
 def _same_version(interpreter: Interpreter) -> str:
-    """Return a program of the interpreter's version on this machine, or empty."""
+    """Return a program of the interpreter's version on this machine, or an empty string."""
     if interpreter.version == sys.version_info[:2]:
         return sys.executable
     return shutil.which(f"python{_version(interpreter)}") or ""

@@ -59,7 +59,7 @@ class Distribution:
 
     @cached_property
     def metadata_error(self) -> str:
-        """Fault of METADATA, or empty."""
+        """Fault of METADATA, or an empty string."""
         if self.info.endswith(".egg-link"):
             return ""
         found = self._metadata
@@ -95,7 +95,7 @@ class Distribution:
 
     @cached_property
     def editable(self) -> str:
-        """Source folder of an editable install, or empty."""
+        """Source folder of an editable install, or an empty string."""
         if self.info.endswith(".egg-link"):
             return self.files.text(self.info, 1 << 16).strip().partition("\n")[0] or "?"
         try:

@@ -111,10 +111,10 @@ class FileTree(ABC):
         return real
 
     def follow(self, path: str) -> str:
-        """Return ``path`` with all links resolved, and each ``..`` as the kernel resolves it: from
-        where a link leads.
+        """Return ``path`` with links and ``..`` resolved as by the kernel: ``link/..`` is the parent of
+        the link's target.
 
-        Empty if something before a ``..`` is no folder.
+        Return an empty string if a part before ``..`` is not a folder.
         """
         real = "/"
         try:

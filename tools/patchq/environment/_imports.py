@@ -134,14 +134,14 @@ class Interpreter:
     """Settings that decide which modules an interpreter imports.
 
     :ivar prefix: Folder of its environment, with the scripts in ``bin``.
-    :ivar base: Folder of a virtual environment's base Python, or of the Python that imports from a
-        folder without a Python; else the prefix.
+    :ivar base: Folder of the base Python: for a virtual environment, the Python that it was made from; for
+        a folder without a Python, the Python that imports from the folder; else the prefix.
     :ivar stdlib: Entries of ``sys.path`` for the standard library, in order.
     :ivar path: Entries of ``sys.path`` without the first, which is the folder of the script or the
         working folder.
     :ivar sites: Folders whose ``.pth`` files are read.
     :ivar working: Working folder of a process; empty if it isn't known.
-    :ivar caches: Folder that ``PYTHONPYCACHEPREFIX`` names, or empty.
+    :ivar caches: Folder that ``PYTHONPYCACHEPREFIX`` names, or an empty string.
     """
 
     files: FileTree
@@ -216,7 +216,7 @@ class PathFile:
 
     :ivar code: Lines that Python executes.
     :ivar folders: Paths that are added to ``sys.path``.
-    :ivar error: Reason why it can't be read, or empty.
+    :ivar error: Reason why it can't be read, or an empty string.
     """
 
     path: str

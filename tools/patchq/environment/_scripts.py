@@ -113,7 +113,7 @@ def _fault(
     programs: Collection[str],
     python: str,
 ) -> str:
-    """Return the fault of a script, or empty.
+    """Return the fault of a script, or an empty string.
 
     :param programs: Folders of the Pythons that the script may start.
     """
@@ -142,9 +142,9 @@ def _fault(
     body = text[shebang.end() :]
     cookie = _COOKIE.search("\n".join(body.split("\n")[:2]))
     if cookie and cookie[1].lower() not in ("utf-8", "utf8"):
-        return f"it is in {cookie[1]}"
+        return f"its encoding is {cookie[1]}"
     if not _calls(body, point):
-        return f"it doesn't just call {point.value}"
+        return f"it does more than call {point.value}"
     return ""
 
 

@@ -184,7 +184,7 @@ def _is_known(module: str) -> bool:
 
 
 def _judge_forms(module: str, paths: list[str], findings: Findings) -> None:
-    """Report a module with several files. Python ignores a sourceless cache after another file."""
+    """Report a module with several files, except later sourceless caches, which Python ignores."""
     others = []
     for path in paths[1:]:
         if not path.endswith(".pyc"):
@@ -220,7 +220,7 @@ def _packages(place: ImportPlace) -> Iterator[ImportPlace]:
 
 
 def _judge_shadows(environment: InstalledEnvironment, packages: Mapping[str, str], findings: Findings) -> None:
-    """Report modules found in place of a module of the standard library, a package or its
+    """Report modules that Python finds before those of the standard library, a package or its
     requirements.
     """
     interpreter = environment.interpreter

@@ -12,7 +12,7 @@ from patchq.names import show_path
 
 
 class Level(str, Enum):
-    """Severity of a difference. With a ``PROBLEM``, something else than the build may run."""
+    """Severity of a difference. With a ``PROBLEM``, something other than the build may run."""
 
     PROBLEM = "problem"
     NOTE = "note"

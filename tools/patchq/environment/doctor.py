@@ -152,7 +152,7 @@ def _nvcc() -> list[Diagnosis]:
     found = [_ok("nvcc", f"nvcc {release} ({path}) compiles for {compiled}")]
     for arch in ("sm_120f", "sm_121f"):
         if errors[arch]:
-            hint = "the f suffix needs nvcc 12.9 or newer; a is used instead"
+            hint = "the f suffix needs nvcc 12.9 or newer; the suffix a is used instead"
             found.append(_note("nvcc", f"{arch}: {errors[arch]}", hint))
     return found
 

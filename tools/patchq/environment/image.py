@@ -297,7 +297,7 @@ class _Checked:
 
 
 class _Store:
-    """Blobs of an image by name. ``opened`` opens a file of the folder or archive."""
+    """Blobs of an image by name. ``opened`` opens a file in the image's folder or archive."""
 
     def __init__(self, opened: Callable[[str], IO[bytes]], names: set[str]) -> None:
         self._opened = opened

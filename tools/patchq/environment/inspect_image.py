@@ -108,8 +108,8 @@ def judge_image(image: Image, expected: Expected) -> ImageVerdict:
     _judge_attestation(files, expected, findings)
     starts = _starts(image)
     if len(starts) > _MOST_STARTS:
-        ways = f"variables in more than {_MOST_STARTS - 1} ways"
-        findings.add(Code.VARIABLE, (), "the command", ways)
+        ways = f"more than {_MOST_STARTS - 1} combinations of values"
+        findings.add(Code.VARIABLE, (), "the command's environment", ways)
     packages: dict[str, InstalledPackage] = {}
     for variables in starts[:_MOST_STARTS]:
         for package in _judge_start(image, expected, variables, findings):
@@ -321,7 +321,7 @@ def _judge_program(
 
 
 def _which(image: Image, name: str) -> str:
-    """Return the path of a program on ``PATH``, or empty."""
+    """Return the path of a program on ``PATH``, or an empty string."""
     for folder in _search(image):
         if image.files.is_file(f"{folder}/{name}"):
             return f"{folder}/{name}"

@@ -218,7 +218,7 @@ class _Judge:
     """State of the checks of one package.
 
     :ivar digests: Digests, or an error, of each plain file of the package below the root.
-    :ivar odd: Kind and target (or kind) of files that aren't plain files.
+    :ivar odd: Kind of each file that isn't plain, with the target of a link or the name of the kind.
     :ivar outside: Recorded paths outside of the environment.
     """
 
@@ -785,10 +785,10 @@ def _judge_manifest(judge: _Judge, manifest: Manifest, record: _Record, known: s
     found, code = judge.found, Code.MANIFEST_DISAGREES
     is_own = canonical(manifest.distribution) == canonical(judge.distribution)
     if not is_own or manifest.package != judge.package:
-        found.add(code, (), f"it is of {manifest.distribution}'s {manifest.package}")
+        found.add(code, (), f"it belongs to the package {manifest.package} of {manifest.distribution}")
     local = manifest.version.partition("+patchq.")[2].partition(".")[0]
     if local != manifest.stack_id[:8]:
-        found.add(code, (), f"version {manifest.version} is not of stack {manifest.stack_id[:8]}")
+        found.add(code, (), f"version {manifest.version} doesn't belong to stack {manifest.stack_id[:8]}")
     if manifest.computed and manifest.stack_id not in manifest.computed:
         found.add(code, (), "its pins and patches give another stack id")
     if not record:

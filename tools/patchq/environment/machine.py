@@ -24,7 +24,7 @@ class Machine:
 
     @property
     def can(self) -> frozenset[str]:
-        """``Needs:`` that this machine meets."""
+        """Values of ``Needs:`` that this machine meets."""
         if self.nvcc:
             found = {"nvcc"}
         else:
@@ -56,7 +56,7 @@ def this_machine() -> Machine:
 
 
 def nvcc_release() -> str:
-    """Return the release of nvcc (``13.0``), or empty."""
+    """Return the release of nvcc (``13.0``), or an empty string."""
     path = shutil.which("nvcc")
     if not path:
         return ""
@@ -71,7 +71,7 @@ def nvcc_release() -> str:
 
 
 def _gpu() -> tuple[str, str, str]:
-    """Return the GPU's name and capability and the driver's CUDA version, or three empty texts."""
+    """Return the GPU's name and capability and the driver's CUDA version, or three empty strings."""
     path = shutil.which("nvidia-smi")
     if not path:
         return "", "", ""

@@ -27,9 +27,7 @@ _ARCH = re.compile(r"(sm_\d+)([af]?)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PtxInstruction:
-    """An instruction and its use in the kernels. SM12x has it if it is ``needed``, else it does
-    not.
-    """
+    """An instruction and its use in the kernels. ``needed`` is True for instructions that SM12x has."""
 
     name: str
     use: str
@@ -161,7 +159,7 @@ INSTRUCTIONS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assembled:
-    """Result of assembling an instruction for a target. ``message`` is ptxas's error, or empty."""
+    """Result of assembling an instruction for a target. ``message`` is ptxas's error, or an empty string."""
 
     toolkit: str
     target: str

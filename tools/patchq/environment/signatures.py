@@ -60,7 +60,7 @@ def sign(signing: Signing, root: Path, statement: bytes) -> bytes | None:
 
 
 def fault(signing: Signing, root: Path, statement: bytes, signature: bytes | None) -> str:
-    """Return the fault of a statement's signature, or empty.
+    """Return the fault of a statement's signature, or an empty string.
 
     :raises UserError: if the public key can't be read, or a required library or program isn't
         installed.

@@ -125,11 +125,11 @@ def judge(nvcc: str, known: Container[str] = ()) -> Toolkit | Unusable | None:
 
 
 def _program_fault(path: str) -> str:
-    """Return why a path is not a program, or empty."""
+    """Return why a path is not a program, or an empty string."""
     if not os.access(path, os.F_OK):
         if os.path.islink(path):
             return "is a broken link"
-        return "is not there"
+        return "doesn't exist"
     if os.path.isdir(path):
         return "is a folder, not a program"
     if not os.access(path, os.X_OK):
@@ -181,10 +181,10 @@ def _missing(error: runner.CommandError) -> tuple[str, str]:
     header = _HEADER.search(output)
     if header:
         hint = "install the whole toolkit: pip's nvcc package has only the compiler"
-        return f"its header {header[1] or header[2]} is not there", hint
+        return f"its header {header[1] or header[2]} doesn't exist", hint
     program = _PROGRAM.search(output)
     if program:
-        return f"its {Path(program[1]).name} is not there", "install the whole toolkit"
+        return f"its {Path(program[1]).name} doesn't exist", "install the whole toolkit"
     if _HOST_COMPILER.search(output):
         return f"it has no host compiler ({ended(error)})", "install g++"
     return ended(error), "run `nvcc -ptx` on an empty kernel by hand to see more"

@@ -246,7 +246,7 @@ def _parse_hunks(file: FilePatch, lines: Sequence[bytes], at: int, where: str) -
             raise FormatError(
                 f"{where}: {show_path(file.path)}: {_show(header)} has more lines than its header says; "
                 "git would silently skip them",
-                hint=f"look at {where}:{at + 1}; a hand-edited hunk needs new counts (`patchq export` makes them)",
+                hint=f"check {where}:{at + 1}; a hand-edited hunk needs new counts (`patchq export` makes them)",
             )
     if (file.old_path is None or file.new_path is None) and (
         len(file.hunks) > 1 or any(h.old if file.old_path is None else h.new for h in file.hunks)
@@ -355,13 +355,13 @@ def apply_hunks(hunks: Sequence[Hunk], content: bytes) -> tuple[bytes, list[tupl
         want = max(hunk.new_start - 1, 0)
         at = _find(hunk, image, want, done)
         if at < 0:
-            raise Mismatch("its lines are not there", hunk)
+            raise Mismatch("its lines are not in the file", hunk)
         if at != want:
             places = _places(hunk, image, done)
             if len(places) > 1:
                 raise Mismatch(
                     f"its lines are in more than one place (lines {_and(places)}), but not in line {want + 1}, where "
-                    f"it says that they are; git would guess line {at + 1}",
+                    f"the header places them; git would guess line {at + 1}",
                     hunk,
                     places,
                 )

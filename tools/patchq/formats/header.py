@@ -328,7 +328,7 @@ def parse(data: bytes, where: str) -> tuple[Header, bytes]:
     if len(head) > MOST_HEAD or len(body) > MOST_MESSAGE:
         raise FormatError(
             f"{where} has a header of {len(head)} and a message of {len(body)} bytes; "
-            f"{MOST_HEAD} and {MOST_MESSAGE} are the most",
+            f"the limits are {MOST_HEAD} and {MOST_MESSAGE}",
             hint="shorten it",
         )
     _check_parts(data, body, diff, where=where)

@@ -288,7 +288,7 @@ class _LockReader:
     def texts(self, raw: Mapping[str, Any], key: str, at: str) -> tuple[str, ...]:
         value = raw.get(key, [])
         if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
-            raise self.bad(f"{at}.{key}", "is not a list of texts")
+            raise self.bad(f"{at}.{key}", "is not a list of strings")
         return tuple(value)
 
     def known(self, raw: Any, keys: str, at: str) -> None:
@@ -385,7 +385,7 @@ class _LockReader:
             # Data only: PATH, LD_PRELOAD and PYTHON* would run code, whatever the package's name.
             named = re.fullmatch(re.escape(prefix) + r"[A-Z0-9_]+", key) and not _STEERING.match(key)
             if not named or not isinstance(value, str):
-                raise self.bad(f"{at}.empty-env", f"{key}: only texts named {prefix}… are set")
+                raise self.bad(f"{at}.empty-env", f"{key}: only variables named {prefix}… are set")
         version_file = self.text(raw, "version-file", at)
         if version_file:
             check_inside(version_file, f"{self.where}: {at}.version-file")
@@ -454,7 +454,7 @@ class _LockReader:
             raise self.bad(at, "is not a set")
         image = self.text(raw, "image", at)
         if not _IMAGE.fullmatch(image):
-            raise self.bad(f"{at}.image", f"{image!r} is no image")
+            raise self.bad(f"{at}.image", f"{image!r} is not the name of an image")
         env = self.table(raw, "env", f"{at}.")
         for key, value in env.items():
             if not re.fullmatch(r"[A-Z_][A-Z0-9_]*", key) or not isinstance(value, str) or not value.isprintable():

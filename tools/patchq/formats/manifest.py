@@ -103,7 +103,7 @@ def _manifest(raw: dict[str, Any]) -> Manifest:
 
 def _text(raw: Any, key: str) -> str:
     if not isinstance(raw, dict) or not isinstance(raw[key], str):
-        raise TypeError(f"has a {key} that is not a text")
+        raise TypeError(f"has a {key} that is not a string")
     return str(raw[key])
 
 
@@ -122,12 +122,12 @@ def _list(raw: dict[str, Any], key: str) -> list[Any]:
 def _texts(raw: dict[str, Any], key: str) -> tuple[str, ...]:
     found = _list(raw, key)
     if not all(isinstance(text, str) for text in found):
-        raise TypeError(f"has {key} that are not texts")
+        raise TypeError(f"has {key} that are not strings")
     return tuple(found)
 
 
 def _table(raw: dict[str, Any], key: str) -> dict[str, str]:
     value = raw[key]
     if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
-        raise TypeError(f"has {key} that are not a table of texts")
+        raise TypeError(f"has {key} that are not a table of strings")
     return dict(value)

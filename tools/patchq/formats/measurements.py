@@ -90,7 +90,7 @@ def read_file(data: bytes, where: str) -> list[Reading]:
         figure.
     """
     if len(data) > MAX_FILE:
-        raise FormatError(f"{where} has {len(data)} bytes; {MAX_FILE} are the most", hint="remove all but the results")
+        raise FormatError(f"{where} has {len(data)} bytes; the limit is {MAX_FILE}", hint="remove all but the results")
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
@@ -100,7 +100,9 @@ def read_file(data: bytes, where: str) -> list[Reading]:
         try:
             raw = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise FormatError(f"{where} is no JSON: {error}", hint="import the file as the tool wrote it") from None
+            raise FormatError(
+                f"{where} is not valid JSON: {error}", hint="import the file as the tool wrote it"
+            ) from None
     try:
         if raw is None:
             found = _tables(text)
@@ -124,13 +126,18 @@ def _check(reading: Reading, where: str) -> None:
     numbers = (reading.value, reading.spread)
     if not all(math.isfinite(n) and 0 <= n < 1e9 for n in numbers) or reading.value <= 0:
         raise FormatError(
-            f"{where}, {reading.place}: {reading.value} ± {reading.spread} is no speed", hint="look there"
+            f"{where}, {reading.place}: {reading.value} ± {reading.spread} is not a speed",
+            hint="correct or remove that result",
         )
     if not 0 <= reading.depth < 1 << 30 or not 0 <= reading.samples < 1 << 30:
-        raise FormatError(f"{where}, {reading.place}: the depth or the count is impossible", hint="look there")
+        raise FormatError(
+            f"{where}, {reading.place}: the depth or the count is impossible", hint="correct or remove that result"
+        )
     for text in (reading.test, reading.engine, reading.model, reading.config):
         if len(text) > _LONGEST or not text.isprintable():
-            raise FormatError(f"{where}, {reading.place}: {text[:40]!r} is no name", hint="look there")
+            raise FormatError(
+                f"{where}, {reading.place}: {text[:40]!r} is not a name", hint="correct or remove that result"
+            )
 
 
 def _json(raw: Any) -> list[Reading]:

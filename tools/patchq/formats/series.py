@@ -125,7 +125,8 @@ def parse(data: bytes, where: str) -> Series:
             raise FormatError(f"{where}:{number}: {name} is listed twice", hint=f"edit {where}")
         if len(names) == MOST:
             raise FormatError(
-                f"{where}: {MOST} are the most patches of a stack", hint="check that the file is a series of patches"
+                f"{where}: more than {MOST} patches, the limit of a stack",
+                hint="check that the file is a series of patches",
             )
         names[name] = None
     if twins := find_twins(names):

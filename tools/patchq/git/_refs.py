@@ -38,7 +38,7 @@ class Refs(Command):
         return found
 
     def update_refs(self, moves: Sequence[tuple[str, str | None, str | None]]) -> None:
-        """Move refs ``(name, old, new)`` in one transaction that checks old values; None is no ref."""
+        """Move refs ``(name, old, new)`` in one transaction that checks old values; None means no ref."""
         zero = "0" * 40
         lines = [f"update {ref}\0{new or zero}\0{old or zero}\0" for ref, old, new in moves]
         if lines:

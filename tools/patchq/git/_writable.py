@@ -26,7 +26,7 @@ def output(upstream: str) -> Iterator[None]:
         yield
     except runner.CommandError as error:
         if match := re.search(r"invalid path '(.*)'", error.output):
-            raise _odd_tree(upstream, f"git says: invalid path {match[1]!r}") from None
+            raise _odd_tree(upstream, f"git refuses the path {match[1]!r}") from None
         raise
 
 
@@ -40,7 +40,7 @@ def check_names(store: Git, upstream: str, commit: CommitId, nested: Sequence[by
     if nested:
         there = store.list_tree(commit, nested)
         if found := [path for path, entry in there.items() if entry.mode != b"160000"]:
-            raise _odd_tree(upstream, f"{show_path(found[0])} lies where a nested upstream belongs")
+            raise _odd_tree(upstream, f"{show_path(found[0])} is at the path of a nested upstream")
     if fsio.folds_case(store.folder) and (same := treepath.one_name(store.list_tree(commit))):
         raise _odd_tree(upstream, f"to this file system {' and '.join(map(show_path, same))} are one name")
 
@@ -48,5 +48,5 @@ def check_names(store: Git, upstream: str, commit: CommitId, nested: Sequence[by
 def _odd_tree(upstream: str, what: str) -> FormatError:
     return FormatError(
         f"{upstream}: the tree can't be written out: {what}; nothing was changed",
-        hint="take that path out of the patch that adds it; if it is upstream's own, pin another ref",
+        hint="remove that path from the patch that adds it; if upstream adds it, pin another ref",
     )

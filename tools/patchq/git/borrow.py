@@ -93,4 +93,4 @@ def _bring(temporary: Git, store: Git, trees: list[TreeId]) -> None:
     wanted = "".join(f"{tree}\n" for tree in trees).encode()
     store.run("index-pack", "--stdin", data=temporary.run("pack-objects", "--stdout", "--revs", "-q", data=wanted))
     if not store.is_whole(trees):
-        raise SourceError("objects there are not what their names say", hint="`git fsck` in that repository")
+        raise SourceError("some objects don't match their ids", hint="`git fsck` in that repository")

@@ -71,7 +71,7 @@ _LOST = re.compile(
     r"bad object|unable to read|missing (?:blob|tree|commit)|is corrupt|could not (?:read|parse)|bad tree|"
     r"not a git repository|bad ref|broken ref|bad signature|index file|reference broken|bad config|is not a valid ref"
 )
-MEND = "`patchq fetch` mends the store: what it lacks is brought or made again"
+MEND = "`patchq fetch` repairs the store: it fetches or recreates what is missing"
 
 
 def pinned(settings: Sequence[tuple[str, str]] = ()) -> dict[str, str]:
@@ -205,7 +205,9 @@ def author_ident(git: Command, name: str, email: str, date: str) -> Ident:
     :raises FormatError: if a value has a NUL byte, which an environment variable can't hold.
     """
     if "\0" in name + email + date:
-        raise FormatError(f"{name + ' ' + email + ' ' + date!r} names an author with a NUL byte", hint="take it out")
+        raise FormatError(
+            f"{name + ' ' + email + ' ' + date!r} names an author with a NUL byte", hint="remove the NUL byte"
+        )
     if given := _SECONDS.fullmatch(date):
         asked = Ident(name, email, int(given[1]), given[2])
         if is_plain(asked):

@@ -70,7 +70,7 @@ def _repositories(paths: Sequence[bytes]) -> str:
 def in_the_worktree(upstream: str, paths: Sequence[bytes], folder: Path) -> UserError:
     """Build the error for repositories inside a worktree."""
     return UserError(
-        f"{upstream}: {_repositories(paths)}; a patch can't hold the files of one",
+        f"{upstream}: {_repositories(paths)}; a patch can't contain another repository's files",
         hint=f"move it out of {folder}, or ignore it there (.gitignore)",
     )
 
@@ -86,6 +86,6 @@ def refuse_repositories(store: Git, where: str, before: str, after: str, there: 
         names = " ".join(sh(show_path(p)) for p in found)
         message = _repositories(found).replace(" is ", ", ").replace(" are ", ", ")
         raise UserError(
-            f"{where} adds {message}; a patch can't hold the files of one",
+            f"{where} adds {message}; a patch can't contain another repository's files",
             hint=f"`git rm --cached {names}` and `git commit --amend` {there}, or name it in .gitmodules",
         )

@@ -48,7 +48,7 @@ class Stage:
 class Merge:
     """Result of a merge. Conflicting files in the tree hold markers, labelled by the commits.
 
-    :ivar failed: the message of a crash in git; the tree is that of ours then.
+    :ivar failed: message if git crashed; the tree is then that of ours.
     """
 
     tree: TreeId

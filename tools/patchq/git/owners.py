@@ -47,7 +47,7 @@ def foreign_owner(path: Path, *named: Path) -> int | None:
 
 def trust_hint(path: Path) -> str:
     """Return the hint for reading a repository that belongs to another user."""
-    return f"if you trust them with your account: `git config --global --add safe.directory {sh(path)}`"
+    return f"if you trust that user with your account: `git config --global --add safe.directory {sh(path)}`"
 
 
 def refuse_special(dot: Path, *, deep: bool = True) -> None:
@@ -98,7 +98,7 @@ def _folders(dot: Path) -> list[Path]:
 
 
 def refuse_if_special(path: Path) -> None:
-    """Check that a path is no pipe, socket or device, and no link to one.
+    """Check that a path is not a pipe, socket or device, nor a link to one.
 
     :raises FormatError: if it is.
     """
@@ -111,7 +111,7 @@ def refuse_if_special(path: Path) -> None:
 
 
 def _refuse_included(config: Path, depth: int) -> None:
-    """Check that a configuration file includes no pipe, socket or device."""
+    """Check that a configuration file doesn't include a pipe, socket or device."""
     if depth > _DEEPEST or b"include" not in (fsio.read_or_none(config) or b"").lower():
         return
     argv = ["git", "config", "--file", str(config), "--null", "--get-regexp", _INCLUDES]

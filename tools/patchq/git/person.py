@@ -128,7 +128,7 @@ def files_at(folder: Path, revision: str, *paths: str) -> dict[PurePosixPath, by
     with _opened(folder) as repo:
         code, out, _ = _ask(repo.git, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
         if code:
-            raise NoSuchRevision(f"{revision!r} is no revision of {repo.working_dir}", hint="`git log` shows them")
+            raise NoSuchRevision(f"{revision!r} is not a revision of {repo.working_dir}", hint="`git log` shows them")
         commit = out.decode().strip()
         listed = _answer(repo, folder, *("ls-tree", "-r", "-z", commit, "--", *paths))
         blobs: dict[PurePosixPath, BlobId] = {}
@@ -181,7 +181,9 @@ def borrowed(folder: Path, revisions: Sequence[str], attributes: Sequence[str] =
         found = lines.decode("utf-8", "replace").splitlines()
         for revision, line in zip(("HEAD", *revisions), found, strict=True):
             if not re.fullmatch(r"[0-9a-f]{40}", line):
-                raise NoSuchRevision(f"{revision!r} is no revision of {repo.working_dir}", hint="`git log` shows them")
+                raise NoSuchRevision(
+                    f"{revision!r} is not a revision of {repo.working_dir}", hint="`git log` shows them"
+                )
         own = Git(Path(repo.common_dir).resolve())
     commits = tuple(CommitId(line) for line in found)
     with scratch(own) as temporary:
@@ -245,7 +247,7 @@ def push(store: Git, folder: Path, to: Remote, commit: CommitId, branch: str, *,
             where = f"{to.name} ({to.url})"
         else:
             where = to.url
-        raise SourceError(f"{where} doesn't take {branch}: {message}", hint="look at what the remote has")
+        raise SourceError(f"{where} refused {branch}: {message}", hint="check that branch on the remote")
 
 
 def push_refs(store: Git, folder: Path, to: Remote, refs: Mapping[str, str], expected: Mapping[str, str]) -> None:
@@ -259,11 +261,11 @@ def push_refs(store: Git, folder: Path, to: Remote, refs: Mapping[str, str], exp
     leases += [f"--force-with-lease={ref}:" for ref in refs if ref not in expected]
     code, message = _pushed(store, folder, to, "--atomic", *leases, refs=refs)
     if code:
-        hint = "look at what it has"
+        hint = "check those refs on the remote"
         if "shallow" in message:
             hint = "without --on-upstream; or `git fetch` upstream into it first"
             message = f"it lacks upstream's history\n{message}"
-        raise SourceError(f"{to.name or to.url} doesn't take it: {message}", hint=hint)
+        raise SourceError(f"{to.name or to.url} refused the push: {message}", hint=hint)
 
 
 def refs_at(folder: Path, to: Remote, *patterns: str) -> dict[str, str]:
@@ -274,7 +276,7 @@ def refs_at(folder: Path, to: Remote, *patterns: str) -> dict[str, str]:
     with _reaching(folder, _IDENTITY) as ask:
         code, out, message = ask("ls-remote", "--", to.url, *patterns)
     if code:
-        raise SourceError(f"{to.name or to.url} can't be read: {message}", hint="a repository, or a remote's name")
+        raise SourceError(f"{to.name or to.url} can't be read: {message}", hint="name a repository or a remote")
     lines = out.decode("utf-8", "surrogateescape").splitlines()
     result: dict[str, str] = {}
     for found, _, ref in (line.partition("\t") for line in lines):
@@ -418,7 +420,7 @@ def push_own(folder: Path, to: Remote, commit: str, branch: str, *, expected: st
     ref = f"refs/heads/{branch}"
     code, message = _pushed(own, folder, to, f"--force-with-lease={ref}:{expected}", refs={ref: commit})
     if code:
-        raise SourceError(f"{to.name or to.url} doesn't take {branch}: {message}", hint="look at what the remote has")
+        raise SourceError(f"{to.name or to.url} refused {branch}: {message}", hint="check that branch on the remote")
 
 
 def has_repository(folder: Path) -> bool:
@@ -439,7 +441,7 @@ def _opened(folder: Path) -> Iterator[git.Repo]:
     """Open the repository around ``folder`` for reading, with patchq's settings and safety checks."""
     top = _top(folder)
     if top is None:
-        raise UserError(f"{folder} is in no git repository", hint="`git init`, and commit the project")
+        raise UserError(f"{folder} is not in a git repository", hint="`git init`, and commit the project")
     with _library(folder, pinned([("safe.directory", "*")])) as library:
         _refuse_unsafe(top)
         with library.Repo(folder, search_parent_directories=True, expand_vars=False) as repo:
@@ -449,7 +451,7 @@ def _opened(folder: Path) -> Iterator[git.Repo]:
 def _refuse_unsafe(top: Path, *, deep: bool = True) -> None:
     """Check a repository before git reads it.
 
-    :param deep: look at refs and objects too.
+    :param deep: check refs and objects, too.
     :raises UserError: if it belongs to another user.
     :raises FormatError: if git would wait for a pipe or a device in it.
     """
@@ -532,5 +534,5 @@ def _answer(repo: git.Repo, folder: Path, *args: str, env: Mapping[str, str] | N
 def _unusable(folder: Path, message: str) -> UserError:
     return UserError(
         f"the git repository of {folder} can't be used: {message.strip()}",
-        hint=f"`git -C {sh(folder)} status` says more",
+        hint=f"`git -C {sh(folder)} status` shows more",
     )

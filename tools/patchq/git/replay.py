@@ -28,14 +28,14 @@ def pick(store: Git, upstream: str, name: str, parent: TreeId, tree: TreeId, ont
                 Conflict(upstream=upstream, patch=name, path=show_path(c.path), reason=merged.failed)
                 for c in store.changes(parent, tree)
             ],
-            hint="a newer git may; or change the order by `git rebase -i` in the worktree, then `patchq export`",
+            hint="try a newer git, or change the order with `git rebase -i` in the worktree, then `patchq export`",
         )
     if merged.stages:
         paths = [show_path(path) for path in merged.paths]
         raise ConflictError(
             f"{upstream}: {name} conflicts at its new place: {', '.join(paths)}; nothing was changed",
             [Conflict(upstream=upstream, patch=name, path=path, reason="3-way merge conflict") for path in paths],
-            hint="change the order by `git rebase -i` in the worktree, where you can resolve it, then `patchq export`",
+            hint="resolve it with `git rebase -i` in the worktree, then `patchq export`",
         )
     return merged.tree
 

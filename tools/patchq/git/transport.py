@@ -226,7 +226,7 @@ def fetch_commit(store: Git, url: str, commit: CommitId, ref: str, *, again: boo
             return
         message = failed or message
     raise SourceError(
-        f"{url} doesn't give commit {commit} (asked by id and as {ref}): {message}",
+        f"{url} doesn't have commit {commit} (requested by id and as {ref}): {message}",
         hint="run `patchq pin --check` to see whether the ref moved",
     )
 
@@ -261,7 +261,7 @@ def fetch_ref(into: Git, url: str, ref: str, name: str, *, depth: int) -> None:
         options.append("--unshallow")
     if message := _fetch(into, url, f"+{ref}:{name}", *options):
         last = re.sub(r"^fatal: ", "", message.splitlines()[-1])
-        raise SourceError(f"{url} doesn't give {ref}: {last}", hint="check the address and the network")
+        raise SourceError(f"{url} doesn't send {ref}: {last}", hint="check the address and the network")
 
 
 def fetch_tag(store: Git, url: str, tag: str, into: str, *, offline: bool = False) -> str | None:
@@ -299,7 +299,8 @@ def fetch_history(repository: Git, url: str, ref: str, *, files: bool = True) ->
         if not message and (found := repository.ref_or_none(name)):
             return found
     raise SourceError(
-        f"{url} doesn't give the history of {ref}: {message}", hint="forecast without --blame: by releases"
+        f"{url} doesn't send the history of {ref}: {message}",
+        hint="run `patchq forecast` without --blame, which compares releases",
     )
 
 
@@ -336,4 +337,4 @@ def fetch_blobs(repository: Git, url: str, blobs: Sequence[BlobId]) -> None:
     # A host assumes that the client has the files of every commit that it offers in negotiation.
     config = ("fetch.negotiationAlgorithm=noop",)
     if message := _fetch_partial(repository, url, *blobs, config=config):
-        raise SourceError(f"{url} doesn't give {len(blobs)} files of its history: {message}", hint="`patchq fetch`")
+        raise SourceError(f"{url} doesn't send {len(blobs)} files of its history: {message}", hint="`patchq fetch`")

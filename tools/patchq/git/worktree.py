@@ -149,7 +149,7 @@ class Worktree:
         status = self.status(untracked=untracked)
         if status.head is None:
             return status
-        keep = f"; it is kept as it is ({self.path})"
+        keep = f"; the worktree is unchanged: {self.path}"
         if status.busy:
             raise EditedTreeError(
                 f"{self.upstream}: a git {status.busy} is under way in the worktree{keep}",
@@ -250,7 +250,7 @@ class Worktree:
         if not re.search(r"would be (overwritten|removed)|not uptodate|would lose", error.output):
             return error
         return EditedTreeError(
-            f"{self.upstream}: the worktree can't be moved: {error.output}; it is kept as it is",
+            f"{self.upstream}: the worktree can't be moved: {error.output}; the worktree is unchanged",
             hint=f"move that file out of {self.path} and run the command again",
         )
 
@@ -443,7 +443,7 @@ class Worktree:
             if not force and (found := self.status()) and (found.edited or found.untracked):
                 names = ", ".join((*found.edited, *found.untracked)[:5])
                 raise EditedTreeError(
-                    f"{self.upstream}: the worktree holds {names}; it is kept as it is ({self.path})",
+                    f"{self.upstream}: the worktree {self.path} holds {names}; nothing was changed",
                     hint="move what you need out of it, and run the command again",
                 )
             # An interrupted `git worktree remove` leaves half a tree without a record. A rename is

@@ -28,7 +28,7 @@ class Hashes:
         self._known: dict[Path, str] = {}
 
     def of(self, path: Path) -> str:
-        """Return the hash of a file, or empty if it doesn't exist."""
+        """Return the hash of a file, or an empty string if it doesn't exist."""
         if path not in self._known:
             if path.is_file():
                 self._known[path] = fsio.sha256_file(path)

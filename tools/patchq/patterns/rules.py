@@ -89,7 +89,7 @@ def rules_of(message: str, where: str) -> tuple[Rule, ...]:
         return ()
     values = [value for key, value in parse_trailers(message) if key == TRAILER]
     if len(values) > MOST_RULES:
-        raise FormatError(f"{where} has {len(values)} rules; {MOST_RULES} are the most", hint=_HINT)
+        raise FormatError(f"{where} has {len(values)} rules; the limit is {MOST_RULES}", hint=_HINT)
     return tuple(parse_rule(value, where) for value in values)
 
 
@@ -174,7 +174,7 @@ def _text(value: object, name: str) -> str:
     if isinstance(value, list) and all(isinstance(line, str) for line in value):
         value = "".join(f"{line}\n" for line in value)
     if not isinstance(value, str) or "\0" in value:
-        raise ValueError(f"{name} is no text")
+        raise ValueError(f"{name} is not text")
     encode(value)  # raises ValueError for lone surrogates that stand for no byte
     return value
 

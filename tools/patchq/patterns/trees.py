@@ -92,7 +92,7 @@ def is_made_by(rules: Sequence[Rule], store: Git, parent: str, commit: str) -> b
 def infer_rules(store: Git, parent: str, commit: str) -> tuple[list[Rule], str]:
     """Return rules that make the changes of a commit.
 
-    :returns: the rules, and an empty text; or no rules, and the first path that has none.
+    :returns: the rules, and an empty string; or no rules, and the first path that has none.
     """
     before, after = StoredTree(store, parent), StoredTree(store, commit)
     rules: list[Rule] = []

@@ -84,7 +84,7 @@ def conda_entries(recipe: RecipeFile) -> Iterator[Entry]:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except (yaml.YAMLError, RecursionError) as error:
         message = str(error).partition("\n")[0]
-        raise FormatError(f"{recipe.path} is no YAML: {message}", hint="name the patch files") from None
+        raise FormatError(f"{recipe.path} is not valid YAML: {message}", hint="name the patch files") from None
     todo: list[Any] = []
     if root is not None:
         todo = [root]

@@ -186,9 +186,9 @@ def _options(words: Sequence[str], strip: int | None) -> _Options:
 
 
 def _folder(folders: Sequence[str]) -> str:
-    """Return the folder of the tree that a series of ``cd`` leads to, below the first one.
+    """Return the folder that a series of ``cd`` leads to, relative to the unpacked archive.
 
-    The first ``cd`` enters the unpacked archive. Return an empty text if the code doesn't show the folder.
+    The first ``cd`` enters the archive. Return an empty string if the code doesn't show the folder.
     """
     parts: list[str] = []
     for number, folder in enumerate(folders):

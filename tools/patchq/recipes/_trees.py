@@ -19,7 +19,7 @@ def parse(language: str, text: str) -> Any:
     :raises UserError: if the parsers are not installed, or the text is too long for them.
     """
     if len(text) > MOST_PARSED:
-        raise UserError(f"the recipe has {len(text)} characters; {MOST_PARSED} are the most", hint="name its patches")
+        raise UserError(f"the recipe has {len(text)} characters; the limit is {MOST_PARSED}", hint="name its patches")
     need("adopt", "reading recipes")
     import tree_sitter
 

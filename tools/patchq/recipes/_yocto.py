@@ -67,7 +67,7 @@ def _text(recipe: Path, words: dict[str, str], above: Sequence[Path], count: lis
     count.append(recipe)
     if len(count) > MOST_INCLUDED:
         raise UserError(
-            f"{count[0]}: more than {MOST_INCLUDED} includes; {MOST_INCLUDED} are the most",
+            f"{count[0]}: more than {MOST_INCLUDED} includes",
             hint="see the limits in docs/reference/formats.md; is it a patch?",
         )
     text = re.sub(r"^#.*\n", "", read_list(recipe), flags=re.MULTILINE)

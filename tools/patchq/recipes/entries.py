@@ -73,7 +73,8 @@ class Entry:
     def keeping_returns(self) -> Entry:
         """Return the entry for a tool that applies CR LF line ends as they are.
 
-        A patch with CR LF is not supported then: patchq reads it with LF, like ``patch`` without ``--binary``.
+        A patch with CR LF is not supported for such a tool: patchq reads it with LF, like ``patch``
+        without ``--binary``.
         """
         if self.state is not EntryState.TAKEN or not isinstance(self.data, Path):
             return self
@@ -88,7 +89,8 @@ class Entry:
             return f"{self.where}:{name} is applied only if {self.detail}: left out{self._command(upstream)}"
         if self.state is EntryState.EDIT:
             how = self._edit_command(upstream)
-            return f"{self.where}: an edit, not a patch, was left out: {_short(self.text)}; to make it: {how}"
+            what = f"left out, because it is an edit and not a patch: {_short(self.text)}"
+            return f"{self.where}: {what}; to make the edit: {how}"
         return f"{self.where}:{name} is {self.state.value}{self.detail and f' ({self.detail})'}: left out"
 
     def _edit_command(self, upstream: str) -> str:

@@ -1,4 +1,4 @@
-"""Replay of scripts and Dockerfiles in a sandbox: each change of the package, and each step that is not one."""
+"""Replay of scripts and Dockerfiles in a sandbox, with the outcome of each step."""
 
 __all__ = [
     "dockerfile",

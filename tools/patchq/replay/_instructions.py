@@ -149,7 +149,7 @@ class _InstructionReader:
         return "".join(found).strip()
 
     def _heredoc(self, name: str, *, strip: bool, plain: bool) -> Heredoc | None:
-        """Read a here-document. Return None if it has no end: ``1 <<n`` is none."""
+        """Read a here-document. Return None if it has no end: ``1 <<n`` is not a here-document."""
         found: list[str] = []
         for number in range(self.at, len(self.lines)):
             if strip:

@@ -1,4 +1,4 @@
-"""File system that stands in for an image's: the package in its real place, and what a Dockerfile adds."""
+"""File system that stands in for an image's: the package in its real place, and the files that a Dockerfile adds."""
 
 from __future__ import annotations
 

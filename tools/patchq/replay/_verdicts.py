@@ -38,7 +38,7 @@ def is_edit(text: str) -> bool:
 
 
 def _without_test(match: re.Match[str]) -> str:
-    """Return a ``python -c`` whose code may write a file, and an empty text for any other."""
+    """Return a ``python -c`` whose code may write a file, and an empty string for any other."""
     if _MAY_WRITE.search(match[1]):
         return match[0]
     return ""
@@ -116,7 +116,7 @@ def judge(step: Replayed, package: Package, names: PackageNames) -> list[Account
 
 
 def _of_changes(step: Replayed) -> list[Account]:
-    """Return what the changes of a step become. Those of a failed step are no change."""
+    """Return the outcome of a step's changes. The changes of a failed step don't count."""
     found = []
     changed = step.changed
     if changed.tree != step.before and not step.outcome.ran.code:

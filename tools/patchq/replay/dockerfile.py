@@ -40,7 +40,7 @@ _INSTALLS = re.compile(r"\b(?:pip3?|uv)\b[^;&|]*\binstall\b([^;&|]*)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Build:
-    """A Dockerfile and what `docker build` is given with it.
+    """A Dockerfile and the options of `docker build`.
 
     :ivar where: name for messages.
     :ivar context: folder of the files to copy.
@@ -228,7 +228,7 @@ class _Replay:
         )
 
     def _fate_by(self, text: str) -> StepStatus:
-        """Return the fate of an instruction that can't be replayed."""
+        """Return the outcome of an instruction that can't be replayed."""
         if self.names.may_be_in(text):
             return StepStatus.REFUSED
         return StepStatus.NOT_UNDERSTOOD
@@ -526,7 +526,7 @@ class _Replay:
     ) -> None:
         """Run a command and add its outcomes.
 
-        :param missing: fate of a COPY whose source is missing.
+        :param missing: outcome of a COPY whose source is missing.
         """
         stage = self.stage
         machine = self._machine()

@@ -27,7 +27,7 @@ HINT = "see the limits in docs/reference/formats.md; is it a patch?"
 
 def too_large(where: str, size: str, most: int) -> UserError:
     """Return the error for input over a limit."""
-    return UserError(f"{where}: {size}; {most} are the most", hint=HINT)
+    return UserError(f"{where}: {size}; the limit is {most}", hint=HINT)
 
 
 def read_stream(file: IO[bytes], where: str) -> bytes:
@@ -60,7 +60,7 @@ def walk_edited(folder: Path, where: str) -> Iterator[bytes]:
     while todo:
         at = todo.pop()
         if at.count(b"/") > MOST_DEEP or len(at) >= 4096:
-            raise too_large(where, "folders lie too deeply in each other", MOST_DEEP)
+            raise too_large(where, "folders are nested too deeply", MOST_DEEP)
         with os.scandir(os.path.join(os.fsencode(folder), at)) as entries:
             found = sorted((entry for entry in entries if entry.name != b".git"), key=lambda entry: entry.name)
         below = []

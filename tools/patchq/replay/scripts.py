@@ -66,7 +66,7 @@ def _special_files(folder: str, names: list[str]) -> list[str]:
 
 
 def _copy_named(script: Path, text: str, target: Path) -> None:
-    """Copy a script and what it names in its folder, so that it can't read the rest of the folder."""
+    """Copy a script and the files of its folder that it names. It can't read the rest of the folder."""
     found = {script}
     for word in re.findall(r"[\w./+@*?\[\]-]+", text):
         parts = [part for part in word.split("/") if part not in ("", ".")]
@@ -192,7 +192,7 @@ def check_limits(account: Account, ran: Ran, limits: Limits) -> None:
     """
     if ran.over:
         raise UserError(
-            f"{account.where}: `{short(account.text)}` was stopped: {limits.of(ran.over)} are the most",
+            f"{account.where}: `{short(account.text)}` was stopped: the limit is {limits.of(ran.over)}",
             hint="see the limits in docs/reference/formats.md; nothing was adopted: make the edit in the worktree, and "
             "`patchq new`",
         )

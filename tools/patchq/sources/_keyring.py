@@ -25,7 +25,8 @@ _IN = "check who made it before you use it; the keys that may sign are in {keyri
 
 
 def verify(store: Git, commit: CommitId, ref: str, tag: str | None, root: Path, keyring: Path) -> str:
-    """Check the signature of the tag object that names ``commit``; without one, the commit's own.
+    """Check the signature of the tag object that names ``commit``. Without a tag object, check the
+    signature of the commit.
 
     :param root: the project's folder, which contains the keyring.
     :param tag: the tag object in the store; None for a branch or a lightweight tag. The author of a
@@ -48,7 +49,7 @@ def verify(store: Git, commit: CommitId, ref: str, tag: str | None, root: Path, 
                 name = "nothing"
                 if named:
                     name = named[1].decode("utf-8", "replace")
-                raise SourceError(f"the tag object of {ref} has the name {name}, or is of another commit", hint=hint)
+                raise SourceError(f"the tag object of {ref} has the name {name}, or names another commit", hint=hint)
             return f"tag signed by {_verified(store, 'verify-tag', tag, ref, root, keyring, hint)}"
         raise SourceError(f"the tag {ref} is not signed, even if its commit is", hint=hint)
     if not re.search(rb"^gpgsig ", store.run("cat-file", "commit", commit).split(b"\n\n")[0], re.MULTILINE):
@@ -66,18 +67,20 @@ def _verified(store: Git, verb: str, name: str, ref: str, root: Path, keyring: P
             return f"{who[1]}, key {key[1]}"
         if ssh := _GOOD_SSH.search(message):
             return f"{ssh[1]}, key {ssh[2]}"
-    raise SourceError(f"{ref} ({name[:12]}) has no good signature of {keyring.name}: {_why(message)}", hint=hint)
+    raise SourceError(
+        f"{ref} ({name[:12]}) has no valid signature by a key in {keyring.name}: {_why(message)}", hint=hint
+    )
 
 
 def _why(message: str) -> str:
     """Return why a signature was refused, from the output of gpg or ssh-keygen."""
     for status, words in (
-        ("NO_PUBKEY", "the signing key is not in it"),
+        ("NO_PUBKEY", "the signing key is not in the keyring"),
         ("BADSIG", "the signature is for other content"),
         ("REVKEYSIG", "its key was revoked"),
         ("EXPKEYSIG", "its key has expired"),
         ("EXPSIG", "it has expired"),
-        ("No principal matched", "the signing key is not in it"),
+        ("No principal matched", "the signing key is not in the keyring"),
     ):
         if status in message:
             return words

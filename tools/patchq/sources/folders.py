@@ -1,4 +1,4 @@
-"""Upstreams in local folders: their paths, and the import of a folder that is no repository."""
+"""Upstreams in local folders: their paths, and the import of a folder that is not a repository."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class Forge:
     def message_of(self, commit: str) -> str:
         """Return the message of a commit in the repository."""
         if not _ID.fullmatch(commit):
-            raise SourceError(f"{commit!r} is no commit", hint="look at the remote")
+            raise SourceError(f"{commit!r} is not a commit", hint="check the branch on the remote")
         answer = self._ask("GET", f"git/commits/{commit}")
         if isinstance(answer, dict):
             return str(answer["message"])
@@ -106,7 +106,7 @@ class Forge:
             raise self._unread(error) from None
 
     def _unread(self, error: Exception) -> SourceError:
-        return SourceError(f"{self.api} gave an answer that can't be read: {error!r}", hint="check --api")
+        return SourceError(f"{self.api} sent a response that can't be parsed: {error!r}", hint="check --api")
 
     def _ask(self, method: str, path: str, body: Mapping[str, str] | None = None) -> Any:
         """Send a call and return the parsed response.

@@ -93,8 +93,8 @@ def pip_settings() -> dict[str, list[str]]:
 def _pips_default() -> list[str]:
     """Return the index that pip uses without any setting. patchq names no index of its own.
 
-    A process of its own asks: setuptools replaces ``distutils`` wherever pip is imported, and
-    warns if somebody has imported it before.
+    pip is imported in another process, because setuptools then replaces ``distutils``, and warns
+    if ``distutils`` was imported before.
     """
     asked = "from pip._internal.models.index import PyPI; print(PyPI.simple_url)"
     try:

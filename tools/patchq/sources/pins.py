@@ -306,7 +306,7 @@ def archive_file(layout: Layout, pin: Pin, *, offline: bool = False, progress: P
         path = local_path(layout, pin.archive)
         if not path.is_file():
             raise SourceError(
-                f"the archive {path} is not there", hint="restore it, or pin another one with `patchq pin`"
+                f"the archive {path} doesn't exist", hint="restore it, or pin another one with `patchq pin`"
             )
         found = fsio.sha256_file(path)
         if found != pin.sha256:
@@ -368,7 +368,7 @@ def pin_git(
     """
     folder = local_folder(layout, pin.url)
     if folder and not folder.is_dir():
-        raise UserError(f"the folder {folder} is not there", hint="check --url")
+        raise UserError(f"the folder {folder} doesn't exist", hint="check --url")
     if folder and not is_repository(folder):
         there = folder_commit(layout, store, folder, pin, skip)
         if keep:

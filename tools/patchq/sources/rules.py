@@ -101,7 +101,7 @@ def _find(
         data = store.read_blobs([entries[path].blob])[entries[path].blob]
         if len(data) > _MOST:
             raise FormatError(
-                f"{path} has {len(data)} bytes; {_MOST} are the most", hint="see docs/reference/formats.md"
+                f"{path} has {len(data)} bytes; the limit is {_MOST}", hint="see docs/reference/formats.md"
             )
         return Document(path, data.decode("utf-8", "replace"))
     for path in choose({p.lower(): p for p in replacements})[:1]:

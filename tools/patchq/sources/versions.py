@@ -21,7 +21,7 @@ _HATCH = r"(?i)^(?:__version__|VERSION)(?:\s*:\s*str)?\s*=\s*(['\"])v?(?P<versio
 
 
 def version_of_tree(store: Git, commit: CommitId) -> str:
-    """Return the version that a tree states as a literal, or an empty text.
+    """Return the version that a tree states as a literal, or an empty string.
 
     Reads ``PKG-INFO``, ``project.version`` and the file or attribute that ``project.dynamic`` refers
     to, Poetry's version, and ``setup.cfg``. A version that a build computes, such as from git's tags,

@@ -110,7 +110,7 @@ class View:
         else:
             found = self.files.get(file.old_path)
             if found is None:
-                raise Mismatch("the file is not there", kind=ConflictKind.MISSING)
+                raise Mismatch("the file doesn't exist", kind=ConflictKind.MISSING)
             if found == GITLINK:
                 raise Mismatch("is a submodule", kind=ConflictKind.OTHER)
             if file.old_mode and (file.old_mode == SYMLINK) != (found == SYMLINK):

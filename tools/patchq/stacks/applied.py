@@ -35,7 +35,7 @@ class Applied:
 
     @property
     def release(self) -> str:
-        """Version of the release that the pin names on an index, or an empty text."""
+        """Version of the release that the pin names on an index, or an empty string."""
         pin = self.stack.pin
         if pin.archive and not is_local_archive(pin.archive) and not pin.subdir:
             return release_version(pin)
@@ -60,7 +60,7 @@ def read_applied(project: Project, set_name: str, *, edits_matter: bool = True) 
             if path.exists() and project_files.hash_file(stack.root, path) != p.sha256:
                 is_current = False
         if not is_current:
-            raise UserError(f"{upstream} is not applied as its stack lists it", hint="`patchq apply` first")
+            raise UserError(f"{upstream} is not applied, or its stack has changed since", hint="`patchq apply` first")
         found.append(Applied(stack, state, project.lock.upstreams[upstream].build))
     return found
 

@@ -124,7 +124,7 @@ def _check_siblings(project: Project, set_name: str, bases: Mapping[tuple[str, s
         if canonicalize_name(name) not in {d.distribution for d in differences}:
             message = f"[mismatches.{set_name}] {name}: no pin of the set requires another version"
             yield Finding(
-                upstream="", ref="", patch="", rule="siblings", message=message, hint="take it out of upstream.lock"
+                upstream="", ref="", patch="", rule="siblings", message=message, hint="remove it from upstream.lock"
             )
 
 
@@ -220,7 +220,7 @@ def _check_message(full: str, header: Header) -> list[_Problem]:
     if _UNFINISHED.search(header.subject):
         found.append(("unfinished", f"the subject {header.subject!r} marks it as unfinished", reword))
     if len(header.subject) > 100:
-        found.append(("subject", f"the subject has {len(header.subject)} characters; 100 are the most", reword))
+        found.append(("subject", f"the subject has {len(header.subject)} characters; the limit is 100", reword))
     body = header.message.split("\n", 1)[1].strip()
     trailers = "\n".join(f"{k}: {v}" for k, v in header.trailers)
     if not body or body == trailers:
@@ -268,7 +268,7 @@ def _check_trailers(project: Project, full: str, header: Header) -> list[_Proble
             found.append(("build", f"Build: {value} is unknown", "source, or no such trailer"))
     for value in header.values("CVE"):
         if not re.fullmatch(r"CVE-\d{4}-\d{4,}", value):
-            found.append(("cve", f"CVE: {value} is no CVE number", "CVE-2026-12345, one line each"))
+            found.append(("cve", f"CVE: {value} is not a CVE number", "CVE-2026-12345, one line each"))
     found += _check_sign_off(project, upstream, header)
     return found
 
@@ -293,7 +293,7 @@ def _check_sign_off(project: Project, upstream: str, header: Header) -> list[_Pr
     sign_off = project.lock.upstreams[upstream].check.sign_off
     author = f"{header.author.name} <{header.author.email}>"
     if sign_off == "importer" and not signed:
-        return [("dco", "nobody has signed off", "`patchq check --fix` adds your sign-off")]
+        return [("dco", "the patch has no sign-off", "`patchq check --fix` adds your sign-off")]
     if sign_off == "author" and author not in signed:
         hint = (
             f'`patchq check --fix` by {author}; for other people\'s patches, `sign-off = "none"` below '
@@ -319,7 +319,7 @@ def _check_proof(project: Project, proof: str, trailer: str) -> list[_Problem]:
             ("proof", f"{trailer} {proof} is not below tests/stacks/", f"move {path} there, and name it in {trailer}")
         ]
     if not there:
-        return [("proof", f"{trailer} {proof} is not there", f"write {path}, or name another test in {trailer}")]
+        return [("proof", f"{trailer} {proof} doesn't exist", f"write {path}, or name another test in {trailer}")]
     return []
 
 
@@ -332,7 +332,7 @@ def _check_upstream_test(project: Project, upstream: str, test: str) -> list[_Pr
         return [("upstream-test", error.message, error.hint)]
     if not there:
         where = path.relative_to(project.layout.root)
-        return [("upstream-test", f"Upstream-Test: {where} is not there", f"write {where}, or name another test")]
+        return [("upstream-test", f"Upstream-Test: {where} doesn't exist", f"write {where}, or name another test")]
     return []
 
 
@@ -344,7 +344,7 @@ def _check_requires(project: Project, stack: Stack, name: str, header: Header) -
         upstream, _, other = required.partition("/")
         if upstream == stack.pin.upstream:
             if other not in stack.names:
-                found.append(("requires", f"Requires: {required} is no patch of this stack", remove))
+                found.append(("requires", f"Requires: {required} is not a patch of this stack", remove))
             elif stack.names.index(other) >= stack.names.index(name):
                 hint = f"`patchq move {sh(required)} --before {sh(name)}`"
                 found.append(("requires", f"Requires: {required} comes later in the series", hint))

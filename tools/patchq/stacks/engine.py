@@ -153,7 +153,7 @@ class Engine:
                 found=list(map(_text, image[at : at + len(hunk.old)])),
             )
             if _has_result(hunk, image):
-                reason = "its lines are not there, but its result is: upstream may hold this change already"
+                reason = "its lines are not in the file, but its result is: upstream may have this change already"
                 conflict = replace(conflict, reason=reason, kind=ConflictKind.APPLIED)
         elif mismatch.kind is ConflictKind.MISSING and (place := _same_name(file.old_path or b"", view.files)):
             reason = f"{reason}; a file of that name is at {show_path(place)}"

@@ -509,7 +509,7 @@ def format_patches(store: Git, base: CommitId, tip: CommitId, count: int) -> lis
         for file in files:
             if (size := file.stat().st_size) > MOST_PATCH:
                 raise UserError(
-                    f"{slug(file.stem.partition('-')[2])} would be a patch of {size} bytes; {MOST_PATCH} are the most",
+                    f"{slug(file.stem.partition('-')[2])} would be a patch of {size} bytes; the limit is {MOST_PATCH}",
                     hint="leave its large generated files out, and put what generates them into the patch",
                 )
         return list(map(Path.read_bytes, files))

@@ -172,7 +172,7 @@ def _versions(lock: Lock, set_name: str, pins: Mapping[str, Pin]) -> Iterator[tu
 
 
 def _exactly(requirement: Requirement) -> str:
-    """Return the exact version that a requirement pins, or an empty text."""
+    """Return the exact version that a requirement pins, or an empty string."""
     specifiers = list(requirement.specifier)
     one = len(specifiers) == 1 and specifiers[0].operator == "==" and not specifiers[0].version.endswith(".*")
     if one:

@@ -130,7 +130,7 @@ def _member_file(root: Path, name: str, path: Path) -> Iterator[BinaryIO]:
     else:
         file = path.open("rb")
     if file is None:
-        raise UserError(f"{path} is not there", hint="restore it, or take its name out of upstream.lock")
+        raise UserError(f"{path} doesn't exist", hint="restore it, or remove its name from upstream.lock")
     with file:
         yield file
 
@@ -238,7 +238,7 @@ def apply_bundle(root: Path, bundle: Path, **options: Any) -> list[StackResult]:
         own, bundled = root / LOCK_NAME, folder / "project"
         if own.exists() and project_files.read(root, own) != (bundled / LOCK_NAME).read_bytes():
             raise UserError(
-                f"{bundle.name} is of another {LOCK_NAME} than {root}'s",
+                f"{bundle.name} was made from another {LOCK_NAME} than that of {root}",
                 hint="create it again from this project, or apply it in an empty folder",
             )
         if not own.exists() and (other := _not_of(root, bundled)):
@@ -355,7 +355,9 @@ def _index_pack(project: Project, pin: Mapping[str, str], pack: Path) -> None:
         )
     store = project.store
     if locked.commit != pin["commit"]:
-        raise FormatError(f"the bundle's {pin['upstream']} is not the commit of its lock", hint="make it anew")
+        raise FormatError(
+            f"the bundle's {pin['upstream']} is not the commit of its lock", hint="create the bundle again"
+        )
     if not store.is_whole([locked.commit]):
         store.run("index-pack", "--stdin", "--fix-thin", data=pack.read_bytes())
         # The commit has no parents here, as after a shallow fetch.
@@ -363,11 +365,11 @@ def _index_pack(project: Project, pin: Mapping[str, str], pack: Path) -> None:
         known = (fsio.read_or_none(shallow) or b"").decode().split()
         fsio.write_atomic(shallow, "".join(f"{c}\n" for c in sorted({*known, locked.commit})).encode())
     if not store.ref_or_none(locked.commit):
-        raise FormatError(f"the bundle's pack of {pin['upstream']} lacks its commit", hint="make it anew")
+        raise FormatError(f"the bundle's pack of {pin['upstream']} lacks its commit", hint="create the bundle again")
     store.run("update-ref", base_ref(locked, "git"), locked.commit)
     if tag := pin.get("tag", ""):
         if not store.ref_or_none(f"{tag}^{{tag}}"):
-            raise FormatError(f"the bundle's pack of {pin['upstream']} lacks its tag", hint="make it anew")
+            raise FormatError(f"the bundle's pack of {pin['upstream']} lacks its tag", hint="create the bundle again")
         store.run("update-ref", tag_ref(locked), tag)
 
 
@@ -393,7 +395,7 @@ def _opened(bundle: Path) -> Iterator[tuple[dict[str, Any], Path]]:
 def _unpack(tar: tarfile.TarFile, folder: Path, where: str) -> dict[str, Any]:
     first = tar.next()
     if first is None or first.name != MANIFEST or not first.isreg() or first.size > MAX_MANIFEST:
-        raise FormatError(f"{where} is no bundle", hint="`patchq bundle fork.tar` writes one")
+        raise FormatError(f"{where} is not a bundle", hint="`patchq bundle fork.tar` writes one")
     stream = tar.extractfile(first)
     assert stream
     manifest = _manifest(stream.read(), where)
@@ -434,7 +436,7 @@ def _manifest(data: bytes, where: str) -> dict[str, Any]:
         found: dict[str, Any] = raw
         return found
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise FormatError(f"{where} is no bundle: {type(error).__name__} {error}", hint="don't use it") from None
+        raise FormatError(f"{where} is not a bundle: {type(error).__name__} {error}", hint="don't use it") from None
 
 
 def _check_file(name: str, size: Any, sha256: str, where: str) -> None:

@@ -243,7 +243,7 @@ def _archive(project: Project, draft: Pin) -> tuple[str, dict[str, str]]:
         path = project.layout.root / draft.archive
         if not path.is_file():
             raise UserError(
-                f"the archive {path} is not there",
+                f"the archive {path} doesn't exist",
                 hint="--archive takes a release, such as `httpx==0.28.1`, or the path of a tar file",
             )
         return fsio.sha256_file(path), {}
@@ -274,7 +274,7 @@ def _infer_build(project: Project, pin: Pin) -> BuildConfig | None:
     build = guess_build(distribution, paths, names, released=True)
     how = "from source"
     if build.profile == "overlay":
-        how = "over the release's own"
+        how = "from the release's own wheels"
     project.say(f"{pin.upstream}: wheels of {distribution}, package {build.package}, are built {how} (upstream.lock)")
     return build
 

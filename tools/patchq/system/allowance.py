@@ -50,4 +50,4 @@ class Allowance:
         """
         self.used += size
         if self.used > self.most:
-            raise Exhausted(f"{self.used} bytes came, and {self.most} are the most", hint="allow more")
+            raise Exhausted(f"{self.used} bytes were downloaded; the limit is {self.most}", hint="allow more")

@@ -258,7 +258,7 @@ def refuse_larger(path: Path, size: int, most: int) -> None:
     """Raise FormatError if ``size``, the size of a file, is more than ``most`` bytes."""
     if size > most:
         raise FormatError(
-            f"{path} has {size} bytes; {most} are the most",
+            f"{path} has {size} bytes; the limit is {most}",
             hint="see the limits in docs/reference/formats.md",
         )
 
@@ -281,7 +281,7 @@ def _open_regular(path: Path) -> BinaryIO | None:
 
 def not_regular(path: Path) -> FormatError:
     """Return the error for a pipe, socket, device or folder in place of a file."""
-    return FormatError(f"{path} is no file", hint="restore the file, or remove the reference to it")
+    return FormatError(f"{path} is not a file", hint="restore the file, or remove the reference to it")
 
 
 def folds_case(path: Path) -> bool:

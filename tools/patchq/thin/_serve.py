@@ -114,7 +114,7 @@ def _find_release() -> Overlay | None:
         return None
     origin = os.path.realpath(found.origin or "")
     if os.path.basename(origin) != "__init__.py":
-        raise _base.Refused(f"{_START.PACKAGE} is no package with an __init__.py, but {found.origin}")
+        raise _base.Refused(f"{_START.PACKAGE} is not a package with an __init__.py, but {found.origin}")
     return Overlay(os.path.dirname(os.path.dirname(origin)))
 
 
