@@ -118,7 +118,7 @@ def test_a_dockerfile_is_imported_again(patchq: Patchq, tmp_path: Path) -> None:
     patchq.ok("import", "up", str(path))
     patchq.ok("reword", "spell-it-out", "-m", "Return a word")
     said = patchq.ok("import", "up", str(path))
-    assert "up: nothing changed, 2 patches as they were" in said
+    assert "up: nothing changed (2 patches)" in said
     assert f"up: equal: spell-it-out: {path}:5: the stack already has this edit" in said
     assert f"up: equal: edit-x: {path}:6: the stack already has this edit" in said
     path.write_text(AGAIN.replace("RUN echo", 'RUN echo "y = 1" > pkg/y.py\nRUN echo'))

@@ -92,7 +92,7 @@ def test_what_git_does_not_have_is_not_cleared(moved: Patchq) -> None:
 def test_without_a_repository_nothing_is_cleared(stack: Patchq, upstream: Path) -> None:
     release(upstream, "v2")
     stack.ok("rebase", "up", "--onto", "v2")
-    assert "git's history keeps nothing" in stack.fails(1, "use", "default-up-v2")
+    assert "git's history has none of the files to remove" in stack.fails(1, "use", "default-up-v2")
 
 
 def test_the_containers_go_with_the_set_and_a_name_is_kept(moved: Patchq) -> None:

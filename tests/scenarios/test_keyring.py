@@ -138,7 +138,7 @@ def of_an_older_release(upstream: Path, ours: Signer, other: Signer) -> str:
     """The right key's signature, of the release before: a server that hands out what had a hole in it."""
     ours.sign(upstream, "tag", "-s", "v1.5", "-m", "before")
     git(upstream, "update-ref", "refs/tags/v2", git(upstream, "rev-parse", "v1.5"))
-    return "says that it is v1.5"
+    return "has the name v1.5"
 
 
 @pytest.mark.parametrize(

@@ -228,7 +228,7 @@ def test_a_resolution_replays_no_edit_away_from_its_conflict(proven: Patchq, ups
     (parked(proven) / "a.txt").write_bytes(resolved + b"def g(n):\n" + body)
     told(proven, 0, "up", "--continue", "--drop-upstream-line", "a.txt:45")
     found = told(proven, 3, "up", "--onto", "v3", "--from", "v1")
-    assert "changes lines away from the conflict" in found["stop"]["message"]
+    assert "changes lines outside the conflict" in found["stop"]["message"]
     assert told(proven, 0, "up", "--continue", "--drop-upstream-line", "a.txt")["steps"][0]["outcome"] == "replayed"
 
 

@@ -92,7 +92,7 @@ def test_what_is_meant_is_said_in_the_lock(pair: Patchq, tmp_path: Path) -> None
 def test_what_no_longer_differs_goes(pair: Patchq) -> None:
     lock = pair.root / "upstream.lock"
     lock.write_text(lock.read_text() + MEANT)
-    assert findings(pair) == ["[mismatches.default] My-Lib: no pin of the set requires for another version"]
+    assert findings(pair) == ["[mismatches.default] My-Lib: no pin of the set requires another version"]
 
 
 @pytest.mark.parametrize(
