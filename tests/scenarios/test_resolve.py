@@ -173,7 +173,8 @@ def test_a_file_is_taken_if_the_proof_agrees(stopped: Patchq, tmp_path: Path) ->
     [
         (with_line(5, b"otherwise, wrong\n"), 5, "passes with", "with the patch its proof failed"),
         (with_line(5, b"otherwise\n"), 3, "settled", "nothing is left of the patch"),
-        (with_line(5, b"        (with_line(5, b"otherwise, changed\nbreakpoint()\n"), 5, "text", "debugger call"),
+        (with_line(5, b"<<<<<<< up v2\nchanged\n"), 3, "settled", "a.txt has conflict markers"),
+        (with_line(5, b"otherwise, changed\nbreakpoint()\n"), 5, "text", "debugger call"),
     ],
 )
 def test_what_is_refused_changes_nothing(
@@ -246,7 +247,6 @@ def test_edits_in_the_worktree_are_not_lost(stopped: Patchq, tmp_path: Path) -> 
 
 def test_which_file_is_meant(stopped: Patchq, tmp_path: Path) -> None:
     (tmp_path / "other.txt").write_bytes(with_line(5, b"otherwise, changed\n"))
-<<<<<<< HEAD
     assert "matches none of the conflicting files" in stopped.fails(1, "resolve", "--from", str(tmp_path / "other.txt"))
     assert "doesn't exist" in stopped.fails(1, "resolve", "--from", "a.txt=nowhere")
     assert "would leave its folder" in stopped.fails(1, "resolve", "--from", f"../a.txt={tmp_path / 'other.txt'}")

@@ -396,7 +396,7 @@ def _path_of(given: str, paths: Sequence[str]) -> str:
     found = sorted(paths, key=shared, reverse=True)
     if not found or not shared(found[0]) or (len(found) > 1 and shared(found[0]) == shared(found[1])):
         raise UserError(
-            f"{given} is for none of the files that conflict, or for more than one: {', '.join(paths)}",
+            f"{given} matches none of the conflicting files, or more than one: {', '.join(paths)}",
             hint=f"name the file: --from {sh(f'{paths[0]}={given}')}",
         )
     return found[0]
