@@ -62,11 +62,14 @@ def name_for(path: str) -> str:
 def sh(word: object) -> str:
     """Quote a word of a command that users may copy, if a shell would interpret the word.
 
-    >>> sh("v1.0"), sh("v1.0;x")
-    ('v1.0', "'v1.0;x'")
+    >>> sh("v1.0"), sh("v1.0;x"), sh("it's")
+    ('v1.0', "'v1.0;x'", '"it\'s"')
 
     """
-    return shlex.quote(str(word))
+    text = str(word)
+    if "'" in text and not re.search(r'["$`\\!]', text):
+        return f'"{text}"'
+    return shlex.quote(text)
 
 
 def counted(number: int, noun: str) -> str:

@@ -105,10 +105,7 @@ class Entry:
         command = self.text
         if self.folder:
             command = f"cd {sh(self.folder)} && {command}"
-        quoted = sh(command)
-        if "'" in command and not re.search(r'["$`\\!]', command):
-            quoted = f'"{command}"'
-        return f"`patchq import {upstream} --run {quoted}`"
+        return f"`patchq import {upstream} --run {sh(command)}`"
 
     def _command(self, upstream: str) -> str:
         """Return how to import a conditional patch; empty if it isn't available locally."""
