@@ -512,7 +512,7 @@ def format_patches(store: Git, base: CommitId, tip: CommitId, count: int) -> lis
                     f"{slug(file.stem.partition('-')[2])} would be a patch of {size} bytes; the limit is {MOST_PATCH}",
                     hint="leave its large generated files out, and put what generates them into the patch",
                 )
-        return list(map(Path.read_bytes, files))
+        return [file.read_bytes() for file in files]
 
 
 def _check_reads_back(stack: Stack, applied: AppliedPatch, header: Header, mail: bytes) -> None:
