@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -195,33 +194,33 @@ class TouchedCpp:
         simple = base.facts[name][0].simple
         if len(simple) < SHORTEST_NAME or simple.startswith("operator"):
             return
-        counts: list[Counter[tuple[bytes, str]]] = [Counter(), Counter()]
-        lines: dict[tuple[bytes, str], int] = {}
         files = [p for p in self.whole.files_with(simple.encode(), "c++") if self.whole.counted(p)]
         if len(files) > MOST_CALLING:
             self.whole.not_compared(touch, Unseen.CALLERS, line, name)
             return
-        for path in files:
-            for tree, count in zip((self.old, self.new), counts, strict=True):
-                file = tree.cpp(path)
-                if file is None or (name not in file.facts and not self._reaches(tree, path, touch.path)):
-                    continue
-                for scope, number in cpp_facts.calls_of(file, simple):
-                    count[path, scope] += 1
-                    lines.setdefault((path, scope), number)
-                    if tree is self.new:
-                        lines[path, scope] = number
-        old, new = counts
+        old, new = (self._calls(tree, files, name, simple, touch.path) for tree in (self.old, self.new))
         for path, scope in old.keys() & new.keys():
-            if old[path, scope] == new[path, scope] == 1 and scope != name:
-                self._compare_caller(touch, line, name, path, scope, lines[path, scope])
-        if new.total() <= old.total():
+            if len(old[path, scope]) == len(new[path, scope]) == 1 and scope != name:
+                self._compare_caller(touch, line, name, path, scope, new[path, scope][0])
+        if sum(map(len, new.values())) <= sum(map(len, old.values())):
             return
         places = []
-        for (path, scope), number in sorted(new.items()):
-            if number > old[path, scope] and scope != name:
-                places.append((scope or "<module>", place_of(path, lines[path, scope])))
+        for (path, scope), numbers in sorted(new.items()):
+            if len(numbers) > len(old.get((path, scope), ())) and scope != name:
+                places.append((scope or "<module>", place_of(path, numbers[-1])))
         self.whole.callers(touch, line, name, places)
+
+    def _calls(
+        self, tree: Tree, files: Iterable[bytes], name: str, simple: str, target: bytes
+    ) -> dict[tuple[bytes, str], list[int]]:
+        """Return the lines of the calls of a function, by file and caller."""
+        found: dict[tuple[bytes, str], list[int]] = {}
+        for path in files:
+            file = tree.cpp(path)
+            if file and (name in file.facts or self._reaches(tree, path, target)):
+                for scope, number in cpp_facts.calls_of(file, simple):
+                    found.setdefault((path, scope), []).append(number)
+        return found
 
     def _compare_caller(self, touch: Touch, line: int, name: str, path: bytes, scope: str, at: int) -> None:
         """Compare the statements of a caller that its call depends on."""

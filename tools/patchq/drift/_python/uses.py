@@ -191,8 +191,7 @@ class PythonUses:
         if key in self._seen:
             return
         self._seen.add(key)
-        old_file, new_file = self.old.python(found.path), self.new.python(there.path)
-        assert old_file is not None
+        new_file = self.new.python(there.path)
         assert new_file is not None
         at = place_of(there.path, new_file.facts[there.name][-1].line)
         say = Reporter(self.whole, touch, line, scope, shown, at)
@@ -203,10 +202,18 @@ class PythonUses:
         self._new_overrides(say, found)
         if use.call is not None and fact.kind == "class":
             self._compare_constructor(say, found, there)
-        if self.old.blob(found.path) == self.new.blob(there.path) and found.name == there.name:
-            return
+        if self.old.blob(found.path) != self.new.blob(there.path) or found.name != there.name:
+            self._compare_definition(say, found, fact, there, new_fact, counterpart)
+
+    def _compare_definition(
+        self, say: Reporter, found: Found, fact: Fact, there: Found, new_fact: Fact, counterpart: Found | None
+    ) -> None:
+        """Compare a definition that the patch uses with the one that its name has now."""
+        old_file, new_file = self.old.python(found.path), self.new.python(there.path)
+        assert old_file is not None
+        assert new_file is not None
         if counterpart and there != counterpart and not _alike(old_file, found.name, new_file, there.name):
-            say(Kind.BINDING, place_of(found.path, fact.line), at)
+            say(Kind.BINDING, place_of(found.path, fact.line), say.at)
         if _sort_of(fact) != _sort_of(new_fact):
             say(Kind.BINDING, _sort_of(fact), _sort_of(new_fact))
         elif fact.kind == "function" and new_fact.kind == "function":
