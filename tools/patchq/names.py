@@ -62,8 +62,8 @@ def name_for(path: str) -> str:
 def sh(word: object) -> str:
     """Quote a word of a command that users may copy, if a shell would interpret the word.
 
-    >>> sh("v1.0"), sh("v1.0;x"), sh("it's")
-    ('v1.0', "'v1.0;x'", '"it\'s"')
+    >>> print(sh("v1.0"), sh("v1.0;x"), sh("it's"))
+    v1.0 'v1.0;x' "it's"
 
     """
     text = str(word)
