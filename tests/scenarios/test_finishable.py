@@ -97,7 +97,7 @@ def test_an_upstream_that_git_would_not_write_out(patchq: Patchq, upstream: Path
     patchq.ok("fetch")
     before = patchq.snapshot()
     said = patchq.fails(1, "apply")
-    assert f"invalid path {path!r}" in said
+    assert f"refuses the path {path!r}" in said
     assert "nothing was changed" in said
     assert patchq.snapshot() == before
     assert not pending(patchq).exists()
