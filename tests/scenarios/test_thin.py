@@ -37,6 +37,10 @@ PROOF = """
 def test_answer(upstream_import, trees):
     assert upstream_import("lib").answer() == 42
     assert (trees / "lib" / "lib" / "data" / "kernel.cu").read_text() == "// patched\\n"
+    package = trees / "lib" / "lib"
+    assert "return 42" in (package / "core.py").read_text()
+    found = {path.relative_to(package).as_posix() for path in package.rglob("*.py")}
+    assert {"added.py", "core.py", "jit/env.py", "sub/deep.py"} <= found
 """
 SOURCE_PROOF = """
 
@@ -367,6 +371,15 @@ def test_a_proof_of_other_source_files_is_not_run(environment: Environment, made
         proof.write_text(PROOF)
     assert "not run    lib/answer: needs lib/pyproject.toml of the source tree" in said
     assert said.count("patchq test lib/answer\n") == 1
+
+
+def test_the_proof_of_a_patch_that_is_left_out_is_not_run(environment: Environment, made: Made) -> None:
+    environment.install(made.release, made.thin)
+    (environment.site / "pytest.pth").write_text(f"{Path(pytest.__file__).parents[1]}\n")
+    about = environment.site / "_patchq_thin_lib" / "thin.json"
+    about.write_text(json.dumps({**json.loads(about.read_text()), "left_out": ["lib/answer"]}))
+    said = made.patchq.ok("test", "--python", str(environment.python))
+    assert "not run    lib/answer: the thin wheel leaves this patch out" in said
 
 
 def test_proofs_need_the_packages(environment: Environment, made: Made) -> None:

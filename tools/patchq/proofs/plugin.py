@@ -6,8 +6,8 @@ This module uses the standard library and pytest only.
 import names to trees. The plugin puts the trees first on the import path. At the end of the run
 it checks that every module of these packages came from its tree. ``PATCHQ_RESULTS`` is the file
 for the outcome of each test and the kind of its failure. ``PATCHQ_INSTALLED`` is set if proofs
-import installed packages: ``PATCHQ_TREES`` then has only the packages' data files, and a test that
-needs another file of the source tree is not run.
+import installed packages: ``PATCHQ_TREES`` then has only the packages' files, and a test that needs
+another file of the source tree is not run.
 
 Proofs use its fixtures ``trees``, ``upstream_import`` and ``nvcc``. ``nvcc`` reuses earlier
 compilations if ``PATCHQ_COMPILATIONS`` names their folder.

@@ -29,7 +29,7 @@ from patchq.proofs.plan import (
     planning,
     result_key,
 )
-from patchq.proofs.run import in_slots, link_data, run_cell, run_here, trees_lock
+from patchq.proofs.run import in_slots, link_files, run_cell, run_here, trees_lock
 from patchq.proofs.warm import run_in_forks
 from patchq.system import fsio
 
@@ -75,7 +75,7 @@ def run_installed(
     proofs, cells = plan_cells(project, patches, set_name, False, this_machine())
     verdicts: list[Verdict] = []
     with tempfile.TemporaryDirectory(prefix="patchq-") as text:
-        installed = link_data(project, set_name, python, Path(text))
+        installed = link_files(project, set_name, python, Path(text))
         results = in_slots(project, cells, lambda cell, slot: run_cell(project, cell, slot, installed=installed))
         for proof, result in zip(proofs, results, strict=True):
             progress(result)

@@ -44,11 +44,13 @@ class Installed:
     """Environment whose packages proofs import instead of the trees.
 
     :ivar python: interpreter of the environment.
-    :ivar data: folder that proofs get instead of the trees, with links to the packages' data files.
+    :ivar data: folder that proofs get instead of the trees, with links to the packages' files.
+    :ivar left_out: names of the patches that its thin wheels leave out.
     """
 
     python: str
     data: Path
+    left_out: frozenset[str]
 
 
 def run_here(project: Project, cells: Sequence[ProofCell]) -> Iterable[CellResult]:
@@ -114,10 +116,13 @@ def run_cell(
         "trees": {} if installed else dict(variant.trees),
         "left_out": variant.left_out,
     }
+    reason = ""
     if missing:
-        return CellResult(
-            proof=proof.title, variant=variant.kind, state=NOT_RUN, message=f"needs {', '.join(missing)}", **about
-        )
+        reason = f"needs {', '.join(missing)}"
+    elif installed and proof.name in installed.left_out:
+        reason = "the thin wheel leaves this patch out"
+    if reason:
+        return CellResult(proof=proof.title, variant=variant.kind, state=NOT_RUN, message=reason, **about)
     if not proof.files:
         return CellResult(
             proof=proof.title, variant=variant.kind, state=ERROR, message="the patch names no Proof:", **about
@@ -164,8 +169,8 @@ def checkout(project: Project, variant: Variant, slot: int) -> Path:
     return root
 
 
-def link_data(project: Project, set_name: str, python: str, root: Path) -> Installed:
-    """Link the data files of an environment's packages into ``root``, where the trees have them.
+def link_files(project: Project, set_name: str, python: str, root: Path) -> Installed:
+    """Link the files of an environment's packages into ``root``, where the trees have them.
 
     The build table's ``links`` name the data files and their places in the trees.
 
@@ -173,9 +178,18 @@ def link_data(project: Project, set_name: str, python: str, root: Path) -> Insta
     :raises EnvironmentFault: if the environment lacks a package with data files.
     """
     python = interpreter(python)
+    left_out: list[str] = []
     for pin in project.lock.pins_of(set_name):
         build = project.lock.upstreams[pin.upstream].build
-        if not build or not build.links:
+        if not build:
+            continue
+        sources = [module_file(python, build.package)]
+        if thin := module_file(python, f"_patchq_thin_{build.package}"):
+            left_out += json.loads((thin / "thin.json").read_text())["left_out"]
+            sources.append(thin / "files" / build.package)
+        for source in filter(None, sources):
+            _link_package(source, build, root / pin.upstream / build.package)
+        if not build.links:
             continue
         package = _package_folder(python, build)
         nested = project.lock.nested_in(pin.upstream)
@@ -185,7 +199,22 @@ def link_data(project: Project, set_name: str, python: str, root: Path) -> Insta
             link.symlink_to(package / inside)
             if path in nested:
                 (root / nested[path]).symlink_to(package / inside)
-    return Installed(python, root)
+    return Installed(python, root, frozenset(left_out))
+
+
+def _link_package(source: Path, build: BuildConfig, target: Path) -> None:
+    """Link a package's files except its linked data, over those that are linked already.
+
+    Only files are links, because ``Path.rglob`` doesn't follow links to folders.
+    """
+    for folder, folders, names in os.walk(source):
+        below = Path(folder).relative_to(source)
+        folders[:] = [f for f in folders if f != "__pycache__" and (below / f).as_posix() not in build.links]
+        (target / below).mkdir(parents=True, exist_ok=True)
+        for name in names:
+            link = target / below / name
+            link.unlink(missing_ok=True)
+            link.symlink_to(Path(folder) / name)
 
 
 def _package_folder(python: str, build: BuildConfig) -> Path:
