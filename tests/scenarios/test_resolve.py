@@ -139,7 +139,7 @@ def test_without_history_the_brief_says_how_to_get_it(stack: Patchq, upstream: P
     upstream.rename(upstream.with_name("elsewhere"))
     found = said(stack, 0, "conflict", "up")
     assert (found["causes"], found["history"]) == ([], "")
-    assert "`patchq conflict up --history` fetches it" in found["hint"]
+    assert "`patchq conflict up --history` fetches upstream's history from" in found["hint"]
     upstream.with_name("elsewhere").rename(upstream)
     assert len(said(stack, 0, "conflict", "up", "--history")["causes"]) == 1
 
