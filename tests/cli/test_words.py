@@ -130,7 +130,7 @@ def test_what_can_be_written_is(stack: Patchq) -> None:
     assert "Signed-off-by: Test Person" in stack.patch_file("third").read_text()
     edit(stack.tree() / "a.txt", 1)
     assert git(stack.tree(), "status", "--short")
-    assert "kept as it is" in stack.run("check", "--fix").output
+    assert "the worktree is unchanged" in stack.run("check", "--fix").output
 
 
 def test_a_repositorys_pointer_in_an_archive_is_left_out(empty: Patchq, tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ def test_a_broken_repository_is_told_in_words(own: Path, how: str) -> None:
             said.append(error)
     assert said, how
     assert all(e.hint for e in said)
-    assert any("can't be used" in e.message or "no revision" in e.message for e in said), said
+    assert any("can't be used" in e.message or "is not a revision" in e.message for e in said), said
 
 
 def test_a_persons_locks_are_not_in_the_way(own: Path) -> None:

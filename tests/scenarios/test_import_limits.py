@@ -111,7 +111,7 @@ def test_all_of_a_batch_together(stack: Patchq, tmp_path: Path, monkeypatch: pyt
 def test_a_mailbox_of_very_many_mails(stack: Patchq, tmp_path: Path) -> None:
     path = tmp_path / "box"
     path.write_bytes(b"From a@b Mon Sep 17 00:00:00 2001\nSubject: x\n\n" * (limits.MOST_MAILS + 2))
-    assert "lines that mails begin with" in stack.fails(1, "import", "up", str(path))
+    assert "lines that begin a mail" in stack.fails(1, "import", "up", str(path))
 
 
 def test_recipes_that_include_each_other(stack: Patchq, tmp_path: Path) -> None:

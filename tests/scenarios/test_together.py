@@ -162,7 +162,7 @@ def test_both_amend_one_patch(team: Patchq) -> None:
 
         return change
 
-    branches(team, one=amend("pkg/base.py", 1), two=amend("pkg/ops.py", 1))
+    branches(team, one=amend("pkg/__init__.py", 1), two=amend("pkg/ops.py", 1))
     assert {f["rule"] for f in found(team, "two")} <= {"merge", "same-patch"}
 
 
