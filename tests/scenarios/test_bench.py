@@ -134,14 +134,14 @@ def test_what_is_no_file_is_not_waited_for(empty: Patchq, tmp_path: Path) -> Non
         file.truncate(1 << 40)
     (tmp_path / "link").symlink_to("link")
     for name, said in {
-        "pipe": "no plain file",
+        "pipe": "not a regular file",
         "huge": "the limit is",
-        ".": "no plain file",
+        ".": "not a regular file",
         "link": "symbolic links",
     }.items():
         told = empty.fails(1, "bench", "import", str(tmp_path / name), "--machine", "m", "--reported", "r")
         assert said in " ".join(told.split())
-    assert "no plain file" in empty.fails(1, "bench", "import", "/dev/zero", "--machine", "m", "--reported", "r")
+    assert "not a regular file" in empty.fails(1, "bench", "import", "/dev/zero", "--machine", "m", "--reported", "r")
 
 
 def test_a_file_with_any_name_gets_a_plain_one(empty: Patchq, tmp_path: Path) -> None:

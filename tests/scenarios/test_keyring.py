@@ -188,7 +188,7 @@ def test_a_key_of_one_kind_says_nothing_of_the_other(patchq: Patchq, upstream: P
     trust(patchq, ours)
     configure(f'[gpg "ssh"]\n\tallowedSignersFile = {tmp_path / "theirs"}\n')
     (tmp_path / "theirs").write_bytes(theirs.public)
-    assert "not in it" in patchq.fails(1, "pin", "up", "--ref", "v2")
+    assert "not in the keyring" in patchq.fails(1, "pin", "up", "--ref", "v2")
 
 
 @pytest.mark.parametrize("content", [None, b"", b"\0\xff nonsense", b"-----BEGIN PGP PUBLIC KEY BLOCK-----\nno\n"])
