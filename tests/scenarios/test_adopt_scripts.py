@@ -43,7 +43,7 @@ def test_a_command_without_an_effect_is_an_error(patchq: Patchq) -> None:
     said = patchq.fails(1, "import", "up", "--run", "sed -i s/line/LINE/ a.txt", "--run", "sed -i s/nowhere/x/ b.txt")
     assert "--run 2:1: refused: `sed -i s/nowhere/x/ b.txt`: it changes nothing in the package" in said
     said = patchq.fails(1, "import", "up", "--run", "sed -i s/a/b/ not-there.txt")
-    assert "ended with 2" in said
+    assert "failed with exit code 2" in said
     assert "not-there.txt" in said
     assert patchq.snapshot() == before
 
