@@ -262,7 +262,7 @@ _PLAN = [
     ("an older plan() is taken for a newer one", 'return "o_data_type" in parameters or "kwargs" in parameters', "return True"),
     ("a newer plan() is taken for an older one", 'return "o_data_type" in parameters or "kwargs" in parameters', "return False"),
     ("a plan() of keywords is taken for an older one", '"o_data_type" in parameters or "kwargs" in parameters', '"o_data_type" in parameters'),
-    ("any plan() with a data type is a newer one", 'return "o_data_type" in inspect', 'return "data_type" in inspect'),
+    ("any plan() with a data type is a newer one", 'return "o_data_type" in parameters', 'return "data_type" in parameters'),
     ("decode's output is FP16 unless it is said", "    o_data_type: str | torch.dtype | None = None,\n", "    o_data_type: str | torch.dtype | None = torch.float16,\n"),
 ]  # fmt: skip
 
