@@ -377,7 +377,7 @@ def test_monkey_patches(patchq: Patchq, tmp_path: Path) -> None:
     ]
     assert [i["outcome"] for i in told] == ["applies", "unreadable", "unreadable", "unreadable"]
     assert (
-        "replaces pkg/mod.py: f (line 1) by wrapped, which uses names that the replaced function's file lacks: _old"
+        "replaces pkg/mod.py: f (line 1) by wrapped, which uses names that its file lacks: _old"
         in told[1]["detail"]
     )
     # Python 3.10 puts a space before the colon.
