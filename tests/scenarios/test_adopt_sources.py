@@ -376,10 +376,7 @@ def test_monkey_patches(patchq: Patchq, tmp_path: Path) -> None:
         "items"
     ]
     assert [i["outcome"] for i in told] == ["applies", "unreadable", "unreadable", "unreadable"]
-    assert (
-        "replaces pkg/mod.py: f (line 1) by wrapped, which uses names that its file lacks: _old"
-        in told[1]["detail"]
-    )
+    assert "replaces pkg/mod.py: f (line 1) by wrapped, which uses names that its file lacks: _old" in told[1]["detail"]
     # Python 3.10 puts a space before the colon.
     assert "by lambda: 4, which is not a function of that file" in told[2]["detail"].replace("lambda :", "lambda:")
     assert "replaces pkg/mod.py: g, which is not a function" in told[3]["detail"]
