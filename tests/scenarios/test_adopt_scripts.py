@@ -127,7 +127,7 @@ def test_a_dockerfile_is_imported_again(patchq: Patchq, tmp_path: Path) -> None:
     said = patchq.ok("import", "up", str(path))
     assert "up: added edit-y" in said
     assert names(patchq) == ["spell-it-out", "edit-x", "edit-y"]
-    assert "nothing changed, 3 patches" in patchq.ok("import", "up", str(path))
+    assert "nothing changed (3 patches)" in patchq.ok("import", "up", str(path))
 
 
 def test_a_changed_step_names_the_patch_that_it_replaces(patchq: Patchq, tmp_path: Path) -> None:
@@ -143,6 +143,43 @@ def test_a_changed_step_names_the_patch_that_it_replaces(patchq: Patchq, tmp_pat
     patchq.ok("import", "up", str(path))
     patchq.ok("apply")
     assert (patchq.tree() / "pkg/mod.py").read_text() == "def f():\n    return uno\n"
+
+
+@pytest.mark.parametrize("cause", ["argument", "default", "copied", "diff"])
+def test_a_step_that_makes_another_change_is_not_equal(patchq: Patchq, tmp_path: Path, cause: str) -> None:
+    """The text of the step is the same: a value or a file that it uses has changed."""
+    text = (
+        "FROM base\nARG WIDTH=120\nRUN pip install up\nWORKDIR /usr/lib/python3/dist-packages\n"
+        'RUN sed -i "s/return 1$/return $WIDTH/" pkg/mod.py\nCOPY more.py pkg/more.py\n'
+        "COPY new.diff /tmp/new.diff\nRUN patch -p1 < /tmp/new.diff\n"
+    )
+    diff = "--- /dev/null\n+++ b/pkg/new.py\n@@ -0,0 +1 @@\n+new = 1\n"
+    path = write_image(tmp_path / "image", text, more_py="more = 1\n", new_diff=diff)
+    patchq.ok("import", "up", str(path))
+    assert "nothing changed (3 patches)" in patchq.ok("import", "up", str(path))
+    options = []
+    if cause == "argument":
+        options = ["--build-arg", "WIDTH=132"]
+    elif cause == "default":
+        path.write_text(text.replace("120", "132"))
+    elif cause == "copied":
+        (path.parent / "more.py").write_text("more = 2\n")
+    else:
+        (path.parent / "new.diff").write_text(diff.replace("= 1", "= 2"))
+    line, name = {"copied": (6, "edit-more"), "diff": (8, "edit-new")}.get(cause, (5, "edit-mod"))
+    before = patchq.snapshot()
+    said = patchq.fails(3, "import", "up", str(path), *options)
+    assert f"{path}:{line}: the step makes another change than up/{name}\n" in said
+    assert f"`patchq drop up/{name}`, then import again" in said
+    said = patchq.fails(3, "import", "up", str(path), "--dry-run", *options)
+    assert "1 conflict" in said
+    assert "2 equal" in said
+    assert patchq.snapshot() == before
+    patchq.ok("drop", f"up/{name}")
+    patchq.ok("import", "up", str(path), *options)
+    patchq.ok("apply")
+    file, now = {"copied": ("more", "more = 2\n"), "diff": ("new", "new = 2\n")}.get(cause, ("mod", "return 132\n"))
+    assert (patchq.tree() / f"pkg/{file}.py").read_text().endswith(now)
 
 
 def test_a_test_of_the_package_is_no_edit(patchq: Patchq, tmp_path: Path) -> None:

@@ -9,7 +9,9 @@ from pathlib import Path
 from patchq.adopt._folders import origin_of
 from patchq.adopt._wheels import package_of, release_wheel
 from patchq.adopt.found import FoundPatch, ReplayOptions
+from patchq.errors import ConflictError
 from patchq.formats.header import Ident, parse_trailers, with_trailer
+from patchq.git.replay import pick
 from patchq.git.repository import Git
 from patchq.names import CommitId, TreeId, sh, show_path
 from patchq.patterns.rules import Rule, with_rules
@@ -102,24 +104,29 @@ def _replay_again(
 ) -> list[FoundPatch]:
     """Replay a script that was imported before, on the tree before that import.
 
-    A step that made one of the stack's patches is named and not adopted again. A new step becomes a patch that is
-    merged into the tree of the stack. Return an empty list if no step made a patch of the stack.
+    A step that made one of the stack's patches is named and not adopted again. It is a conflict if its change is no
+    longer the patch's. A new step becomes a patch that is merged into the tree of the stack. Return an empty list if
+    no step made a patch of the stack.
 
     :param earlier: patches of the earlier import.
     """
     parents = earlier[0].commit.parents
     start = parents[0] if parents else loaded.state.base
+    upstream, base = loaded.stack.pin.upstream, project.store.tree_of([loaded.state.base])[0]
     accounts = _replay(project, loaded, start, path, request)
     made = _patches_made_by(project.store, accounts, loaded.entries, earlier)
     if not made:
         return []
     found = []
     for index, patch in enumerate(convert(project, accounts)):
-        if index in made:
-            notes = (f"{patch.where}: the stack already has this edit",)
-            patch = replace(patch, name=made[index].name, carried="equal", trees=None, notes=notes)
+        entry = made.get(index)
+        if entry and patch.trees:
+            if _is_same_change(project.store, patch.trees, entry, base):
+                carried, note = "equal", f"{patch.where}: the stack already has this edit"
+            else:
+                carried, note = "conflict", f"the step makes another change than {upstream}/{entry.name}"
+            patch = replace(patch, name=entry.name, carried=carried, trees=None, notes=(note,))
         found.append(patch)
-    upstream = loaded.stack.pin.upstream
     kept = {entry.name for entry in made.values()}
     for entry in earlier:
         if entry.name not in kept:
@@ -140,17 +147,31 @@ def _patches_made_by(
     by_diff = dict(zip(ids, entries, strict=True))
     left = list(earlier)
     made: dict[int, ReconciledEntry] = {}
-    for index, account in enumerate(accounts):
-        if not account.trees:
-            continue
-        entry = by_diff.get(_patch_id(store, account.trees))
-        if entry is None:
-            entry = next((one for one in left if _command_of(account) in one.commit.message), None)
-        if entry and entry not in made.values():
-            made[index] = entry
-            if entry in left:
-                left.remove(entry)
-    return made
+    for same_diff in (True, False):
+        for index, account in enumerate(accounts):
+            if not account.trees or index in made:
+                continue
+            if same_diff:
+                entry = by_diff.get(_patch_id(store, account.trees))
+            else:
+                entry = next((one for one in left if _command_of(account) in one.commit.message), None)
+            if entry and entry not in made.values():
+                made[index] = entry
+                if entry in left:
+                    left.remove(entry)
+    return dict(sorted(made.items()))
+
+
+def _is_same_change(store: Git, trees: tuple[TreeId, TreeId], entry: ReconciledEntry, base: TreeId) -> bool:
+    """Return True if a step and a patch have the same diff, or if the step's change makes the patch's tree."""
+    if _patch_id(store, trees) == store.patch_ids_of([entry.commit.commit])[0]:
+        return True
+    parents = entry.commit.parents
+    onto = store.tree_of([parents[0]])[0] if parents else base
+    try:
+        return pick(store, "", entry.name, *trees, onto) == entry.commit.tree
+    except ConflictError:
+        return False
 
 
 def _patch_id(store: Git, trees: tuple[TreeId, TreeId]) -> str:

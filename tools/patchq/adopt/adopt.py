@@ -261,7 +261,9 @@ def _with_releases(
 
 
 def _may_apply_elsewhere(patch: FoundPatch, item: Item) -> bool:
-    return item.outcome == "conflict" and not patch.trees and not any(c.owner for c in item.conflicts)
+    if patch.trees or patch.carried:
+        return False
+    return item.outcome == "conflict" and not any(c.owner for c in item.conflicts)
 
 
 def _with_owners(
@@ -331,7 +333,10 @@ def _refuse_left(upstream: str, items: Sequence[Item], errors: Sequence[PatchqEr
     for item in left:
         if item.account and item.outcome == "unreadable":
             accounts.append(item.account)
-        lines.append(f"{item.where} {_verdict(item, upstream)}: {item.detail}")
+        if item.is_changed_step:
+            lines.append(f"{item.where}: {item.detail}")
+        else:
+            lines.append(f"{item.where} {_verdict(item, upstream)}: {item.detail}")
         conflicts += item.conflicts
     if len(accounts) == len(left):
         raise NotTaken(accounts, taken)
@@ -341,8 +346,11 @@ def _refuse_left(upstream: str, items: Sequence[Item], errors: Sequence[PatchqEr
     if taken:
         more = f"; {counted(taken, 'other patch')} would apply"
     hint = "--partial adopts those that apply, " if taken else ""
+    changed = [item.name for item in items if item.is_changed_step]
     gone = [item.name for item in items if item.outcome == "gone"]
-    if gone:
+    if changed:
+        hint += f"`{drop_commands(upstream, [*changed, *gone])}`, then import again"
+    elif gone:
         hint += f"the new steps may replace {', '.join(gone)}: `{drop_commands(upstream, gone)}`, then import again"
     else:
         hint += (

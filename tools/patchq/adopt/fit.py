@@ -33,6 +33,8 @@ _FUZZ = "it applies only with fuzz, because the lines around its change differ: 
 TAKEN, LEFT = ("applies", "offset", "merged"), ("there", "conflict", "unreadable", "left out")
 #: Outcomes of the commits of a branch that is imported again.
 CARRIED = ("new", "changed", "equal", "gone")
+#: Reason of the conflict for a step of a script that no longer makes the change of its patch.
+CHANGED_STEP = "the step changed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +67,11 @@ class Item:
     def is_refused(self) -> bool:
         """True if the patch can't be adopted; False if the import skips it, such as a cover letter."""
         return self.outcome not in (*TAKEN, *CARRIED, "left out")
+
+    @property
+    def is_changed_step(self) -> bool:
+        """True if a step of a script no longer makes the change of its patch."""
+        return any(conflict.reason == CHANGED_STEP for conflict in self.conflicts)
 
 
 class Fitter:
@@ -164,8 +171,11 @@ class Fitter:
         if patch.left_out:
             return self._left_out(patch), self.tree
         if patch.carried:
-            detail = "; ".join(patch.notes)
-            return Item(name=patch.name, where=patch.where, outcome=patch.carried, detail=detail), self.tree
+            item = Item(name=patch.name, where=patch.where, outcome=patch.carried, detail="; ".join(patch.notes))
+            if patch.carried == "conflict":
+                conflict = Conflict(upstream=self.upstream, patch=patch.name, path="", reason=CHANGED_STEP)
+                item = replace(item, conflicts=(conflict,))
+            return item, self.tree
         if patch.problem:
             self.errors.append(patch.problem)
             if patch.account:

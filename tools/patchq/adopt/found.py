@@ -30,8 +30,9 @@ class FoundPatch:
     :ivar notes: notes for the user about how the patch was read.
     :ivar account: outcome of the step of a script or Dockerfile that the patch comes from.
     :ivar left_out: True for an entry to skip, such as a cover letter; ``notes`` gives the reason.
-    :ivar carried: for a patch that the stack has from an earlier import of the same script: ``equal``, or ``gone``
-        if the script no longer makes it. ``name`` is the patch of the stack. Empty for other patches.
+    :ivar carried: for a patch that the stack has from an earlier import of the same script: ``equal``, ``gone`` if
+        the script no longer makes it, or ``conflict`` if its step makes another change. ``name`` is the patch of the
+        stack. Empty for other patches.
     """
 
     name: str
