@@ -182,6 +182,19 @@ def test_a_step_that_makes_another_change_is_not_equal(patchq: Patchq, tmp_path:
     assert (patchq.tree() / f"pkg/{file}.py").read_text().endswith(now)
 
 
+def test_a_refused_step_keeps_its_patch(patchq: Patchq, tmp_path: Path) -> None:
+    path = write_image(tmp_path / "image", AGAIN + "COPY more.py pkg/more.py\n", more_py="more = 1\n")
+    patchq.ok("import", "up", str(path))
+    (path.parent / "more.py").unlink()
+    said = patchq.fails(1, "import", "up", str(path))
+    assert f"{path}:7: `COPY more.py pkg/more.py`: " in said
+    assert "drop" not in said
+    said = patchq.ok("import", "up", str(path), "--partial")
+    assert "gone" not in said
+    path.write_text(AGAIN)
+    assert "up: gone: edit-more: " in patchq.ok("import", "up", str(path))
+
+
 def test_a_test_of_the_package_is_no_edit(patchq: Patchq, tmp_path: Path) -> None:
     site = "/usr/lib/python3/dist-packages"
     lines = f'RUN set -ex; cd {site}; echo "x = 1" > pkg/x.py ; python3 -c "import pkg.mod"\n'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +27,9 @@ from patchq.stacks.edit import Loaded, user_ident
 from patchq.stacks.export import slug
 from patchq.stacks.reconcile import ReconciledEntry
 from patchq.system import fsio
+
+#: Line of a patch's message above the command of its step.
+_COMMAND = "Was done by a command:"
 
 
 def from_replay(
@@ -129,7 +133,7 @@ def _replay_again(
         found.append(patch)
     kept = {entry.name for entry in made.values()}
     for entry in earlier:
-        if entry.name not in kept:
+        if entry.name not in kept and not _is_unresolved(accounts, entry):
             notes = (f"{path} no longer makes this edit: `patchq drop {upstream}/{sh(entry.name)}` removes it",)
             where = f"{upstream}/{entry.name}"
             found.append(FoundPatch(name=entry.name, where=where, author=None, message="", carried="gone", notes=notes))
@@ -172,6 +176,21 @@ def _is_same_change(store: Git, trees: tuple[TreeId, TreeId], entry: ReconciledE
         return pick(store, "", entry.name, *trees, onto) == entry.commit.tree
     except ConflictError:
         return False
+
+
+def _is_unresolved(accounts: Sequence[Account], entry: ReconciledEntry) -> bool:
+    """Return True if the step that made a patch is still in the script, but is refused or not understood."""
+    _, _, quoted = entry.commit.message.partition(f"{_COMMAND}\n\n")
+    command = "\n".join(line[4:] for line in itertools.takewhile(lambda line: line[:4] == "    ", quoted.split("\n")))
+    for account in accounts:
+        if account.status not in (StepStatus.REFUSED, StepStatus.NOT_UNDERSTOOD):
+            continue
+        is_same_place = ("origin", _origin(account.where)) in [
+            (key.lower(), value) for key, value in parse_trailers(entry.commit.message)
+        ]
+        if is_same_place or (command and command in account.text):
+            return True
+    return False
 
 
 def _patch_id(store: Git, trees: tuple[TreeId, TreeId]) -> str:
@@ -233,7 +252,7 @@ def _described(project: Project, patch: FoundPatch, account: Account) -> FoundPa
 
 def _command_of(account: Account) -> str:
     """Return the paragraphs of a patch's message that quote the command of its step."""
-    lines = ["Was done by a command:", ""]
+    lines = [_COMMAND, ""]
     for line in account.text.strip().split("\n")[:40]:
         lines.append(f"    {line}")
     return "\n".join(lines) + "\n"
