@@ -155,6 +155,31 @@ def test_an_unlisted_patch_is_named(patchq: Patchq, mail: bytes, tmp_path: Path,
     assert not patchq.patch_file("other").exists()
 
 
+@pytest.mark.parametrize(
+    "words", [("apply",), ("build",), ("list",), ("export", "up"), ("new", "up", "more", "-m", "More\n\nWhy.")]
+)
+def test_a_stack_without_its_series_is_not_empty(stack: Patchq, words: tuple[str, ...]) -> None:
+    path = stack.layout.stack("up", "v1") / "series"
+    path.unlink()
+    edit(stack.tree() / "b.txt", 30)
+    output = stack.fails(1, *words)
+    assert f"{path} doesn't exist, but its folder has first.patch, second.patch, third.patch" in output
+    assert f"`git checkout -- {path}` restores it" in output
+    assert not path.exists()
+
+
+def test_check_reports_a_missing_series(stack: Patchq) -> None:
+    path = stack.layout.stack("up", "v1") / "series"
+    path.unlink()
+    output = stack.fails(1, "check")
+    assert f"{path} doesn't exist" in output
+    assert f"`git checkout -- {path}` restores it" in output
+    for name in ("first", "second", "third"):
+        stack.patch_file(name).unlink()
+    stack.ok("check")
+    stack.ok("apply")
+
+
 def test_a_comment_outlives_its_patch(stack: Patchq) -> None:
     path = stack.layout.stack("up", "v1") / "series"
     path.write_text("# attention\nfirst.patch # keep an eye on it\n# moe\nsecond.patch\nthird.patch\n")

@@ -15,7 +15,7 @@ from patchq.formats.header import parse as parse_mail
 from patchq.formats.lock import Pin
 from patchq.formats.series import MOST_BYTES, SUFFIX, Series
 from patchq.formats.series import parse as parse_series
-from patchq.names import AppliedPatch, CommitId, Offset, TreeId
+from patchq.names import AppliedPatch, CommitId, Offset, TreeId, sh
 from patchq.system import fsio, project_files
 from patchq.system.paths import Layout, folder_to_ref
 
@@ -26,6 +26,10 @@ STATE_VERSION = 1
 _ID = re.compile(r"[0-9a-f]{40}")
 #: Largest patch file, in bytes.
 MOST_PATCH = 256 << 20
+
+
+class SeriesMissing(FormatError):
+    """A stack's folder has patches but no series."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,17 +89,34 @@ class Stack:
 def load_stack(layout: Layout, pin: Pin) -> Stack:
     """Read a stack's series.
 
-    :raises FormatError: if the series is malformed, or another folder has the name of the same ref.
+    :raises FormatError: if the series is malformed, if there are patches but no series, or if another
+        folder has the name of the same ref.
     """
     folder = layout.stack(pin.upstream, pin.ref)
     _refuse_misnamed(folder, pin)
     path = folder / "series"
     data = project_files.read(layout.root, path, MOST_BYTES)
     if data is None:
+        _refuse_without_series(folder)
         series = Series()
     else:
         series = parse_series(data, str(path))
     return Stack(root=layout.root, pin=pin, folder=folder, series=series)
+
+
+def _refuse_without_series(folder: Path) -> None:
+    """Refuse a folder that has patches but no series: the stack would count as empty.
+
+    :raises SeriesMissing: if the folder has patches.
+    """
+    files = sorted(path.name for path in folder.glob("*" + SUFFIX))
+    if files:
+        path = folder / "series"
+        more = f" and {len(files) - 3} more" if len(files) > 3 else ""
+        raise SeriesMissing(
+            f"{path} doesn't exist, but its folder has {', '.join(files[:3])}{more}",
+            hint=f"`git checkout -- {sh(path)}` restores it; or write it: the names of the files, one a line, in order",
+        )
 
 
 def _refuse_misnamed(folder: Path, pin: Pin) -> None:

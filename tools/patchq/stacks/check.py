@@ -7,6 +7,7 @@ import itertools
 import re
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from packaging.utils import canonicalize_name
@@ -21,7 +22,7 @@ from patchq.patterns.regenerate import RuleStop
 from patchq.patterns.rules import TRAILER, rules_of
 from patchq.patterns.trees import is_made_by
 from patchq.project.project import Project
-from patchq.project.stack import Stack, load_stack, load_state
+from patchq.project.stack import SeriesMissing, Stack, load_stack, load_state
 from patchq.sources.rules import upstream_test
 from patchq.stacks import siblings
 from patchq.stacks.apply import ApplyPlan, bases_of, plan
@@ -85,9 +86,13 @@ def check(
         bases: dict[tuple[str, str], CommitId] = {}
         for upstream in project.lock.upstreams.values():
             for pin in upstream.pins.values() if not names or upstream.name in names else ():
-                stack = load_stack(project.layout, pin)
-                headers = _headers(project, stack, found)
                 off = {"empty", *upstream.check.off} if allow_empty else set(upstream.check.off)
+                try:
+                    stack = load_stack(project.layout, pin)
+                except SeriesMissing as error:
+                    found.append(_finding(pin, "", "format", error.message, error.hint))
+                    continue
+                headers = _headers(project, stack, found)
                 found = list(_levelled(found, upstream, off))
                 if not text_only and stack.names and len(headers) == len(stack.names):
                     _check_bytes(project, stack, found, offline, bases, {} if plans is None else plans)
@@ -351,7 +356,8 @@ def _check_requires(project: Project, stack: Stack, name: str, header: Header) -
             continue
         names: list[str] = []
         for pin in _used_with(project, stack.pin, upstream):
-            names += load_stack(project.layout, pin).names
+            with suppress(SeriesMissing):  # reported for that stack
+                names += load_stack(project.layout, pin).names
         if other not in names:
             found.append(("requires", f"Requires: {required} is in no stack of the same set", remove))
     return found
