@@ -79,6 +79,22 @@ def test_use_keeps_a_newer_set_and_one_of_another_name(moved: Patchq, upstream: 
     assert json.loads(moved.ok("use", "other", "--json"))["sets"] == []
 
 
+def test_use_keeps_a_set_of_the_name_that_the_rebase_did_not_come_from(stack: Patchq, upstream: Path) -> None:
+    release(upstream, "v2", "v3")
+    stack.ok("pin", "up", "--url", str(upstream), "--ref", "v2", "--set", "next")
+    stack.ok("import", "up", str(stack.patch_file("second")), "--set", "next")
+    stack.ok("rebase", "up", "--onto", "v3", "--from", "v2")
+    keep(stack)
+    output = stack.ok("use", "default-up-v3")
+    assert sets(stack) == ["default", "next", "default-up-v3"]
+    assert refs(stack) == ["v1", "v2", "v3"]
+    assert "the ledger doesn't show that default-up-v3 was rebased from default or next" in output
+    assert "kept default: `patchq use default-up-v3 --replaces default` removes it" in output
+    stack.ok("use", "default-up-v3", "--replaces", "next")
+    assert sets(stack) == ["default", "default-up-v3"]
+    assert refs(stack) == ["v1", "v3"]
+
+
 def test_what_git_does_not_have_is_not_cleared(moved: Patchq) -> None:
     edit(moved.patch_file("first"), 5)
     before = moved.snapshot()

@@ -9,13 +9,15 @@ from dataclasses import dataclass, replace
 
 from patchq.errors import UserError
 from patchq.formats import relock
+from patchq.formats.ledger import CARRIED, Attempt
 from patchq.formats.lock import Lock, Pin
 from patchq.formats.lock import parse as parse_lock
 from patchq.git import person
+from patchq.names import sh
 from patchq.project.journal import Change
 from patchq.project.project import Project
 from patchq.project.refs import older_first
-from patchq.project.stack import load_stack
+from patchq.project.stack import load_stack, read_ledger
 from patchq.rebase.state import load, upstreams_under_way
 from patchq.system import project_files
 from patchq.system.paths import LOCK_NAME, check_name, ref_to_folder
@@ -58,8 +60,9 @@ def name_for(lock: Lock, set_name: str, upstream: str, ref: str) -> str:
 def use(project: Project, set_name: str, *, name: str = "", keep: bool = False, replaces: Sequence[str] = ()) -> Used:
     """Make a set the default and remove the sets that it replaces.
 
-    A set replaces the sets that it was rebased from. Their pins and stacks are removed unless
-    another set uses them. The ledger and the recorded resolutions are kept.
+    A set replaces the sets that it was rebased from, as far as their names and the ledger show.
+    Their pins and stacks are removed unless another set uses them. The ledger and the recorded
+    resolutions are kept.
 
     :param name: new name of the set.
     :param keep: remove nothing.
@@ -72,11 +75,10 @@ def use(project: Project, set_name: str, *, name: str = "", keep: bool = False, 
         lock, data = project.lock, project_files.read(root, project.layout.lock) or b""
         for wanted in (set_name, *replaces):
             lock.pins_of(wanted)
-        gone = []
+        gone: list[str] = []
+        unsure: list[str] = []
         if not keep:
-            for s in lock.sets:
-                if s != set_name and (s in replaces or _older(lock, s, set_name)):
-                    gone.append(s)
+            gone, unsure = _replaced(project, lock, set_name, replaces)
         if name:
             called = check_name(name, "a set")
         else:
@@ -97,9 +99,11 @@ def use(project: Project, set_name: str, *, name: str = "", keep: bool = False, 
                 project.layout.stack(pin.upstream, pin.ref).rmdir()
         project.__dict__.pop("lock", None)
         heir = _environments(lock, set_name, gone)[0]
-        notes = []
+        notes = [f"kept {s}: `patchq use {sh(called)} --replaces {sh(s)}` removes it" for s in unsure]
+        if unsure:
+            notes.insert(0, f"the ledger doesn't show that {called} was rebased from {' or '.join(unsure)}")
         if heir and heir != called:
-            notes = [f"the containers of {heir} are now those of {called}"]
+            notes += [f"the containers of {heir} are now those of {called}"]
         names = tuple(f"{p.upstream} {p.ref}" for p in pins)
         return Used(
             set_name=called,
@@ -109,6 +113,42 @@ def use(project: Project, set_name: str, *, name: str = "", keep: bool = False, 
             files=tuple(files),
             notes=tuple(notes),
         )
+
+
+def _replaced(project: Project, lock: Lock, set_name: str, replaces: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the sets that ``set_name`` replaces, and sets that it may replace.
+
+    The ledger records the refs of a rebase, not its set. So a set is only certain if its name and
+    its refs agree.
+    """
+    mine = lock.sets[set_name]
+    origins = {u: _origins(read_ledger(project.layout, u).attempts, ref) for u, ref in mine.items()}
+    gone, named, carried = [], [], []
+    for s, refs in lock.sets.items():
+        if s == set_name:
+            continue
+        older = _older(lock, s, set_name)
+        recorded = refs.keys() == mine.keys() and all(ref in origins[u] for u, ref in refs.items())
+        if s in replaces or (older and recorded):
+            gone.append(s)
+        elif older:
+            named.append(s)
+        elif recorded and refs != mine:
+            carried.append(s)
+    if not named:
+        carried = []  # the name shows where the set came from
+    return gone, named + carried
+
+
+def _origins(attempts: Sequence[Attempt], ref: str) -> set[str]:
+    """Return ``ref`` and the refs from which rebases carried patches to it, directly or not."""
+    found, left = {ref}, [ref]
+    while left:
+        onto = left.pop()
+        new = {a.from_ref for a in attempts if a.onto == onto and a.outcome in CARRIED} - found
+        found |= new
+        left += new
+    return found
 
 
 def _unused_pins(lock: Lock, gone: Sequence[str]) -> list[Pin]:
@@ -176,7 +216,7 @@ def _root(lock: Lock, set_name: str) -> str:
 
 
 def _older(lock: Lock, other: str, set_name: str) -> bool:
-    """Return whether ``set_name`` was rebased from ``other``: same root name and no newer ref."""
+    """Return whether ``other`` has the same root name as ``set_name`` and no newer ref."""
     mine = {pin.upstream: pin for pin in lock.pins_of(set_name)}
     theirs = {pin.upstream: pin for pin in lock.pins_of(other)}
     if _root(lock, other) != _root(lock, set_name) or mine.keys() != theirs.keys():
