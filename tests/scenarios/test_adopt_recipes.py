@@ -308,6 +308,20 @@ def test_a_folder_with_a_recipe(patchq: Patchq, upstream: Path, tmp_path: Path) 
     assert imported(patchq, recipe.parent) == native(upstream, recipe.parent, steps, tmp_path / "native")
 
 
+@pytest.mark.parametrize("sources", ["SOURCES", "SPECS/SOURCES"])
+def test_a_spec_of_an_rpmbuild_tree(patchq: Patchq, tmp_path: Path, sources: str) -> None:
+    write(tmp_path / sources, "README", "")
+    spec = tmp_path / "SPECS/up.spec"
+    spec.parent.mkdir(exist_ok=True)
+    spec.write_text(AUTOSETUP)
+    patchq.ok("import", "up", str(spec), *ME)
+    assert [p["name"] for p in json.loads(patchq.ok("list", "--json"))["patches"]] == ["three", "again", "new"]
+    (tmp_path / sources / "new.patch").unlink()
+    shown = patchq.fails(3, "import", "up", str(spec), *ME, "--dry-run")
+    looked = ", ".join(str(tmp_path / folder) for folder in ("SPECS", "SPECS/SOURCES", "SOURCES"))
+    assert f"new.patch is not next to the recipe (looked in {looked})" in shown
+
+
 def test_an_ebuild(patchq: Patchq, upstream: Path, tmp_path: Path) -> None:
     files = write(tmp_path / "up/files", "up-again.patch", AGAIN).parent
     (tmp_path / "up/up-1.0-r2.ebuild").write_text(EBUILD)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Iterator, Sequence
@@ -23,6 +24,8 @@ _PATCH = re.compile(r"(?P<if>%\{(?P<not>!?)\?(?P<name>\w+):)?%\{?patch(?P<number
 _NAMED = re.compile(r"%\{?(?:PATCH|P:)(\d+)\}?|%\{?PATCH\b\}?(?!\d)")
 _MACRO = re.compile(r"%\{(!?\??)([\w]+)(?::([^{}]*))?\}|%(\w+)")
 _EDIT = re.compile(r"(?:sed|perl)\b.*\s-\w*i|cp\b|mv\b|ln\b|tee\b|autoreconf\b|(?:echo|cat)\b.*>\s*\S")
+#: Folders of a spec's patches: the spec's own, and those of an rpmbuild tree.
+_FOLDERS = ("", "SOURCES", "../SOURCES")
 #: Limits in characters: of all expanded texts together, and of one expanded text.
 _MOST_EXPANDED, _MOST_VALUE = 4 << 20, 2 << 10
 
@@ -119,6 +122,9 @@ class _Spec:
 
 def rpm_entries(recipe: RecipeFile) -> Iterator[Entry]:
     """Return the entries of a spec: the patches in the order of ``%prep``, then those not applied."""
+    folder = recipe.path.resolve().parent
+    if folder.name == "SPECS" and recipe.root == folder:
+        recipe.root = folder.parent
     spec = _Spec(recipe)
     for line, text in _lines(recipe.text):
         if _condition(spec, text):
@@ -137,10 +143,9 @@ def rpm_entries(recipe: RecipeFile) -> Iterator[Entry]:
     for number, entry in spec.patches.items():
         if number not in spec.applied:
             if entry.state is EntryState.CONDITIONAL:
-                state = EntryState.CONDITIONAL
+                spec.found.append(entry)
             else:
-                state = EntryState.UNUSED
-            spec.found.append(replace(entry, state=state))
+                spec.found.append(replace(entry, state=EntryState.UNUSED, detail=""))
     yield from spec.found
 
 
@@ -217,9 +222,12 @@ def _tag(spec: _Spec, line: int, text: str) -> None:
 
 def _declare(spec: _Spec, line: int, number: str, value: str) -> None:
     name = spec.expand(value.strip().split(" #")[0].strip())
-    entry = spec.recipe.entry(_base(name), line)
+    entry = spec.recipe.entry(_base(name), line, *_FOLDERS)
     if entry.state is EntryState.MISSING and "://" in name:
         entry = replace(entry, state=EntryState.REMOTE, text=name)
+    elif entry.state is EntryState.MISSING:
+        looked = [os.path.normpath(spec.recipe.path.parent / folder) for folder in _FOLDERS]
+        entry = replace(entry, detail=", ".join(looked))
     if number:
         key = int(number)
     else:

@@ -51,7 +51,7 @@ class Entry:
     :ivar folder: folder of the tree that the tool applies the patch in.
     :ivar reverse: True if the tool applies the patch in reverse (``-R``).
     :ivar remove_empty: True if the tool removes files that the patch leaves empty (``-E``).
-    :ivar detail: condition of a conditional patch, or an unsupported option.
+    :ivar detail: condition of a conditional patch, an unsupported option, or the folders without a missing patch.
     """
 
     where: str
@@ -132,8 +132,10 @@ class Entry:
                 hint=f"{request}; --partial leaves it out",
             )
         if self.state is EntryState.MISSING:
+            looked = f" (looked in {self.detail})" if self.detail else ""
             return UserError(
-                f"{self.where}: {self.text} is not next to the recipe", hint="restore it; --partial leaves it out"
+                f"{self.where}: {self.text} is not next to the recipe{looked}",
+                hint="restore it; --partial leaves it out",
             )
         if self.state is EntryState.OPTION:
             return UserError(
