@@ -322,6 +322,23 @@ def test_a_spec_of_an_rpmbuild_tree(patchq: Patchq, tmp_path: Path, sources: str
     assert f"new.patch is not next to the recipe (looked in {looked})" in shown
 
 
+def test_a_recipe_is_imported_again(patchq: Patchq, tmp_path: Path) -> None:
+    text = "{ patches = [ ./three.patch ./again.patch ]; }"
+    recipe = write(tmp_path / "recipe", "up.nix", text)
+    patchq.ok("import", "up", str(recipe), *ME)
+    before = patchq.snapshot()
+    shown = patchq.ok("import", "up", str(recipe), *ME)
+    assert f"up: equal: three: {recipe.parent}/three.patch: the stack already has this patch" in shown
+    assert "up: equal: again: " in shown
+    assert patchq.snapshot() == before
+    recipe.write_text(text.replace(" ]", " ./new.patch ]"))
+    assert "2 equal, 1 new" in patchq.ok("import", "up", str(recipe), *ME, "--dry-run")
+    patchq.ok("import", "up", str(recipe), *ME)
+    assert [p["name"] for p in json.loads(patchq.ok("list", "--json"))["patches"]] == ["three", "again", "new"]
+    (recipe.parent / "three.patch").write_text(THREE.replace("line three", "line 3!"))
+    assert "equal: three" not in patchq.fails(3, "import", "up", str(recipe), *ME)
+
+
 def test_an_ebuild(patchq: Patchq, upstream: Path, tmp_path: Path) -> None:
     files = write(tmp_path / "up/files", "up-again.patch", AGAIN).parent
     (tmp_path / "up/up-1.0-r2.ebuild").write_text(EBUILD)

@@ -125,7 +125,7 @@ def _replay_again(
     for index, patch in enumerate(convert(project, accounts)):
         entry = made.get(index)
         if entry and patch.trees:
-            if _is_same_change(project.store, patch.trees, entry, base):
+            if is_same_change(project.store, patch.trees, entry, base):
                 carried, note = "equal", f"{patch.where}: the stack already has this edit"
             else:
                 carried, note = "conflict", f"the step makes another change than {upstream}/{entry.name}"
@@ -166,7 +166,7 @@ def _patches_made_by(
     return dict(sorted(made.items()))
 
 
-def _is_same_change(store: Git, trees: tuple[TreeId, TreeId], entry: ReconciledEntry, base: TreeId) -> bool:
+def is_same_change(store: Git, trees: tuple[TreeId, TreeId], entry: ReconciledEntry, base: TreeId) -> bool:
     """Return True if a step and a patch have the same diff, or if the step's change makes the patch's tree."""
     if _patch_id(store, trees) == store.patch_ids_of([entry.commit.commit])[0]:
         return True

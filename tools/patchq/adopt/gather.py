@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from patchq.adopt._carried import with_carried
 from patchq.adopt._diffs import name_leftovers
 from patchq.adopt._folders import FolderPlace, origin_of, places
 from patchq.adopt._headers import settle
@@ -111,7 +112,8 @@ def _from_paths(project: Project, loaded: Loaded, request: AdoptRequest) -> list
     for path in stacks:
         found += from_stgit(project, path)
     if files:
-        found += from_files(files, loaded.stack.pin, request.stdin, request.reading)
+        read = from_files(files, loaded.stack.pin, request.stdin, request.reading)
+        found += with_carried(project, loaded, read, request.reading) if any(map(is_recipe, files)) else read
     if scripts:
         found += _take_monkey_patches(project, loaded, scripts)
     if scripts or request.commands:
