@@ -82,7 +82,9 @@ def test_use_keeps_a_newer_set_and_one_of_another_name(moved: Patchq, upstream: 
 def test_use_keeps_a_set_of_the_name_that_the_rebase_did_not_come_from(stack: Patchq, upstream: Path) -> None:
     release(upstream, "v2", "v3")
     stack.ok("pin", "up", "--url", str(upstream), "--ref", "v2", "--set", "next")
-    stack.ok("import", "up", str(stack.patch_file("second")), "--set", "next")
+    assert "`patchq apply --set next` first" in stack.fails(1, "build", "--set", "next")
+    output = stack.ok("import", "up", str(stack.patch_file("second")), "--set", "next")
+    assert "next: `patchq apply --set next`" in output
     stack.ok("rebase", "up", "--onto", "v3", "--from", "v2")
     keep(stack)
     output = stack.ok("use", "default-up-v3")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from patchq.errors import UserError, nearest
 from patchq.formats.lock import MOST_BYTES, Lock, Pin, parse
+from patchq.names import sh
 from patchq.project._private import check_private
 from patchq.project.stack import Stack, load_stack
 from patchq.system import fsio, leftovers, project_files
@@ -122,6 +123,12 @@ class Project:
             )
         self.lock.pins_of(chosen)
         return chosen
+
+    def set_option(self, set_name: str) -> str:
+        """Return `` --set SET`` for the end of a printed command; empty for the default set."""
+        if set_name in ("", self.lock.default_set):
+            return ""
+        return f" --set {sh(set_name)}"
 
     def stacks(self, set_name: str, names: Sequence[str] = ()) -> list[Stack]:
         """Return the stacks of a set, parents before nested ones.

@@ -191,12 +191,16 @@ def command(
         offline=offline,
         most_download=most_download,
     )
+    project = open_project(as_json)
     try:
-        done = import_patches(open_project(as_json), name, request, wish, set_name=set_name)
+        done = import_patches(project, name, request, wish, set_name=set_name)
     except NotTaken as error:
         message, typed = _worded(error, name)
         raise UserError(message, hint=typed) from None
     _show(done, as_json, name, partial=partial)
+    if done.exported.added and not (as_json or done.tried):
+        apply = f"patchq apply{project.set_option(set_name)}"
+        echo(f"next: `{apply}`; `patchq check` lists what each patch still lacks")
 
 
 def _show(done: Imported, as_json: bool, name: str, *, partial: bool) -> None:
@@ -215,8 +219,6 @@ def _show(done: Imported, as_json: bool, name: str, *, partial: bool) -> None:
         if done.left:
             left = ", ".join(item.where for item in done.left)
             echo(f"adopted {done.adopted} of {done.adopted + len(done.left)}; left out: {left}")
-        if done.exported.added:
-            echo("next: `patchq apply`; `patchq check` lists what each patch still lacks")
     if done.tried and done.left and not (partial and (done.adopted or done.again)):
         click.get_current_context().exit(3)
 

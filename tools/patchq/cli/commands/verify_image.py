@@ -29,7 +29,8 @@ def command(image: Path, platform: str, set_name: str, as_json: bool) -> None:
     from patchq.cli.differences import can_allow
     from patchq.environment.differences import Level
 
-    verdict = check_image(open_project(as_json), image, set_name=set_name, platform=platform)
+    project = open_project(as_json)
+    verdict = check_image(project, image, set_name=set_name, platform=platform)
     packages = []
     for p in verdict.packages:
         if p.state != "missing":
@@ -65,7 +66,8 @@ def command(image: Path, platform: str, set_name: str, as_json: bool) -> None:
                 "next: remove it; or, if you trust it, add its name to the list `allow` below [verify] in upstream.lock"
             )
         else:
-            echo("next: patchq build && patchq compose, and rebuild the image")
+            in_set = project.set_option(set_name)
+            echo(f"next: patchq build{in_set} && patchq compose{in_set}, and rebuild the image")
     if not verdict.ok:
         raise click.exceptions.Exit(1)
 
