@@ -170,10 +170,11 @@ def test_a_step_that_makes_another_change_is_not_equal(patchq: Patchq, tmp_path:
     before = patchq.snapshot()
     said = patchq.fails(3, "import", "up", str(path), *options)
     assert f"{path}:{line}: the step makes another change than up/{name}\n" in said
-    assert f"`patchq drop up/{name}`, then import again" in said
+    assert f"`patchq drop up/{name}`, then import again; --partial keeps the patch" in said
     said = patchq.fails(3, "import", "up", str(path), "--dry-run", *options)
     assert "1 conflict" in said
     assert "2 equal" in said
+    assert "left out: " in patchq.ok("import", "up", str(path), "--partial", *options)
     assert patchq.snapshot() == before
     patchq.ok("drop", f"up/{name}")
     patchq.ok("import", "up", str(path), *options)

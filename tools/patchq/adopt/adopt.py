@@ -345,11 +345,13 @@ def _refuse_left(upstream: str, items: Sequence[Item], errors: Sequence[PatchqEr
     more = ""
     if taken:
         more = f"; {counted(taken, 'other patch')} would apply"
-    hint = "--partial adopts those that apply, " if taken else ""
     changed = [item.name for item in items if item.is_changed_step]
     gone = [item.name for item in items if item.outcome == "gone"]
+    hint = "--partial adopts those that apply, " if taken else ""
     if changed:
-        hint += f"`{drop_commands(upstream, [*changed, *gone])}`, then import again"
+        hint = f"`{drop_commands(upstream, [*changed, *gone])}`, then import again"
+        if taken or any(item.outcome in CARRIED for item in items):
+            hint += "; --partial keeps the patch as it is and adopts the others"
     elif gone:
         hint += f"the new steps may replace {', '.join(gone)}: `{drop_commands(upstream, gone)}`, then import again"
     else:
