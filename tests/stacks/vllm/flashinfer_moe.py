@@ -81,7 +81,7 @@ def recorded(
     forget()
     # Its name has what it is compiled for.
     generate, asked = jit.gen_cutlass_fused_moe_sm120_module, []
-    chosen = generate(mxfp4_only=True).name
+    chosen, full = generate(mxfp4_only=True).name, generate(mxfp4_only=False).name
 
     def noted(*args: Any, **kwargs: Any) -> Any:
         spec = generate(*args, **kwargs)
@@ -97,6 +97,7 @@ def recorded(
         older=older,
         specs=specs,
         mxfp4=chosen,
+        full=full,
         jit_dir=folder / "jit_dir",
     )
     forget()

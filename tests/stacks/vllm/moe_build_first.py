@@ -35,7 +35,7 @@ class BuiltFirst:
         self, method: Callable[..., Any], flashinfer: SimpleNamespace, log: list[str], upstream_import: Load, name: str
     ) -> None:
         """In a flashinfer-jit-cache; also where nothing may be compiled."""
-        name = name if name == FULL else flashinfer.mxfp4
+        name = flashinfer.full if name == FULL else flashinfer.mxfp4
         flashinfer.ahead(name)
         method()
         flashinfer.called()
@@ -71,7 +71,7 @@ class BuiltFirst:
         flashinfer.older()
         method()
         flashinfer.called()
-        assert flashinfer.events == [("compile", FULL), ("load", FULL)]
+        assert flashinfer.events == [("compile", flashinfer.full), ("load", flashinfer.full)]
 
     def test_where_nothing_may_be_compiled_the_forward_says_what_is_missing(
         self, method: Callable[..., Any], flashinfer: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, upstream_import: Load,
