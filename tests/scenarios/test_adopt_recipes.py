@@ -290,7 +290,7 @@ done
 def test_the_command_for_an_edit_of_a_spec_works(patchq: Patchq, tmp_path: Path) -> None:
     recipe = write(tmp_path / "recipe", "up.spec", EDITS)
     shown = patchq.ok("import", "up", str(recipe), *ME)
-    commands = re.findall(r"to make it: `patchq (import up --run .*)`$", shown, re.MULTILINE)
+    commands = re.findall(r"to make the edit: `patchq (import up --run .*)`$", shown, re.MULTILINE)
     assert len(commands) == 2
     for command in commands:
         patchq.ok(*shlex.split(command))

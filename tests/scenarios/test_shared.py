@@ -72,7 +72,7 @@ def test_the_later_one_wins_where_it_changes_the_earlier_ones_lines(project: Pat
     found = {f["patch"]: f["message"].split(": ", 1)[1] for f in warnings(project)}
     assert found["second"] == "the later patch wins: it changes 1 of the 2 lines that the earlier patch adds"
     said = [f["message"] for f in warnings(project) if f["patch"] == "third" and "up/first" in f["message"]]
-    assert said[0].endswith("adds there, and brings back 1 that it removes")
+    assert said[0].endswith("adds, and brings back 1 that it removes")
 
 
 def test_what_takes_a_definition_away_wins(project: Patchq) -> None:
