@@ -334,5 +334,6 @@ def test_a_branch_gives_the_wheel_the_version_of_its_tree(empty: Patchq, tmp_pat
     empty.ok("rebase", "app", "--onto", "unversioned")
     empty.ok("apply", "--set", "other")
     said = empty.ok("build", "--no-isolation", "--set", "other")
+    assert said.splitlines()[-1] == "verify: patchq verify-installed --python python --set other"
     assert "neither the ref unversioned nor a file of its tree states a version" in said
     assert "app-0.0.0+patchq." in said

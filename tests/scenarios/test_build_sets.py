@@ -82,7 +82,10 @@ def test_both_machines_in_one_build(machines: Patchq, tmp_path: Path) -> None:
 
 def test_the_install_line_is_for_the_machine_that_it_is_meant_for(machines: Patchq, tmp_path: Path) -> None:
     said = machines.ok("build", "--no-isolation")
-    assert said.splitlines()[-1] == "install: python -m pip install --no-deps -r dist/default/requirements.txt"
+    assert said.splitlines()[-2:] == [
+        "install: python -m pip install --no-deps -r dist/default/requirements.txt",
+        "verify: patchq verify-installed --python python",
+    ]
     for path in (machines.layout.dist / "default").glob("lib-*.whl"):
         path.unlink()
     said = machines.ok("build", "--no-isolation", "--platform", OTHER)

@@ -168,6 +168,8 @@ def command(
         echo(f"{u.upstream}: no applied patch changes it, so nothing is built; {_install_release(u)}")
     if built:
         echo(_install(built, folder))
+        if {b.platform for b in built} <= {platforms.ANY, platforms.here()}:
+            echo(f"verify: patchq verify-installed --python python{project.set_option(set_name)}")
 
 
 def _install_release(item: Unpatched) -> str:
