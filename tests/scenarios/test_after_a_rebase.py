@@ -97,6 +97,17 @@ def test_use_keeps_a_set_of_the_name_that_the_rebase_did_not_come_from(stack: Pa
     assert refs(stack) == ["v1", "v3"]
 
 
+def test_check_prints_commands_for_the_set_of_each_stack(moved: Patchq) -> None:
+    lock = moved.layout.lock
+    lock.write_text(lock.read_text().replace('[sets.default-up-v2]\nup = "v2"\n', ""))
+    assert sets(moved) == ["default", "default-up-v3"]
+    findings = json.loads(moved.run("check", "--json").output)["findings"]
+    hints = {f["ref"]: f["hint"] for f in findings if f["patch"] == "first" and f["rule"] == "proof"}
+    assert "reword up/first --trailer 'Proof: " in hints["v1"]
+    assert hints["v2"] == "the stack of v2 is in no set, so no command changes it"
+    assert "reword up/first --set default-up-v3 --trailer 'Proof: " in hints["v3"]
+
+
 def test_what_git_does_not_have_is_not_cleared(moved: Patchq) -> None:
     edit(moved.patch_file("first"), 5)
     before = moved.snapshot()

@@ -35,6 +35,8 @@ _TOPIC = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _UNFINISHED = re.compile(r"\b(wip|fixup!|squash!|amend!|do not merge|tmp|hack)(?=\W|$)", re.IGNORECASE)
 #: Patches are meant for upstream, so they must not mention this tool.
 SELF = re.compile(r"\bpatchq\b|_patchq\b", re.IGNORECASE)
+#: Commands in hints that take ``--set``, with the first argument.
+_COMMAND = re.compile(r"patchq (?:reword|move|drop|apply) (?:'[^']*'|[^ `]+)")
 _DEBUG = re.compile(rb"^\+.*\b(breakpoint\(\)|pdb\.set_trace|<<<<<<<|>>>>>>>)")
 
 
@@ -99,7 +101,23 @@ def check(
         for name in () if names or text_only else project.lock.sets:
             if set_name in ("", name):
                 found += _check_siblings(project, name, bases)
-    return found
+    return [_for_its_set(project, finding) for finding in found]
+
+
+def _for_its_set(project: Project, finding: Finding) -> Finding:
+    """Return a finding whose hint's commands change the stack of its ref, not that of the default set."""
+    if not _COMMAND.search(finding.hint):
+        return finding
+    sets = []
+    for name, refs in project.lock.sets.items():
+        if refs.get(finding.upstream) == finding.ref:
+            sets.append(name)
+    if project.lock.default_set in sets:
+        return finding
+    if not sets:
+        return replace(finding, hint=f"the stack of {finding.ref} is in no set, so no command changes it")
+    option = project.set_option(sets[0])
+    return replace(finding, hint=_COMMAND.sub(lambda match: match[0] + option, finding.hint))
 
 
 def _check_siblings(project: Project, set_name: str, bases: Mapping[tuple[str, str], CommitId]) -> Iterator[Finding]:
