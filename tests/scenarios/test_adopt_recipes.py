@@ -294,7 +294,7 @@ def test_the_command_for_an_edit_of_a_spec_works(patchq: Patchq, tmp_path: Path)
     assert len(commands) == 2
     for command in commands:
         patchq.ok(*shlex.split(command))
-    assert shown.count("to make it: `patchq apply up`, edit `.patchq/trees/up`") == 2
+    assert shown.count("to make the edit: `patchq apply up`, edit `.patchq/trees/up`") == 2
     patchq.ok("apply")
     assert "line %\n" in (patchq.tree() / "a.txt").read_text()
     assert "return 'one'" in (patchq.tree() / "pkg/mod.py").read_text()
