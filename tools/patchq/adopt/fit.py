@@ -177,11 +177,7 @@ class Fitter:
                 item = replace(item, conflicts=(conflict,))
             return item, self.tree
         if patch.problem:
-            self.errors.append(patch.problem)
-            if patch.account:
-                return Item(name=patch.name, where=patch.where, outcome="unreadable"), self.tree
-            notes = re.sub(rf"{re.escape(patch.where)}( \(mail \d+\))?: ", "", patch.problem.message, count=1)
-            return Item(name=patch.name, where=patch.where, outcome="unreadable", detail=notes), self.tree
+            return self._unreadable(patch, patch.problem), self.tree
         try:
             if patch.trees:
                 item, tree, tip = self._fit_trees(patch)
@@ -210,6 +206,14 @@ class Fitter:
             (self.files.add if change.new else self.files.discard)(change.path)
         self._tip, self.tree = tip, tree
         return item, tree
+
+    def _unreadable(self, patch: FoundPatch, problem: PatchqError) -> Item:
+        """Return the outcome of a patch that can't be read, and keep its error."""
+        self.errors.append(problem)
+        if patch.account:
+            return Item(name=patch.name, where=patch.where, outcome="unreadable")
+        notes = re.sub(rf"{re.escape(patch.where)}( \(mail \d+\))?: ", "", problem.message, count=1)
+        return Item(name=patch.name, where=patch.where, outcome="unreadable", detail=notes)
 
     @property
     def tip(self) -> CommitId:

@@ -10,6 +10,7 @@ from patchq.cli.terminal import echo
 from patchq.names import counted, sh
 
 if TYPE_CHECKING:
+    from patchq.build.build import Outcome
     from patchq.build.dist import Built
     from patchq.build.job import Unpatched
     from patchq.project.project import Project
@@ -135,40 +136,47 @@ def command(
         offline=offline,
         platforms=platforms.parse(platform),
     )
-    built = done.wheels
-    folder = f"dist/{project.choose_set(set_name)}"
     if as_json:
-        emit(
-            "build",
+        emit("build", _body(done))
+    else:
+        _show(project, done, set_name)
+
+
+def _body(done: Outcome) -> dict[str, object]:
+    """Return the JSON result."""
+    wheels = []
+    for built in done.wheels:
+        wheels.append(
             {
-                "wheels": [
-                    {
-                        "upstream": b.upstream,
-                        "distribution": b.distribution,
-                        "version": b.version,
-                        "profile": b.profile,
-                        "path": str(b.path),
-                        "sha256": b.sha256,
-                        "stack_id": b.stack_id,
-                        "fresh": b.fresh,
-                        "notes": b.notes,
-                        "platform": b.platform,
-                    }
-                    for b in built
-                ],
-                "unpatched": as_dicts(done.unpatched),
-            },
+                "upstream": built.upstream,
+                "distribution": built.distribution,
+                "version": built.version,
+                "profile": built.profile,
+                "path": str(built.path),
+                "sha256": built.sha256,
+                "stack_id": built.stack_id,
+                "fresh": built.fresh,
+                "notes": built.notes,
+                "platform": built.platform,
+            }
         )
-        return
-    for b in built:
-        echo(f"{b.upstream}: {'built' if b.fresh else 'up to date:'} {folder}/{b.path.name}")
-        for note in b.notes:
+    return {"wheels": wheels, "unpatched": as_dicts(done.unpatched)}
+
+
+def _show(project: Project, done: Outcome, set_name: str) -> None:
+    """Print the wheels, and the commands that install and verify them."""
+    from patchq.build import platforms
+
+    folder = f"dist/{project.choose_set(set_name)}"
+    for built in done.wheels:
+        echo(f"{built.upstream}: {'built' if built.fresh else 'up to date:'} {folder}/{built.path.name}")
+        for note in built.notes:
             echo(f"    {note}")
-    for u in done.unpatched:
-        echo(f"{u.upstream}: no applied patch changes it, so nothing is built; {_install_release(u)}")
-    if built:
-        echo(_install(built, folder))
-        if {b.platform for b in built} <= {platforms.ANY, platforms.here()}:
+    for unpatched in done.unpatched:
+        echo(f"{unpatched.upstream}: no applied patch changes it, so nothing is built; {_install_release(unpatched)}")
+    if done.wheels:
+        echo(_install(done.wheels, folder))
+        if {built.platform for built in done.wheels} <= {platforms.ANY, platforms.here()}:
             echo(f"verify: patchq verify-installed --python python{project.set_option(set_name)}")
 
 
