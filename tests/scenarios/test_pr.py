@@ -651,7 +651,7 @@ def test_a_persons_part_and_noted_facts_go_into_the_form(newer: Patchq, upstream
     assert "| 2 | 20 |" in body
     assert "It holds." in body, "what the form doesn't ask for is not lost"
     document = (newer.root / "docs" / "it.md").read_text()
-    assert document.startswith("# [BUG] It breaks\n\n*Draft of an issue for up. Not sent")
+    assert document.startswith("# [BUG] It breaks\n\n*Draft of an issue for up, not sent")
     report.write_text('titel = "x"\n')
     assert "unknown keys titel" in newer.fails(1, "issue", "first")
     report.write_text('reproducer = "../../etc/passwd"\n')

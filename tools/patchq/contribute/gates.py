@@ -259,7 +259,7 @@ def _resolve(url: str, version: str, own: Mapping[str, Any]) -> _Hook:
             key=key,
             tool=name,
             body=body,
-            missing="it comes from a git host, and patchq knows no package of it",
+            missing="it comes from a git host, and no package of it is known",
         )
     if not version:
         return _Hook(key=key, tool=name, body=body, missing="upstream pins a commit of it, not a version")
