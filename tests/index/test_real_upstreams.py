@@ -145,7 +145,6 @@ ELSEWHERE = {
     "patchq conflict": "the same",
     "git.git": "a public fork of git, carried for the page about it",
     "rebase git --onto": "the same",
-    "export git --amend": "the same",
     "left-pad": "tests/scenarios/test_adopt_sources.py has patches of such paths",
     "pin flashinfer --archive": "they are pinned",
     "pin cutlass --url URL": "the same",
