@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from kit import ROOT, Patchq, git, new_repository
+from kit import Patchq, git, new_repository
 from patchq.formats.header import Header
 from patchq.formats.header import parse as parse_mail
 
@@ -135,8 +135,5 @@ def test_a_source_package(
     assert [(n, data) for n, _, data in patches_of(again)] == [(n, data) for n, _, data in adopted]
 
 
-def test_they_are_many_and_the_reference_counts_them() -> None:
-    count = sum(count for _, _, count in PACKAGES)
-    assert count >= 200
-    page = (ROOT / "docs/reference/commands.md").read_text()
-    assert f"{count} patches of {len(PACKAGES)} Debian packages" in page
+def test_they_are_many() -> None:
+    assert sum(count for _, _, count in PACKAGES) >= 200
