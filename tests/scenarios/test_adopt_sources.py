@@ -342,6 +342,9 @@ def test_a_syntax_error_is_named(patchq: Patchq, tmp_path: Path) -> None:
     assert names_it in patchq.ok("import", "up", str(tmp_path / "x.diff"), *ME)
     said = patchq.fails(1, "check", "up")
     assert "up/v1/x: it leaves a syntax error: pkg/mod.py:2: invalid syntax [syntax]" in said
+    lock = patchq.layout.lock
+    lock.write_text(lock.read_text().replace("off = [", 'off = ["syntax", '))
+    assert "[syntax]" not in patchq.ok("check", "up")
     # A later patch of the same file isn't blamed for it.
     (tmp_path / "y.diff").write_text(
         "--- a/pkg/mod.py\n+++ b/pkg/mod.py\n@@ -1,2 +1,2 @@\n-def f():\n+def g():\n     return return\n"

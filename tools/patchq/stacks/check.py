@@ -95,9 +95,9 @@ def check(
                     found.append(_finding(pin, "", "format", error.message, error.hint))
                     continue
                 headers = _headers(project, stack, found)
-                found = list(_levelled(found, upstream, off))
                 if not text_only and stack.names and len(headers) == len(stack.names):
                     _check_bytes(project, stack, found, offline, bases, {} if plans is None else plans)
+                found = list(_levelled(found, upstream, off))
         for name in () if names or text_only else project.lock.sets:
             if set_name in ("", name):
                 found += _check_siblings(project, name, bases)
