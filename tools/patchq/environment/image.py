@@ -14,6 +14,7 @@ import posixpath
 import re
 import tarfile
 import tempfile
+import weakref
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -89,6 +90,8 @@ class Layers(FileTree):
         self.folders: set[str] = {"/"}
         self._below: dict[str, list[str]] | None = None
         self._kept = tempfile.NamedTemporaryFile(prefix="patchq-image-")  # noqa: SIM115
+        # In a reference cycle, Python may finalize the open file first, and warns about it.
+        weakref.finalize(self, self._kept.close)
 
     def kind(self, path: str) -> FileKind | None:
         entry = self.entries.get(path)
