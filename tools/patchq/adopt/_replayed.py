@@ -1,4 +1,4 @@
-"""Patches from scripts and Dockerfiles: each step that edits the package becomes one."""
+"""Patches from scripts and Dockerfiles, a patch for each edit, and imports that are repeated."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from patchq.adopt._folders import origin_of
+from patchq.adopt._headers import trailer_value
 from patchq.adopt._wheels import package_of, release_wheel
-from patchq.adopt.found import FoundPatch, ReplayOptions
+from patchq.adopt.fit import Fitter
+from patchq.adopt.found import FoundPatch, ReadOptions, ReplayOptions
 from patchq.errors import ConflictError
 from patchq.formats.header import Ident, parse_trailers, with_trailer
 from patchq.git.replay import pick
@@ -275,3 +277,38 @@ def _origin(where: str) -> str:
     if not path.startswith("--run"):
         return f"{origin_of(Path(path))}:{line}"
     return ""
+
+
+def with_carried(
+    project: Project, loaded: Loaded, found: Sequence[FoundPatch], reading: ReadOptions
+) -> list[FoundPatch]:
+    """Return the patches of a recipe. Those that make the change of a patch of the stack are marked as equal.
+
+    The patches are tried on the tree before the earlier import. A patch that makes another change there, or doesn't
+    apply, stays as it is.
+    """
+    names = {patch.name for patch in found if not patch.left_out}
+    origins = {patch.origin for patch in found if not patch.left_out and patch.origin}
+    earlier = []
+    for entry in loaded.entries:
+        if entry.name in names or trailer_value(entry.commit.message, "Origin") in origins:
+            earlier.append(entry)
+    if not earlier:
+        return list(found)
+    store, upstream = project.store, loaded.stack.pin.upstream
+    parents = earlier[0].commit.parents
+    start = parents[0] if parents else loaded.state.base
+    base = store.tree_of([loaded.state.base])[0]
+    fitter = Fitter(store, upstream, project.lock.nested_in(upstream), start, reading)
+    before = store.tree_of([start])[0]
+    result = []
+    for patch, (item, after) in zip(found, fitter.fit_all(found), strict=True):
+        if item.is_taken:
+            same = next((one for one in earlier if is_same_change(store, (before, after), one, base)), None)
+            if same:
+                earlier.remove(same)
+                note = f"{patch.where}: the stack already has this patch"
+                patch = replace(patch, name=same.name, carried="equal", diff=b"", notes=(note,))
+            before = after
+        result.append(patch)
+    return result

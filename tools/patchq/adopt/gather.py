@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from patchq.adopt._carried import with_carried
 from patchq.adopt._diffs import name_leftovers
 from patchq.adopt._folders import FolderPlace, origin_of, places
 from patchq.adopt._headers import settle
@@ -15,7 +14,7 @@ from patchq.adopt._image import from_image
 from patchq.adopt._mails import read_data
 from patchq.adopt._monkey import from_monkey_patches, replacements
 from patchq.adopt._overlay import from_overlay, from_site_packages
-from patchq.adopt._replayed import from_replay
+from patchq.adopt._replayed import from_replay, with_carried
 from patchq.adopt._stgit import has_stgit, stgit_patches
 from patchq.adopt.found import FoundPatch, ReadOptions, ReplayOptions
 from patchq.errors import PatchqError, SourceError, UserError

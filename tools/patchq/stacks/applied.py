@@ -60,9 +60,9 @@ def read_applied(project: Project, set_name: str, *, edits_matter: bool = True) 
             if path.exists() and project_files.hash_file(stack.root, path) != p.sha256:
                 is_current = False
         if not is_current:
-            in_set = project.set_option(set_name)
+            set_option = project.set_option(set_name)
             raise UserError(
-                f"{upstream} is not applied, or its stack has changed since", hint=f"`patchq apply{in_set}` first"
+                f"{upstream} is not applied, or its stack has changed since", hint=f"`patchq apply{set_option}` first"
             )
         found.append(Applied(stack, state, project.lock.upstreams[upstream].build))
     return found

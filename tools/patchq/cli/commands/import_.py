@@ -199,8 +199,8 @@ def command(
         raise UserError(message, hint=typed) from None
     _show(done, as_json, name, partial=partial)
     if done.exported.added and not (as_json or done.tried):
-        apply = f"patchq apply{project.set_option(set_name)}"
-        echo(f"next: `{apply}`; `patchq check` lists what each patch still lacks")
+        set_option = project.set_option(set_name)
+        echo(f"next: `patchq apply{set_option}`; `patchq check` lists what each patch still lacks")
 
 
 def _show(done: Imported, as_json: bool, name: str, *, partial: bool) -> None:

@@ -108,10 +108,10 @@ def _show_next(project: Project, pinned: Pinned) -> None:
         echo(f"{name} {ref} has no patches yet; the stack of {left.pin.ref} ({count}) stays in {place}")
         echo(f"next: `{_carry_command(project, pinned, left)}` carries it to {ref}")
     elif not project.layout.stack(name, ref).exists():
-        in_set = project.set_option(pinned.set_name)
+        set_option = project.set_option(pinned.set_name)
         echo(
-            f"next: `patchq apply{in_set}` checks the source out to .patchq/trees/{name}; `patchq import "
-            f"{name}{in_set}` with a patch, folder, script or Dockerfile makes patches of it"
+            f"next: `patchq apply{set_option}` checks the source out to .patchq/trees/{name}; `patchq import "
+            f"{name}{set_option}` with a patch, folder, script or Dockerfile makes patches of it"
         )
 
 
