@@ -280,7 +280,7 @@ def test_where_it_cannot_be_walled_in_nothing_runs(
     (tmp_path / "bin/unshare").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
     said = patchq.fails(1, "import", "up", "--run", "echo x > a.txt")
-    assert "unshare failed: Operation not permitted" in said
+    assert "can't run commands in a sandbox: unshare failed: Operation not permitted" in said
     assert "`patchq new`" in said
 
 

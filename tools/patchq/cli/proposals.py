@@ -106,7 +106,7 @@ def _body(upstream: str, found: Proposals | None, kept: Resolution | None, numbe
 def _show(found: Proposals) -> None:
     """Print the proposals with their checks and diffs, then the reasons why other strategies gave none."""
     for proposal in found.proposals:
-        _show_proposal(found, proposal)
+        _show_proposal(proposal)
     if not found.proposals:
         echo(f"no proposal for {found.upstream}/{found.patch}", fg="yellow")
     for attempt in found.tried:
@@ -116,8 +116,7 @@ def _show(found: Proposals) -> None:
         echo(f"next: `patchq rebase {found.upstream} --propose --take 1` keeps proposal 1 and continues the rebase")
 
 
-def _show_proposal(found: Proposals, proposal: ProposedResolution) -> None:
-
+def _show_proposal(proposal: ProposedResolution) -> None:
     echo(f"{proposal.number}: {', '.join(proposal.strategies)}", bold=True)
     for check in proposal.checks:
         echo(f"  {check.name}: {check.state}: {check.message}")

@@ -171,7 +171,7 @@ def fold(project: Project, upstream: str, *, partial: bool = False) -> Folded:
                     placed.append(place)
         if left and not (partial and edits):
             raise UnownedEditsError(stack, left, len(edits))
-        made = _with_edits(project.store, state, entries, placed)
+        made = _with_edits(project.store, entries, placed)
         if not left and made[-1].commit.tree != edited:
             raise ConflictError(
                 f"{upstream}: the edits can't be folded without changing the stack's tree; nothing was changed",
@@ -344,9 +344,7 @@ def _owned(store: Git, file: _Edited) -> list[tuple[set[int], OwnedEdit, _Placed
     return found
 
 
-def _with_edits(
-    store: Git, state: State, entries: Sequence[ReconciledEntry], placed: Sequence[_Placed]
-) -> list[ReconciledEntry]:
+def _with_edits(store: Git, entries: Sequence[ReconciledEntry], placed: Sequence[_Placed]) -> list[ReconciledEntry]:
     """Return the entries with each edit made in its patch and in those above."""
     lowest = min(place.owner for place in placed)
     by_id: dict[int, _Edited] = {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from email.parser import HeaderParser
 from pathlib import Path
@@ -103,7 +103,7 @@ def build_thin(
     with project.locked("build"):
         job = job_of(project, set_name, wheel_tag=wheel_tag, isolation=isolation, offline=offline)
         made = [_build_one(job, built) for built in full.wheels]
-        _write_requirements(job, made)
+        _write_requirements(job)
     return made, full.unpatched
 
 
@@ -372,7 +372,7 @@ def _remove_older(folder: Path, target: Path) -> None:
             fsio.remove(path)
 
 
-def _write_requirements(job: Job, made: Iterable[ThinWheel]) -> None:
+def _write_requirements(job: Job) -> None:
     """Write the requirements file of the folder: its wheels of this stack, each by its hash."""
     folder = job.dist / FOLDER
     lines: dict[str, list[str]] = {}

@@ -179,6 +179,7 @@ def _installs(
     from patchq.build import installs, platforms
     from patchq.stacks.check import Finding
 
+    finding = Finding(upstream="", ref="", patch="", rule="installs", message="", hint="")
     found, answers = [], []
     for kind in platforms.parse(platform):
         resolved = installs.resolve_set(project, set_name, kind, offline=offline)
@@ -188,29 +189,10 @@ def _installs(
             if lacked.there:
                 there = f"its newest version is {lacked.there}"
             message = f"{where}: the available index has nothing for {lacked.requirement}; {there}"
-            found.append(
-                Finding(
-                    upstream="",
-                    ref="",
-                    patch="",
-                    rule="installs",
-                    message=message,
-                    hint="use an index that has it",
-                    level="warning",
-                )
-            )
+            found.append(replace(finding, message=message, hint="use an index that has it", level="warning"))
         if resolved.contradiction:
             message = f"{where}: the wheels don't install together:\n{resolved.contradiction}"
-            found.append(
-                Finding(
-                    upstream="",
-                    ref="",
-                    patch="",
-                    rule="installs",
-                    message=message,
-                    hint="pin compatible versions",
-                )
-            )
+            found.append(replace(finding, message=message, hint="pin compatible versions"))
         answers.append(asdict(resolved))
     return found, answers
 

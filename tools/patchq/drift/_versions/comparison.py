@@ -52,7 +52,7 @@ class Interest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interests:
-    """What a patch's changed lines of a file mention.
+    """Names and statements on a patch's changed lines of a file.
 
     :ivar words: distinctive names.
     :ivar copies: statements that the patch replaces, by their text.

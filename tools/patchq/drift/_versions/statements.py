@@ -17,7 +17,7 @@ from patchq.drift._python.shape import FunctionNode, bound_names, dump_of, repor
 #: Word of a string that may be the name of a macro, an option or a registered object.
 _NAME = re.compile(r"[A-Za-z]\w*_\w+")
 _WORD = re.compile(r"[A-Za-z_]\w{3,}")
-#: Least length of a string that is a message, of which another place may have a copy.
+#: Least length of a string that counts as a message, whose copies elsewhere are compared.
 _MESSAGE = 30
 #: Greatest number of characters of a message by which it is recognized.
 _START = 40
