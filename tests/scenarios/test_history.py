@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -422,6 +423,18 @@ def test_a_history_without_files_brings_those_that_are_needed(wide: Patchq, upst
 
 def test_fetch_says_where_a_history_is(wide: Patchq, upstream: Path) -> None:
     assert f"up: its history is in {upstream}" in wide.ok("fetch", "--history")
+
+
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_the_history_of_a_worktree_by_a_relative_path(wide: Patchq, upstream: Path, scheme: str) -> None:
+    """Its objects are in another repository, so git fetches them, and not from the project's folder."""
+    linked = upstream.parent / "linked"
+    git(upstream, "worktree", "add", "-q", str(linked), "v1")
+    lock = wide.layout.lock.read_text()
+    relative = scheme + os.path.relpath(linked, wide.root)
+    wide.layout.lock.write_text(lock.replace(f'"{upstream}"', f'"{relative}"'))
+    assert "up: the history of v1" in wide.ok("fetch", "--history")
+    assert "refs/history/" in git(fetched(wide.project, "up", files=False), "for-each-ref")
 
 
 def merged_in(upstream: Path, main: str, *strategy: str) -> str:

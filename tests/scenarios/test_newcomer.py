@@ -6,6 +6,8 @@ import json
 import os
 from pathlib import Path
 
+import pytest
+
 from kit import Patchq, edit, git
 
 
@@ -106,3 +108,10 @@ def test_a_patch_with_fuzz_gets_the_commands(patchq: Patchq, tmp_path: Path) -> 
     commands = f"`patchq apply up && patch -p1 -d .patchq/trees/up < {tmp_path}/fuzzy.diff`"
     assert commands in said
     assert "`patchq new up fuzzy`" in said
+
+
+def test_a_tilde_in_quotes_is_the_home_folder(patchq: Patchq, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    diff(tmp_path / "three.diff", 3, "line 3", "three")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert "up: added three" in patchq.ok("import", "up", "~/three.diff", "--author", "Al <al@example.org>")
+    assert f"{tmp_path}/gone.diff does not exist" in patchq.fails(1, "import", "up", "~/gone.diff")

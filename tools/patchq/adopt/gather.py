@@ -32,7 +32,7 @@ from patchq.recipes.entries import LEFT
 from patchq.recipes.recipe import is_recipe
 from patchq.replay.limits import MOST_ALL, MOST_SCRIPT, read_stream, too_large
 from patchq.replay.scripts import is_dockerfile, is_script
-from patchq.sources.folders import local_folder
+from patchq.sources.folders import git_source
 from patchq.stacks.edit import Loaded
 from patchq.stacks.export import slug
 from patchq.system import fsio, runner
@@ -137,7 +137,7 @@ def _take_monkey_patches(project: Project, loaded: Loaded, scripts: list[Path]) 
 
 def _from_hosts(project: Project, pin: Pin, request: AdoptRequest) -> list[FoundPatch]:
     """Return the patches of the request's pull requests and URLs."""
-    url = str(local_folder(project.layout, pin.url) or pin.url)
+    url = git_source(project.layout, pin.url)
     if request.pull_requests and not url:
         raise UserError(
             f"{pin.upstream} has no git host",

@@ -14,7 +14,7 @@ from patchq.git.transport import default_branch, tags
 from patchq.names import sh
 from patchq.project.project import Project
 from patchq.sources import index
-from patchq.sources.folders import local_folder
+from patchq.sources.folders import git_source
 from patchq.sources.pins import REACH_TIMEOUT, Hosts, is_local_archive, pin_git
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def newest(project: Project, pin: Pin, *, offline: bool = False) -> tuple[Pin, s
     trouble = ""
     if pin.url and not offline:
         try:
-            branch = default_branch(_git_url(project, pin), timeout=REACH_TIMEOUT)
+            branch = default_branch(git_source(project.layout, pin.url), timeout=REACH_TIMEOUT)
             return pin_at(project, pin, branch), f"the default branch {branch}"
         except SourceError as error:
             trouble = error.message
@@ -85,11 +85,6 @@ def _has_releases(pin: Pin) -> bool:
     return bool(pin.archive) and not pin.subdir and not is_local_archive(pin.archive)
 
 
-def _git_url(project: Project, pin: Pin) -> str:
-    """Return the URL of a pin's git source, or the path of a local one."""
-    return str(local_folder(project.layout, pin.url) or pin.url)
-
-
 def newest_release(project: Project, pin: Pin) -> str:
     """Return the ref of an upstream's newest release, from the package index or the tags of its git
     host.
@@ -104,7 +99,7 @@ def newest_release(project: Project, pin: Pin) -> str:
         if releases:
             return releases[-1]
     elif pin.url:
-        names = tags(_git_url(project, pin), timeout=REACH_TIMEOUT)
+        names = tags(git_source(project.layout, pin.url), timeout=REACH_TIMEOUT)
         versions = tag_versions(names, pin.ref)
         final = [version for version in versions if not version.is_prerelease]
         if final:

@@ -22,6 +22,11 @@ def local_folder(layout: Layout, url: str) -> Path | None:
     return local_path(layout, url)
 
 
+def git_source(layout: Layout, url: str) -> str:
+    """Return the address that git fetches a URL of the lock from: the absolute path of a local folder."""
+    return str(local_folder(layout, url) or url)
+
+
 def local_path(layout: Layout, path: str) -> Path:
     """Resolve a path of the lock.
 

@@ -26,7 +26,7 @@ from patchq.git.transport import (
 )
 from patchq.names import CommitId, sh
 from patchq.sources.bases import Base, base_ref, hash_ref, have_base
-from patchq.sources.folders import folder_commit, is_repository, keep_folder, local_folder, local_path
+from patchq.sources.folders import folder_commit, git_source, is_repository, keep_folder, local_folder, local_path
 from patchq.system import fsio, project_files
 from patchq.system.paths import Layout, check_ref, ref_component
 from patchq.system.progress import Progress
@@ -272,13 +272,9 @@ def check_signature(layout: Layout, lock: Lock, store: Git, pin: Pin, *, offline
     from patchq.sources import _keyring
 
     upstream = lock.upstreams.get(pin.upstream)
-    folder = local_folder(layout, pin.url)
     if not upstream or not upstream.keyring or not pin.commit:
         return ""
-    if folder:
-        url = str(folder)
-    else:
-        url = pin.url
+    url = git_source(layout, pin.url)
     if not store.ref_or_none(pin.commit) and not offline:
         fetch_commit(store, url, pin.commit, pin.ref)
     tag = fetch_tag(store, url, pin.ref, tag_ref(pin), offline=offline)

@@ -20,7 +20,7 @@ from patchq.git.transport import check_owner, fetch_blobs, fetch_history
 from patchq.merge.patches import Patch
 from patchq.names import BlobId, CommitId, sh
 from patchq.project.project import Project
-from patchq.sources.folders import is_repository, local_folder
+from patchq.sources.folders import git_source, is_repository, local_folder
 from patchq.system import runner
 from patchq.upstream.commits import Landed, Lineage, SideBranches
 
@@ -139,7 +139,7 @@ def fetch(project: Project, upstream: str) -> str:
         repository = partial_repository(fetched(project, upstream, files=False))
         refs = [pin.ref for pin in found.pins.values()]
         for ref in refs:
-            fetch_history(repository, found.url, ref, files=False)
+            fetch_history(repository, git_source(project.layout, found.url), ref, files=False)
     return f"{upstream}: the history of {', '.join(refs)}"
 
 
@@ -171,7 +171,7 @@ def at_hand(project: Project, upstream: str) -> Iterator[History | None]:
         yield None
         return
     with scratch(project.store, *found) as both:
-        yield History(both, refs, partial, url)
+        yield History(both, refs, partial, git_source(project.layout, url))
 
 
 def _readable(project: Project, folder: Path) -> Path | None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections import Counter
@@ -158,7 +159,8 @@ def command(
     files = []
     for p in paths:
         if p not in urls:
-            files.append(Path(p))
+            # In quotes or after a variable, the shell leaves `~` as it is.
+            files.append(Path(p if Path(p).exists() else os.path.expanduser(p)))  # noqa: PTH111
     stdin = b""
     if STDIN in files:
         stdin = read_stream(sys.stdin.buffer, "standard input")
