@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from kit import Patchq, commit_files, edit, git, numbered
+from kit import Patchq, commit_files, edit, git, numbered, release
 from patchq.cli import cli
 
 ME = ("--author", "me")
@@ -387,3 +387,44 @@ def test_monkey_patches(patchq: Patchq, tmp_path: Path) -> None:
     assert names(patchq) == ["replace-f"]
     patchq.ok("apply")
     assert (patchq.tree() / "pkg/mod.py").read_text() == "def f():\n    # Two is more.\n    return 2\n"
+
+
+CLASS = b"""class C:
+    @staticmethod
+    def fixed(x):
+        return x
+
+    @staticmethod
+    def free(x):
+        return x
+
+    @classmethod
+    def made(cls, x):
+        return x
+
+    @property
+    def size(self):
+        return 1
+"""
+
+
+def test_a_monkey_patch_of_a_static_method(patchq: Patchq, upstream: Path, tmp_path: Path) -> None:
+    release(upstream, "v2", {"pkg/mod.py": CLASS})
+    patchq.ok("pin", "up", "--url", str(upstream), "--ref", "v2")
+    (tmp_path / "start.py").write_text(
+        "from pkg.mod import C\n\n\ndef fixed(x):\n    return x + 1\n\n\ndef free(self, x):\n    return x + 2\n\n\n"
+        "def made(cls, x):\n    return x + 3\n\n\ndef size(self):\n    return 4\n\n\n"
+        "C.fixed = fixed\nC.free = free\nC.made = classmethod(made)\nC.size = size\n"
+    )
+    said = patchq.ok("import", "up", str(tmp_path / "start.py"), *ME)
+    assert "start.py:21: C.free loses @staticmethod, as when Python ran this file" in said
+    assert "start.py:23: C.size loses @property" in said
+    assert "fixed loses" not in said
+    assert "made loses" not in said
+    patchq.ok("apply")
+    assert (patchq.tree() / "pkg/mod.py").read_text() == (
+        "class C:\n    @staticmethod\n    def fixed(x):\n        return x + 1\n\n"
+        "    def free(self, x):\n        return x + 2\n\n"
+        "    @classmethod\n    def made(cls, x):\n        return x + 3\n\n"
+        "    def size(self):\n        return 4\n"
+    )

@@ -250,6 +250,20 @@ def test_a_stack_is_published_as_branch_and_tag(stack: Patchq, tmp_path: Path) -
     assert len(git(stack.root, "tag").split()) == 2
 
 
+def test_the_tag_of_one_patch_counts_it(patchq: Patchq) -> None:
+    patchq.ok("apply")
+    edit(patchq.tree() / "a.txt", 5)
+    patchq.ok("new", "up", "only")
+    keep(patchq)
+    (one,) = json.loads(patchq.ok("publish", "--json"))["stacks"]
+    assert "\n\nup v1 with 1 patch\n\n" in git(patchq.root, "cat-file", "tag", one["tag"])
+    # A tag of an earlier version of patchq, with another text, stays.
+    git(patchq.root, "tag", "-f", "-m", "up v1 with 1 patches", one["tag"], one["commit"])
+    older = git(patchq.root, "rev-parse", one["tag"])
+    patchq.ok("publish")
+    assert git(patchq.root, "rev-parse", one["tag"]) == older
+
+
 def test_a_branch_on_which_somebody_works_is_not_moved(stack: Patchq, tmp_path: Path) -> None:
     fork = tmp_path / "fork.git"
     git(tmp_path, "init", "-q", "--bare", str(fork))

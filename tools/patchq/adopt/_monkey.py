@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ast
 import builtins
+import re
 import textwrap
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from patchq.adopt._overlay import tree_with
@@ -19,7 +20,10 @@ from patchq.git.repository import Git
 from patchq.names import TreeId
 from patchq.stacks.export import slug
 
+_Definition = ast.FunctionDef | ast.AsyncFunctionDef
 _Function = (ast.FunctionDef, ast.AsyncFunctionDef)
+#: Function that is assigned as a method of another kind.
+_WRAPPED = re.compile(r"(staticmethod|classmethod|property)\((\w+)\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +107,7 @@ def from_monkey_patches(store: Git, base: TreeId, text: str, where: str, origin:
     """Return a patch for each replacement. A replacement that can't be converted has a problem instead."""
     files = store.list_tree(base)
     module = ast.parse(text)
-    own = {}
+    own: dict[str, _Definition] = {}
     for node in module.body:
         if isinstance(node, _Function):
             own[node.name] = node
@@ -116,10 +120,13 @@ def from_monkey_patches(store: Git, base: TreeId, text: str, where: str, origin:
         file = files[path.encode()]
         content = store.read_blobs([file.blob])[file.blob].decode("utf-8", "replace")
         try:
-            after = _replaced(content, name, own.get(item.by), text, f"{path}: {name}", item.by)
+            after, lost = _replaced(content, name, own, text, f"{path}: {name}", item.by)
         except UserError as error:
             found.append(FoundPatch(name=slug(name), where=named, author=None, message="", problem=error))
             continue
+        notes: tuple[str, ...] = ()
+        if lost:
+            notes = (f"{named}: {name} loses {', '.join(lost)}, as when Python ran this file: check its callers",)
         tree = tree_with(store, base, {path.encode(): (file.mode, after.encode())})
         message = f"Replace {name.rsplit('.', 1)[-1]} of {path}\n\nWas put in its place when Python started.\n"
         found.append(
@@ -128,6 +135,7 @@ def from_monkey_patches(store: Git, base: TreeId, text: str, where: str, origin:
                 where=named,
                 author=None,
                 message=message,
+                notes=notes,
                 trees=(base, tree),
                 origin=f"{origin}:{item.line}",
             )
@@ -135,19 +143,25 @@ def from_monkey_patches(store: Git, base: TreeId, text: str, where: str, origin:
     return found
 
 
-def _replaced(content: str, name: str, by: ast.stmt | None, text: str, there: str, written: str) -> str:
-    """Return a module's text with ``by`` in place of the function ``name``.
+def _replaced(
+    content: str, name: str, own: Mapping[str, _Definition], text: str, there: str, written: str
+) -> tuple[str, list[str]]:
+    """Return a module's text with the function ``written`` in place of the function ``name``.
 
+    :param own: functions of the monkey patch's file, whose text is ``text``.
+    :returns: the text, and the decorators that the function loses.
     :raises UserError: if the function can't be replaced; the message names it.
     """
     hint = "make the change in the worktree, and `patchq new`"
-    old = _definition(ast.parse(content), name.split("."))
+    module = ast.parse(content)
+    old = _definition(module, name.split("."))
     if old is None:
         raise UserError(f"replaces {there}, which is not a function", hint=hint)
     there = f"{there} (line {old.lineno})"
-    if not isinstance(by, _Function):
+    wrapped = _WRAPPED.fullmatch(written)
+    by = own.get(wrapped[2] if wrapped else written)
+    if by is None:
         raise UserError(f"replaces {there} by {written}, which is not a function of that file", hint=hint)
-    module = ast.parse(content)
     known = _bound(module) | set(dir(builtins))
     for node in ast.walk(module):
         if isinstance(node, ast.Name):
@@ -160,18 +174,35 @@ def _replaced(content: str, name: str, by: ast.stmt | None, text: str, there: st
     lines = textwrap.dedent("\n".join(text.split("\n")[start - 1 : by.end_lineno])).split("\n")
     at = by.lineno - start
     lines[at] = lines[at].replace(f"def {by.name}", f"def {old.name}", 1)
+    lost = [f"@{ast.unparse(decorator)}" for decorator in old.decorator_list]
+    if wrapped:
+        kept = f"@{wrapped[1]}"
+    # A static method is called without `self`, also where Python would have passed it to the replacement.
+    elif lost == ["@staticmethod"] and _positional(old) == _positional(by):
+        kept = "@staticmethod"
+    else:
+        kept = ""
+    if kept:
+        lines.insert(0, kept)
     blank = " " * old.col_offset
     whole = content.split("\n")
     whole[_first_line(old) - 1 : old.end_lineno] = [blank + line if line.strip() else line for line in lines]
-    return "\n".join(whole)
+    present = {f"@{ast.unparse(decorator)}" for decorator in by.decorator_list} | {kept}
+    return "\n".join(whole), [decorator for decorator in lost if decorator not in present]
 
 
-def _first_line(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+def _positional(function: _Definition) -> tuple[int, bool]:
+    """Return the number of positional parameters, and whether the function takes more."""
+    arguments = function.args
+    return len(arguments.posonlyargs) + len(arguments.args), arguments.vararg is not None
+
+
+def _first_line(function: _Definition) -> int:
     """Return the first line of a function or of its decorators."""
     return min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])
 
 
-def _definition(node: ast.AST, names: list[str]) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+def _definition(node: ast.AST, names: list[str]) -> _Definition | None:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, (*_Function, ast.ClassDef)) and child.name == names[0]:
             if len(names) > 1:
@@ -194,7 +225,7 @@ def _bound(node: ast.AST) -> set[str]:
     return found
 
 
-def _free(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
+def _free(function: _Definition) -> set[str]:
     """Return the names that a function reads but doesn't define."""
     reads: set[str] = set()
     makes = _bound(function)

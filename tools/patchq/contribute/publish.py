@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from patchq.errors import SourceError, UserError, without_secrets
 from patchq.formats.header import Ident
 from patchq.git import person
-from patchq.names import CommitId, sh
+from patchq.names import CommitId, counted, sh
 from patchq.project.project import Project
 from patchq.stacks.applied import Applied, compute_stack_id, read_applied
 from patchq.system.paths import ref_to_folder
@@ -145,7 +145,7 @@ def _tag(project: Project, found: Published, stack_id: str, set_name: str, one: 
     text = (
         f"object {found.commit}\ntype commit\ntag {found.tag}\n"
         f"tagger patchq <patchq@localhost> {info.author.when} +0000\n\n"
-        f"{found.upstream} {found.ref} with {len(one.state.patches)} patches\n\n"
+        f"{found.upstream} {found.ref} with {counted(len(one.state.patches), 'patch')}\n\n"
         f"stack id {stack_id}, of the set {set_name}\n{patches}"
     )
     return project.store.run("mktag", data=text.encode()).decode().strip()
