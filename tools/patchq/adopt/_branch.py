@@ -25,13 +25,15 @@ from patchq.stacks.reconcile import ReconciledEntry
 class Again:
     """Stack after a repeated import of a branch.
 
-    :ivar items: outcome of each commit; then the patches that the branch no longer has.
+    :ivar items: outcome of each commit; then the patches that the branch no longer has, unless they are ``lost``.
     :ivar lost: patches of the stack that conflict with the branch's commits, and are not in ``entries``.
+    :ivar gone: names of all patches that the branch no longer has.
     """
 
     entries: list[ReconciledEntry]
     items: tuple[Item, ...]
     lost: tuple[Item, ...] = ()
+    gone: tuple[str, ...] = ()
 
 
 def import_again(
@@ -83,10 +85,13 @@ def import_again(
             lost.append(item)
             kept = [entry for entry in kept if entry.name != item.name]
     items = [_item(upstream, one, result) for one, result in zip(found, updates, strict=True)]
+    named = {item.name for item in lost}
     for name in gone:
+        if name in named:
+            continue
         detail = f"the branch no longer has it: `patchq drop {upstream}/{sh(name)}` removes it"
         items.append(Item(name=name, where=f"{upstream}/{name}", outcome="gone", detail=detail))
-    return Again(entries=entries, items=tuple(items), lost=tuple(lost))
+    return Again(entries=entries, items=tuple(items), lost=tuple(lost), gone=tuple(gone))
 
 
 def _lost(upstream: str, error: ConflictError) -> Item:
@@ -105,18 +110,16 @@ def refuse_conflicts(upstream: str, again: Again, *, partial: bool) -> None:
     :param partial: accept commits that conflict; their patches stay as they are.
     :raises ConflictError: if one conflicts.
     """
-    lines, gone = [], []
+    lines = []
     conflicts: list[Conflict] = []
     for item in (*again.items, *again.lost):
         if item.outcome == "conflict":
             lines.append(f"{item.where}: {item.detail}")
             conflicts += item.conflicts
-        elif item.outcome == "gone":
-            gone.append(item.name)
     if not lines or (partial and not again.lost):
         return
     lost = [item.name for item in again.lost]
-    raise _conflict("\n".join(lines) + "\nnothing was changed", conflicts, upstream, gone, lost)
+    raise _conflict("\n".join(lines) + "\nnothing was changed", conflicts, upstream, again.gone, lost)
 
 
 def _conflict(
