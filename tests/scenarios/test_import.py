@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -20,8 +21,8 @@ def branch(upstream: Path) -> Path:
     return upstream
 
 
-def names(patchq: Patchq) -> list[str]:
-    return [p["name"] for p in json.loads(patchq.ok("list", "--json"))["patches"]]
+def names(patchq: Patchq, *options: str) -> list[str]:
+    return [p["name"] for p in json.loads(patchq.ok("list", "--json", *options))["patches"]]
 
 
 def check_tree(patchq: Patchq, branch: Path) -> None:
@@ -154,6 +155,53 @@ def test_a_range_over_another_pin(stack: Patchq, branch: Path) -> None:
     stack.ok("import", "up", str(branch), "--range", "v1..HEAD")
     assert names(stack)[3:] == ["spell-three", "spell-eight"]
     assert "up to date" in stack.ok("apply")
+
+
+@pytest.fixture
+def based_on_v2(upstream: Path) -> Path:
+    """A branch with one commit on v2, which doesn't merge into v1."""
+    commit_files(upstream, {"a.txt": with_lines({20: b"twenty\n"})}, "Spell twenty")
+    git(upstream, "tag", "v2")
+    git(upstream, "checkout", "-q", "-b", "ours")
+    commit_files(upstream, {"a.txt": with_lines({20: b"twenty\n", 21: b"21\n"})}, "Count")
+    return upstream
+
+
+def typed(said: str) -> list[list[str]]:
+    """The commands of a message's first backquotes, without `patchq`."""
+    return [shlex.split(command)[1:] for command in said.partition("`")[2].partition("`")[0].split(" && ")]
+
+
+@pytest.mark.parametrize("tagged", [True, False])
+def test_a_range_on_another_release_names_it(patchq: Patchq, based_on_v2: Path, tagged: bool) -> None:
+    args = ("import", "up", str(based_on_v2), "--range", "v2..ours")
+    where = "at v2"
+    if not tagged:
+        args = (*args[:-1], f"{git(based_on_v2, 'rev-parse', 'v2')}..ours")
+        git(based_on_v2, "tag", "-d", "v1", "v2")
+        where = f"at the commit {args[-1][:12]}"
+    said = patchq.fails(3, *args)
+    assert f"the range starts {where}, but up is pinned at v1\n" in said
+    assert f"the range starts {where}, but up is pinned at v1: `patchq pin up" in patchq.fails(3, *args, "--dry-run")
+    for command in typed(said):
+        patchq.ok(*command)
+    assert names(patchq) == ["count"]
+
+
+def test_a_range_above_the_pin_names_the_missing_commits(patchq: Patchq, based_on_v2: Path) -> None:
+    git(based_on_v2, "tag", "-d", "v2")
+    said = patchq.fails(3, "import", "up", str(based_on_v2), "--range", "ours~1..ours")
+    assert "the range starts 1 commit after v1, but up is pinned at v1\n" in said
+    for command in typed(said):
+        patchq.ok(*command)
+    assert names(patchq) == ["spell-twenty", "count"]
+
+
+def test_a_range_on_another_release_gets_a_set_next_to_a_stack(stack: Patchq, based_on_v2: Path) -> None:
+    for command in typed(stack.fails(3, "import", "up", str(based_on_v2), "--range", "v2..ours")):
+        stack.ok(*command)
+    assert names(stack, "--set", "default-up-v2") == ["count"]
+    assert len(names(stack)) == 3
 
 
 def test_a_range_of_a_shallow_repository(stack: Patchq, branch: Path, tmp_path: Path) -> None:

@@ -11,13 +11,15 @@ from patchq.adopt.found import FoundPatch
 from patchq.adopt.gather import AdoptRequest, of_commits
 from patchq.editing.update import Revision, Update, Updated, origin_id, pair, update
 from patchq.errors import Conflict, ConflictError, PatchqError
+from patchq.formats.lock import Pin
 from patchq.git.borrow import borrow
 from patchq.git.objects import CommitInfo
 from patchq.git.repository import Foreign
-from patchq.names import CommitId, sh
+from patchq.names import CommitId, counted, sh
 from patchq.project.project import Project
+from patchq.project.refs import version_of
 from patchq.stacks.edit import Loaded
-from patchq.stacks.export import PatchNames
+from patchq.stacks.export import PatchNames, slug
 from patchq.stacks.reconcile import ReconciledEntry
 
 
@@ -193,3 +195,56 @@ def _item(upstream: str, found: FoundPatch, result: Updated) -> Item:
     return Item(
         name=result.name, where=found.where, outcome=outcome, detail=detail, notes=found.notes, conflicts=conflicts
     )
+
+
+def range_start(project: Project, loaded: Loaded, request: AdoptRequest, set_name: str) -> tuple[str, str]:
+    """Return where a range starts if not at the pinned release, and the command that imports the commits.
+
+    Both are empty if the range starts at the pinned release.
+    """
+    pin, (path,) = loaded.stack.pin, request.paths
+    upstream, folder = pin.upstream, path.resolve()
+    source = Foreign(folder)
+    first, _, last = request.git_range.partition("..")
+    last = last.lstrip(".") or "HEAD"
+    base = _line(source, "merge-base", first, last)
+    tag = _line(source, "describe", "--tags", "--abbrev=0", base) if base else ""
+    above = int(_line(source, "rev-list", "--count", f"{tag}..{base}") or 0) if tag else 0
+    is_pinned = bool(tag) and (source.ref_or_none(f"{tag}^{{commit}}") == pin.commit or _is_version(tag, pin.ref))
+    if not base or base == pin.commit or (is_pinned and not above):
+        return "", ""
+    start = f"at the commit {base[:12]}"
+    if tag:
+        start = f"{counted(above, 'commit')} after {tag}" if above else f"at {tag}"
+    if is_pinned:
+        return start, f"patchq import {upstream} {sh(folder)} --range {sh(f'{tag}..{last}')}"
+    set_option = project.set_option(set_name)
+    if loaded.entries:
+        set_option = f" --set {sh(f'{set_name}-{upstream}-{slug(tag or base[:12])}')}"
+    importing = f"patchq import {upstream} {sh(folder)} --range {sh(request.git_range)}"
+    return start, f"{_pin_command(pin, folder, tag, base)}{set_option} && {importing}{set_option}"
+
+
+def _is_version(tag: str, ref: str) -> bool:
+    version = version_of(tag)
+    return version is not None and version == version_of(ref)
+
+
+def _pin_command(pin: Pin, folder: Path, tag: str, base: str) -> str:
+    """Return the command that pins an upstream at a tag, or at a commit if there is no tag."""
+    upstream, version = pin.upstream, version_of(tag)
+    if not tag:
+        source = "" if pin.url else f" --url {sh(folder)}"
+        return f"patchq pin {upstream}{source} --ref {sh(base)} --commit {sh(base)}"
+    if pin.url:
+        return f"patchq pin {upstream} --ref {sh(tag)}"
+    if version and "==" in pin.archive:
+        archive = f"{pin.archive.partition('==')[0]}=={version}"
+        return f"patchq pin {upstream} --archive {sh(archive)} --ref {sh(version)}"
+    return f"patchq pin {upstream} --url {sh(folder)} --ref {sh(tag)}"
+
+
+def _line(source: Foreign, *argv: str) -> str:
+    """Return the output of a git command; empty if it fails."""
+    done = source.ask(*argv)
+    return "" if done.returncode else done.stdout.decode("utf-8", "surrogateescape").strip()

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from patchq.adopt._branch import Again, drop_commands, import_again, refuse_conflicts
+from patchq.adopt._branch import Again, drop_commands, import_again, range_start, refuse_conflicts
 from patchq.adopt._headers import trailer_value
 from patchq.adopt._releases import MOST_DOWNLOADED, search_releases
 from patchq.adopt.fit import CARRIED, Fitter, Item
@@ -98,42 +98,72 @@ def import_patches(
     with project.locked("import"):
         stacks = project.stacks(set_name, [upstream])
         loaded = load(project, stacks[0], set_name, offline=wish.offline)
-        found = gather(project, loaded, request)
-        if request.git_range and loaded.entries:
-            again = import_again(
-                project, loaded, found, request, lambda one: _commit_of(project, one, TreeId(""), wish)
-            )
-            if again:
-                return _update(project, loaded, again, wish)
-        fitter = Fitter(project.store, upstream, project.lock.nested_in(upstream), loaded.state.tip, request.reading)
-        tried = fitter.fit_all(found, lambda n: project.count(f"import into {upstream}", n, len(found), "patches"))
-        items = _with_owners(fitter, loaded.state.tip, found, tried)
-        items = _with_syntax(project.store, loaded.state.tip, items, tried)
-        if wish.dry:
-            return _tried(project, loaded, found, items, request.reading, wish)
-        taken, trees = [], []
-        for patch, (item, tree) in zip(found, tried, strict=True):
-            if item.is_taken:
-                taken.append(patch)
-                trees.append(tree)
-        carried = any(item.outcome in CARRIED for item in items)
-        accounts = [patch.account for patch in found if patch.account]
-        if not taken and not carried and len(accounts) == len(found):
-            raise NotTaken(accounts)
-        _refuse_left(upstream, items, fitter.errors, wish.partial and (bool(taken) or carried))
-        _ask_for_authors(taken, wish.author)
-        notes = _notes(items)
-        if not taken:
-            return Imported(replace(_unchanged(loaded), notes=notes), items)
-        entries, names = list(loaded.entries), PatchNames(loaded.names)
-        for patch, tree in zip(taken, trees, strict=True):
-            entries.append(ReconciledEntry(names.take(patch.name), _commit_of(project, patch, tree, wish)))
-        change = Change(verb="import", summary=f"import {len(taken)} into {upstream}")
-        rules = _rules_for(project, upstream, loaded.entries, entries[len(loaded.entries) :], change)
-        result = write_stack(project, change, loaded.stack, loaded.state, entries, loaded.head, move=loaded.follows)
-        project.journal.perform(change)
-        exported = replace(result, notes=(*result.notes, *rules, *notes))
-        return Imported(exported, _named(items, loaded.names))
+        try:
+            done = _import(project, loaded, request, wish)
+        except ConflictError as error:
+            why, typed = _other_start(project, loaded, request, set_name)
+            if not why:
+                raise
+            raise ConflictError(
+                f"{error.message}\n{why}", error.conflicts, hint=f"`{typed}`; or: {error.hint}"
+            ) from None
+        if not any(item.outcome == "conflict" for item in done.items):
+            return done
+        why, typed = _other_start(project, loaded, request, set_name)
+        notes = (f"{why}: `{typed}`",) if why else ()
+        items = []
+        for item in done.items:
+            items.append(replace(item, notes=(*item.notes, *notes)) if item.outcome == "conflict" else item)
+        return replace(done, items=tuple(items))
+
+
+def _other_start(project: Project, loaded: Loaded, request: AdoptRequest, set_name: str) -> tuple[str, str]:
+    """Return that a range starts at another release than the pinned one, and the next command; or empty strings."""
+    if not request.git_range:
+        return "", ""
+    pin = loaded.stack.pin
+    start, typed = range_start(project, loaded, request, set_name)
+    return start and f"the range starts {start}, but {pin.upstream} is pinned at {pin.ref}", typed
+
+
+def _import(project: Project, loaded: Loaded, request: AdoptRequest, wish: ImportRequest) -> Imported:
+    """Import as :func:`import_patches`, while the project is locked."""
+    upstream = loaded.stack.pin.upstream
+    found = gather(project, loaded, request)
+    if request.git_range and loaded.entries:
+        again = import_again(project, loaded, found, request, lambda one: _commit_of(project, one, TreeId(""), wish))
+        if again:
+            return _update(project, loaded, again, wish)
+    fitter = Fitter(project.store, upstream, project.lock.nested_in(upstream), loaded.state.tip, request.reading)
+    tried = fitter.fit_all(found, lambda n: project.count(f"import into {upstream}", n, len(found), "patches"))
+    items = _with_owners(fitter, loaded.state.tip, found, tried)
+    items = _with_syntax(project.store, loaded.state.tip, items, tried)
+    if wish.dry:
+        return _tried(project, loaded, found, items, request.reading, wish)
+    taken, trees = [], []
+    for patch, (item, tree) in zip(found, tried, strict=True):
+        if item.is_taken:
+            taken.append(patch)
+            trees.append(tree)
+    carried = any(item.outcome in CARRIED for item in items)
+    accounts = [patch.account for patch in found if patch.account]
+    if not taken and not carried and len(accounts) == len(found):
+        raise NotTaken(accounts)
+    partial = wish.partial and (bool(taken) or carried)
+    _refuse_left(upstream, items, fitter.errors, partial=partial, is_range=bool(request.git_range))
+    _ask_for_authors(taken, wish.author)
+    notes = _notes(items)
+    if not taken:
+        return Imported(replace(_unchanged(loaded), notes=notes), items)
+    entries, names = list(loaded.entries), PatchNames(loaded.names)
+    for patch, tree in zip(taken, trees, strict=True):
+        entries.append(ReconciledEntry(names.take(patch.name), _commit_of(project, patch, tree, wish)))
+    change = Change(verb="import", summary=f"import {len(taken)} into {upstream}")
+    rules = _rules_for(project, upstream, loaded.entries, entries[len(loaded.entries) :], change)
+    result = write_stack(project, change, loaded.stack, loaded.state, entries, loaded.head, move=loaded.follows)
+    project.journal.perform(change)
+    exported = replace(result, notes=(*result.notes, *rules, *notes))
+    return Imported(exported, _named(items, loaded.names))
 
 
 def _tried(
@@ -318,10 +348,13 @@ def _named(items: Sequence[Item], taken: Sequence[str]) -> tuple[Item, ...]:
     return tuple(found)
 
 
-def _refuse_left(upstream: str, items: Sequence[Item], errors: Sequence[PatchqError], partial: bool) -> None:
+def _refuse_left(
+    upstream: str, items: Sequence[Item], errors: Sequence[PatchqError], *, partial: bool, is_range: bool
+) -> None:
     """Check that each patch is adopted.
 
     :param partial: accept patches that are not.
+    :param is_range: True if the patches are commits of a range.
     :raises PatchqError: if one is not.
     """
     left = [item for item in items if item.is_refused]
@@ -354,6 +387,8 @@ def _refuse_left(upstream: str, items: Sequence[Item], errors: Sequence[PatchqEr
             hint += "; --partial keeps the patch as it is and adopts the others"
     elif gone:
         hint += f"the new steps may replace {', '.join(gone)}: `{drop_commands(upstream, gone)}`, then import again"
+    elif is_range:
+        hint += "--dry-run shows the result for each commit"
     else:
         hint += (
             "--dry-run shows the result for each patch; make the patch again on the pinned release, because patchq "
