@@ -216,9 +216,9 @@ def range_start(project: Project, loaded: Loaded, request: AdoptRequest, set_nam
     start = f"at the commit {base[:12]}"
     if tag:
         start = f"{counted(above, 'commit')} after {tag}" if above else f"at {tag}"
-    if is_pinned:
-        return start, f"patchq import {upstream} {sh(folder)} --range {sh(f'{tag}..{last}')}"
     set_option = project.set_option(set_name)
+    if is_pinned:
+        return start, f"patchq import {upstream} {sh(folder)} --range {sh(f'{tag}..{last}')}{set_option}"
     if loaded.entries:
         set_option = f" --set {sh(f'{set_name}-{upstream}-{slug(tag or base[:12])}')}"
     importing = f"patchq import {upstream} {sh(folder)} --range {sh(request.git_range)}"
@@ -233,15 +233,13 @@ def _is_version(tag: str, ref: str) -> bool:
 def _pin_command(pin: Pin, folder: Path, tag: str, base: str) -> str:
     """Return the command that pins an upstream at a tag, or at a commit if there is no tag."""
     upstream, version = pin.upstream, version_of(tag)
-    if not tag:
-        source = "" if pin.url else f" --url {sh(folder)}"
-        return f"patchq pin {upstream}{source} --ref {sh(base)} --commit {sh(base)}"
-    if pin.url:
-        return f"patchq pin {upstream} --ref {sh(tag)}"
-    if version and "==" in pin.archive:
+    if tag and not pin.url and version and "==" in pin.archive:
         archive = f"{pin.archive.partition('==')[0]}=={version}"
         return f"patchq pin {upstream} --archive {sh(archive)} --ref {sh(version)}"
-    return f"patchq pin {upstream} --url {sh(folder)} --ref {sh(tag)}"
+    options = ["--ref", tag] if tag else ["--ref", base, "--commit", base]
+    if not pin.url:
+        options = ["--url", str(folder), *options]
+    return f"patchq pin {upstream} {' '.join(map(sh, options))}"
 
 
 def _line(source: Foreign, *argv: str) -> str:
