@@ -35,6 +35,47 @@ def test_an_adopted_patch_is_green(patchq: Patchq, tmp_path: Path) -> None:
     assert "[upstreams.up.check]" not in patchq.layout.lock.read_text()
 
 
+def second(patchq: Patchq, tmp_path: Path, *options: str) -> str:
+    """Import another patch, whose subject is unfinished."""
+    patch = tmp_path / "other.patch"
+    patch.write_text(DIFF.replace("Change it", "WIP: other").replace("a.txt", "b.txt"))
+    return patchq.ok("import", "up", str(patch), *options)
+
+
+def test_a_second_import_adds_rules_and_names_them(patchq: Patchq, tmp_path: Path) -> None:
+    adopted(patchq, tmp_path)
+    assert "`patchq check` now also leaves out unfinished: see [upstreams.up.check] in" in second(patchq, tmp_path)
+    assert "all good: 2 patches" in patchq.ok("check")
+
+
+@pytest.mark.parametrize("edited", ['off = ["proof", "why"]', 'off = ["proof", "why"]\nwarn = ["topic", "unfinished"]'])
+def test_a_second_import_does_not_loosen_rules(patchq: Patchq, tmp_path: Path, edited: str) -> None:
+    """The user requires topics and sign-offs again."""
+    adopted(patchq, tmp_path)
+    lock = patchq.layout.lock
+    text = lock.read_text().replace('off = ["topic", "proof", "why"]', edited).replace('"none"', '"importer"')
+    lock.write_text(text)
+    patchq.ok("reword", "change", "--trailer", "Topic: ours")
+    patchq.ok("check", "--fix")
+    said = second(patchq, tmp_path)
+    lacks = "dco" if "warn" in edited else "topic, dco"
+    assert (
+        f"the new patches break {lacks}, which [upstreams.up.check] in upstream.lock requires: `patchq check`" in said
+    )
+    found = {finding["rule"] for finding in findings(patchq) if finding["level"] == "problem"}
+    assert found == set(lacks.split(", "))
+    assert 'sign-off = "importer"' in lock.read_text()
+    if "warn" in edited:
+        assert edited in lock.read_text()
+
+
+def test_a_signed_stack_asks_for_the_next_sign_off(patchq: Patchq, tmp_path: Path) -> None:
+    (tmp_path / "mine.patch").write_text(DIFF.replace("From: Al <al@example.org>\n", ""))
+    patchq.ok("import", "up", str(tmp_path / "mine.patch"), "--author", "me", "-s")
+    assert "the new patches break dco, which" in second(patchq, tmp_path)
+    assert {finding["rule"] for finding in findings(patchq)} == {"dco"}
+
+
 def test_the_rules_of_the_project_stay(patchq: Patchq, tmp_path: Path) -> None:
     lock = patchq.layout.lock
     lock.write_text(lock.read_text() + '\n[upstreams.up.check]\noff = ["topic"]\nreason = "Ours."\n')

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from patchq.adopt._branch import Again, drop_commands, import_again, range_start, refuse_conflicts
@@ -14,7 +14,8 @@ from patchq.adopt.found import FoundPatch, ReadOptions
 from patchq.adopt.gather import AdoptRequest, gather
 from patchq.errors import Conflict, ConflictError, PatchqError, SourceError, UserError
 from patchq.formats.header import Header, Ident, clean_message, with_trailer
-from patchq.formats.lockedit import rules_for_adopted, with_check
+from patchq.formats.lock import CheckRules
+from patchq.formats.lockedit import ADOPTED_REASON, RULES, rules_for_adopted, with_check
 from patchq.git.objects import CommitInfo
 from patchq.git.repository import Git
 from patchq.names import CommitId, TreeId, counted
@@ -229,10 +230,10 @@ def _rules_for(
     adopted: Sequence[ReconciledEntry],
     change: Change,
 ) -> tuple[str, ...]:
-    """Switch off the rules of ``check`` that the adopted patches break, and return a note about it.
+    """Switch off the rules of ``check`` that the adopted patches break, and return notes about it.
 
     Rules that the project has set itself stay as they are. So do the rules of a stack that already
-    has patches, unless an earlier import wrote them.
+    has patches, unless an earlier import wrote them, and rules that were switched on again since.
     """
     known = project.lock.upstreams[upstream].check
     if before and not known.reason:
@@ -240,13 +241,30 @@ def _rules_for(
     broken: set[str] = set()
     for entry in adopted:
         broken |= broken_rules(project, upstream, entry.name, Header(entry.commit.author, entry.commit.message))
+    where = f"[upstreams.{upstream}.check] in upstream.lock"
+    notes = []
     rules = rules_for_adopted(known, broken)
-    if rules is None:
-        return ()
-    data = project_files.read(project.layout.root, project.layout.lock) or b""
-    change.files[LOCK_NAME] = with_check(data, upstream, rules)
-    off = [*rules.off, *(["dco"] if rules.sign_off == "none" else [])]
-    return (f"`patchq check` leaves out {', '.join(off)}: see [upstreams.{upstream}.check] in upstream.lock",)
+    if rules:
+        data = project_files.read(project.layout.root, project.layout.lock) or b""
+        change.files[LOCK_NAME] = with_check(data, upstream, rules)
+        now = " now also" if known.reason else ""
+        new = [rule for rule in rules.off if rule not in known.off]
+        if rules.sign_off != known.sign_off:
+            new.append("dco")
+        notes.append(f"`patchq check`{now} leaves out {', '.join(new)}: see {where}")
+    if known.reason == ADOPTED_REASON:
+        kept = _kept(rules or known, broken)
+        if kept:
+            notes.append(f"the new patches break {', '.join(kept)}, which {where} requires: `patchq check` lists them")
+    return tuple(notes)
+
+
+def _kept(rules: CheckRules, broken: Collection[str]) -> list[str]:
+    """Return the rules that patches break and that ``check`` reports as problems."""
+    ignored = {*rules.off, *rules.warn}
+    if rules.sign_off == "none":
+        ignored.add("dco")
+    return [rule for rule in RULES if rule in broken and rule not in ignored]
 
 
 def _with_releases(

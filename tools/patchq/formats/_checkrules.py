@@ -35,9 +35,11 @@ class CheckRules:
     """Check settings of an upstream: rules that are ``off`` or only ``warn``, and who signs.
 
     :ivar reason: why this upstream's patches are checked differently.
+    :ivar imported: rules that ``import`` has switched off. It does so once, so a rule that the user switched on stays.
     """
 
     off: tuple[str, ...] = ()
     warn: tuple[str, ...] = ()
     sign_off: str = "author"
     reason: str = ""
+    imported: tuple[str, ...] = ()

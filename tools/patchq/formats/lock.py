@@ -435,17 +435,17 @@ class _LockReader:
     def check(self, upstream: Mapping[str, Any], at: str) -> CheckRules:
         at += ".check"
         raw = upstream.get("check", {})
-        self.known(raw, "off warn sign-off reason", at)
-        off, warn = self.texts(raw, "off", at), self.texts(raw, "warn", at)
+        self.known(raw, "off warn sign-off reason imported", at)
+        off, warn, imported = (self.texts(raw, key, at) for key in ("off", "warn", "imported"))
         sign_off, reason = self.text(raw, "sign-off", at) or "author", self.text(raw, "reason", at)
-        for rule in (*off, *warn):
+        for rule in (*off, *warn, *imported):
             if rule not in RULES:
                 raise self.bad(at, f"{rule!r} is not a rule of `patchq check` ({', '.join(RULES)})")
         if sign_off not in SIGNERS:
             raise self.bad(f"{at}.sign-off", f"is none of {', '.join(SIGNERS)}")
         if raw and not reason:
             raise self.bad(f"{at}.reason", "is missing: give the reason for these rules")
-        return CheckRules(off=off, warn=warn, sign_off=sign_off, reason=reason)
+        return CheckRules(off=off, warn=warn, sign_off=sign_off, reason=reason, imported=imported)
 
     def environment(self, name: str, raw: Any, sets: Mapping[str, Any]) -> Environment:
         at = f"environments.{name}"

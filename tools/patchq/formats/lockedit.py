@@ -72,18 +72,29 @@ def with_build(data: bytes, upstream: str, build: BuildConfig) -> bytes:
 def rules_for_adopted(before: CheckRules, broken: Collection[str]) -> CheckRules | None:
     """Return rules of ``check`` that adopted patches keep.
 
+    A later import switches off only rules that no import has switched off before, and requires the same sign-offs as
+    before.
+
     :param broken: rules that the patches break.
     :returns: None if the rules stay as they are, or if the project has set them itself.
     """
     if before not in (CheckRules(), replace(before, reason=ADOPTED_REASON)):
         return None
-    off = tuple(rule for rule in RULES if rule in before.off or (rule in broken and rule in ADOPTED))
-    sign_off = "none"
-    if "dco" not in broken:
-        sign_off = before.sign_off
-    if (off, sign_off) == (before.off, before.sign_off):
+    known = (*before.off, *before.warn, *before.imported)
+    new = {rule for rule in broken if rule in ADOPTED and rule not in known}
+    sign_off = before.sign_off
+    if "dco" in broken and not before.reason:
+        new.add("dco")
+        sign_off = "none"
+    if not new:
         return None
-    return CheckRules(off=off, warn=before.warn, sign_off=sign_off, reason=ADOPTED_REASON)
+    return CheckRules(
+        off=tuple(rule for rule in RULES if rule in before.off or (rule in new and rule != "dco")),
+        warn=before.warn,
+        sign_off=sign_off,
+        reason=ADOPTED_REASON,
+        imported=tuple(rule for rule in RULES if rule in before.imported or rule in new),
+    )
 
 
 def with_check(data: bytes, upstream: str, rules: CheckRules) -> bytes:
@@ -98,6 +109,7 @@ def with_check(data: bytes, upstream: str, rules: CheckRules) -> bytes:
         table["warn"] = list(rules.warn)
     table["sign-off"] = rules.sign_off
     table["reason"] = rules.reason
+    table["imported"] = list(rules.imported)
     return tomlkit.dumps(doc).encode()
 
 
