@@ -1,4 +1,4 @@
-"""Adoption of existing changes: patches of any tool, edited files, scripts, pull requests."""
+"""Import of existing changes: patches in any tool's format, edited files, scripts, pull requests."""
 
 __all__ = [
     "adopt",

@@ -1,4 +1,4 @@
-"""Import of a branch that was imported before: its commits update the stack's patches."""
+"""Repeated import of a branch: its commits update the stack's patches."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def import_again(
     request: AdoptRequest,
     commit_of: Callable[[FoundPatch], CommitInfo],
 ) -> Again | None:
-    """Return the stack updated by the commits of a range. Return None if no patch came from one of these commits.
+    """Return the stack updated by a range's commits; None if none of the stack's patches comes from these commits.
 
     :param commit_of: function that returns the author and message that a patch would get.
     :raises ConflictError: if a patch whose commit is unchanged conflicts with the other commits.
@@ -107,10 +107,10 @@ def _lost(upstream: str, error: ConflictError) -> Item:
 
 
 def refuse_conflicts(upstream: str, again: Again, *, partial: bool) -> None:
-    """Check that no commit and no patch of the stack conflicts.
+    """Check that no commit of the branch and no patch of the stack conflicts.
 
-    :param partial: accept commits that conflict; their patches stay as they are.
-    :raises ConflictError: if one conflicts.
+    :param partial: accept commits that conflict, and leave their patches unchanged.
+    :raises ConflictError: if a commit or patch conflicts.
     """
     lines = []
     conflicts: list[Conflict] = []
@@ -129,7 +129,7 @@ def _conflict(
 ) -> ConflictError:
     """Return the error for conflicts, with a hint.
 
-    :param gone: patches that the branch no longer has.
+    :param gone: patches whose commits the branch no longer contains.
     :param lost: patches of the stack that conflict.
     """
     if gone:
@@ -149,7 +149,7 @@ def _conflict(
 
 
 def drop_commands(upstream: str, names: Sequence[str]) -> str:
-    """Return the commands that drop patches, as one line of shell."""
+    """Return commands that drop these patches, as one shell line."""
     return " && ".join(f"patchq drop {upstream}/{sh(name)}" for name in names)
 
 
@@ -160,7 +160,7 @@ def _revision(found: FoundPatch, info: CommitInfo) -> Revision:
 
 
 def _gone(folder: Path, git_range: str, entries: Sequence[ReconciledEntry], carried: Collection[str]) -> list[str]:
-    """Return the patches that came from a commit of the repository that no branch has any more."""
+    """Return the patches whose commit is no longer in any branch of the repository."""
     source, last = Foreign(folder), git_range.partition("..")[2].lstrip(".") or "HEAD"
     names = []
     for entry in entries:

@@ -1,8 +1,8 @@
 """Conversion of other tools' diffs to the form of ``git diff``.
 
-Supported are ``diff -u``, ``Index:`` and Subversion headers, ``--no-prefix``, scratch folders and
-CR LF line ends. Files are found by matching their names against the tree. Apart from line ends,
-hunks stay unchanged.
+These forms are supported: ``diff -u``, ``Index:`` and Subversion headers, ``--no-prefix``, names below
+scratch folders, and CR LF line ends. Files are found by matching their names against the tree. Hunks stay
+unchanged, apart from line ends.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class OddDiff(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class Section:
-    """Part of a diff for one file: names as written, git's extended header, and unchanged hunks."""
+    """Part of a diff that changes one file: its names as written, git's extended header, and the unchanged hunks."""
 
     old: bytes
     new: bytes
@@ -50,7 +50,7 @@ class Section:
 
     @property
     def fresh(self) -> bool:
-        """True if the file has no old lines: it is new, or was empty."""
+        """True if the old file has no lines: it doesn't exist or is empty."""
         return self.created or (bool(self.hunks) and self.hunks[0].startswith(b"@@ -0,0 "))
 
     @property
@@ -59,7 +59,7 @@ class Section:
         return self.has(b"rename ", b"copy ")
 
     def has(self, *starts: bytes) -> bool:
-        """Return True if a line of git's extended header begins with one of these words."""
+        """Return True if a line of git's extended header begins with one of the given words."""
         return any(line.startswith(starts) for line in self.extended)
 
 
@@ -159,13 +159,13 @@ def _plain_section(lines: Sequence[bytes], at: int, section: Section) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Placing:
-    """Mapping of a diff's names to the tree: remove ``strip`` folders, then prepend ``folder``."""
+    """Mapping of a diff's file names to tree paths: remove ``strip`` leading folders, then prepend ``folder``."""
 
     strip: int = 1
     folder: str = ""
 
     def place(self, name: bytes) -> bytes:
-        """Return a name in the tree, or an empty name if all of it is stripped."""
+        """Return the tree path of a name; empty if ``strip`` removes the whole name."""
         parts = [p for p in re.split(rb"/+", name.strip()) if p != b"."]
         kept = b"/".join(parts[self.strip :])
         if self.folder and kept:
@@ -180,7 +180,7 @@ class Placing:
 
 
 def _names(section: Section) -> list[bytes]:
-    """Return the names under which the old file may be in the tree; none for a new file."""
+    """Return the names that the old file may have in the tree; none for a new file."""
     if section.fresh:
         return []
     if section.renamed:
@@ -193,12 +193,13 @@ def _names(section: Section) -> list[bytes]:
 def find_placing(
     found: Sequence[Section], files: Collection[bytes], given: Placing, *, exact: bool = False
 ) -> Placing | None:
-    """Return the mapping that gives every file of a diff an existing path in the tree, or None.
+    """Return the mapping under which every file of a diff exists in the tree; None if there is no unique one.
 
-    Try ``given`` first, then other strip levels, then a common folder. Return None if no folder
-    fits, or more than one.
+    Try the strip level ``given`` first, then other strip levels, then a common folder of the tree. Return
+    None if no folder or several folders fit.
 
-    :param exact: True if a recipe sets the strip level ``given``; keep it for a diff of new files.
+    :param exact: True if a recipe sets the strip level ``given``. It is then also kept for a diff that only
+        adds files.
     """
     there = list(filter(None, map(_names, found)))
     if not there:
@@ -224,7 +225,7 @@ def find_placing(
 
 
 def _fits(placing: Placing, there: Sequence[Sequence[bytes]], files: Collection[bytes]) -> bool:
-    """Return True if the tree has a file for the names of each section."""
+    """Return True if the tree contains, for each section, a file with one of the section's names."""
 
     def has_file(names: Sequence[bytes]) -> bool:
         return any(placing.place(name) in files for name in names)
@@ -233,7 +234,7 @@ def _fits(placing: Placing, there: Sequence[Sequence[bytes]], files: Collection[
 
 
 def _in_common_folder(strip: int, there: Sequence[Sequence[bytes]], files: Collection[bytes]) -> list[Placing]:
-    """Return the mappings with this strip level and one common folder that fit the tree."""
+    """Return the mappings with this strip level and one common folder under which all files exist in the tree."""
     tails = set(map(Placing(strip).place, there[0]))
     folders = set()
     for tail in tails - {b""}:
@@ -249,7 +250,7 @@ def _in_common_folder(strip: int, there: Sequence[Sequence[bytes]], files: Colle
 
 
 def _unprefixed(found: Sequence[Section], files: Collection[bytes]) -> bool:
-    """Return True if the names of new files begin with folders of the tree, not with a prefix.
+    """Return True if the names of new files have no prefix such as ``a/``: they begin with folders of the tree.
 
     The tree can't show the strip level of a diff that only adds files. With ``-p1``, ``src/new.c`` would become
     ``new.c``.
@@ -268,7 +269,7 @@ def _unprefixed(found: Sequence[Section], files: Collection[bytes]) -> bool:
 
 
 def as_git(found: Sequence[Section], placing: Placing, files: Collection[bytes]) -> bytes:
-    """Return the files of a diff in git's form, with their names mapped to the tree.
+    """Return a diff in git's form, with its file names mapped to tree paths.
 
     :raises OddDiff: if a name is empty after stripping, or needs quotes.
     """
@@ -306,16 +307,17 @@ def as_git(found: Sequence[Section], placing: Placing, files: Collection[bytes])
 
 
 def _placed(placing: Placing, name: bytes) -> bytes:
-    """Return a name in the tree; empty for ``/dev/null``."""
+    """Return the tree path of a name; empty for ``/dev/null``."""
     if name == b"/dev/null":
         return b""
     return placing.place(name)
 
 
 def _changed_file(new: bytes, old: bytes, files: Collection[bytes], *, fresh: bool) -> bytes:
-    """Return the file that a section changes; empty if it names none.
+    """Return the path of the file that a section changes; empty if the section names no file.
 
-    Like patch, prefer an existing file, then the shorter name: ``x.orig`` is a backup.
+    Like ``patch``, prefer an existing file, then the shorter name, because the longer one is often a backup
+    such as ``x.orig``.
 
     :param fresh: True if the file is new.
     """
@@ -329,7 +331,7 @@ def _length(name: bytes) -> tuple[int, int, int]:
 
 
 def _named(name: bytes) -> bytes:
-    """Return a name for the line above the hunks. Like git, add a tab to a name with a blank."""
+    """Return a name as written in a file header. Like git, end a name that contains a blank with a tab."""
     if b" " in name:
         return name + b"\t"
     return name
@@ -341,9 +343,9 @@ def without_returns(diff: bytes) -> bytes:
 
 
 def name_leftovers(found: FoundPatch) -> FoundPatch:
-    """Return a patch with a note that lists the lines outside its diff.
+    """Return a patch with a note that quotes the text outside of its diff.
 
-    If one of these lines is a damaged part of the diff, set the patch's problem.
+    If this text looks like a damaged hunk, set the patch's problem.
     """
     if found.left_out or found.problem or not found.diff:
         return found

@@ -1,8 +1,8 @@
-"""Patch files of other tools and their order: a single file, a folder, another tool's project.
+"""Location and order of other tools' patch files: a single file, a folder, or another tool's project.
 
-Supported are quilt's ``series`` (Debian, gbp, StGit's export, git-pile), Electron's ``.patches``,
-numbered files (``git format-patch -o``, OpenWrt, Buildroot), recipes of packagers (``recipes/``), and
-a Debian source package's archive.
+These orders are supported: quilt's ``series`` (Debian, gbp, StGit's export, git-pile), Electron's
+``.patches``, numbered files (``git format-patch -o``, OpenWrt, Buildroot), package recipes (``recipes/``),
+and the archive of a Debian source package.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ _NUMBERED = re.compile(r"\d+[-_.]")
 class FolderPlace:
     """Patch file to read, and the options of the tool that applies it.
 
-    :ivar data: contents of the file, or its path.
-    :ivar unlisted: name of the ``series`` or recipe that doesn't list this file; the import skips it. Empty otherwise.
+    :ivar data: contents of the patch file, or its path.
+    :ivar unlisted: name of the ``series`` or recipe of the folder, if it doesn't list this file. The import
+        skips such a file. Empty otherwise.
     :ivar entry: entry of the recipe that names the file.
     """
 
@@ -56,9 +57,9 @@ class FolderPlace:
 
 
 def places(path: Path, pin: Pin) -> list[FolderPlace]:
-    """Return the patch files of a path, in order.
+    """Return the patch files at a path, in the order in which they apply.
 
-    :raises UserError: if the path doesn't exist, or a folder's order is unknown.
+    :raises UserError: if the path doesn't exist, or if the order of a folder's patches is unknown.
     """
     if not path.exists():
         raise UserError(f"{path} does not exist", hint="name a patch, an mbox, a folder of patches, or a repository")
@@ -76,7 +77,7 @@ def _place(path: Path, strip: int = 1) -> FolderPlace:
 
 
 def _in_recipe(path: Path, pin: Pin) -> list[FolderPlace]:
-    """Return the entries of a recipe, then the other patch files in the same folders."""
+    """Return the entries of a recipe, followed by the patch files next to them that the recipe doesn't list."""
     entries = recipe_entries(path, pin.upstream)
     found = [_entry(path, entry) for entry in entries]
     files = set()
@@ -94,7 +95,7 @@ def _in_recipe(path: Path, pin: Pin) -> list[FolderPlace]:
 
 
 def _entry(path: Path, entry: Entry) -> FolderPlace:
-    """Return the patch file of a recipe's entry. Without a fixed strip level, patchq tries -p1 first."""
+    """Return the patch file that a recipe's entry names. If the recipe sets no strip level, patchq tries -p1 first."""
     if isinstance(entry.data, Path):
         file = entry.data
     else:
@@ -112,7 +113,7 @@ def _entry(path: Path, entry: Entry) -> FolderPlace:
 
 
 def _name_of(entry: Entry) -> str:
-    """Return the command of an edit, or the file name of a patch; empty for a patch in the recipe."""
+    """Return the command of an entry that edits files, or the file name of its patch; empty for an inline patch."""
     if entry.data is not None:
         return ""
     first = entry.text.strip().partition("\n")[0]
@@ -120,7 +121,7 @@ def _name_of(entry: Entry) -> str:
 
 
 def origin_of(path: Path) -> str:
-    """Return a path for the ``Origin:`` trailer, without parts that identify the user's machine.
+    """Return a file's path for the ``Origin:`` trailer, without folders that identify the user's machine.
 
     >>> origin_of(Path("../debian/patches/x.patch")), origin_of(Path("/home/me/w/up/debian/patches/x.patch"))
     ('debian/patches/x.patch', 'debian/patches/x.patch')
@@ -160,9 +161,10 @@ def _in_folder(folder: Path, pin: Pin) -> list[FolderPlace]:
 
 
 def _read_list(folder: Path, name: str) -> str:
-    """Return the text of a folder's list.
+    """Return the text of the file that lists a folder's patches, such as ``series``.
 
-    A list outside the folder is refused, because error messages quote its lines.
+    A symlink to a file outside the folder is refused. Otherwise, an untrusted folder could make error
+    messages quote lines of any file.
 
     :raises FormatError: if the list is a symlink to a file outside the folder.
     """
@@ -191,7 +193,7 @@ def _electron_folders(folder: Path) -> list[str]:
 
 
 def _series(folder: Path, text: str) -> list[FolderPlace]:
-    """Return the patches of a quilt ``series``, each with its own ``-p``."""
+    """Return the patches that a quilt ``series`` lists, each with its own strip level (``-p``)."""
     found = []
     for line in text.splitlines():
         words = re.split(r"(?:^|\s)#", line, maxsplit=1)[0].split()
@@ -207,7 +209,7 @@ def _series(folder: Path, text: str) -> list[FolderPlace]:
 
 
 def _unlisted(folder: Path, listed_in: str, found: Sequence[FolderPlace]) -> list[FolderPlace]:
-    """Return the patches of a folder that its list doesn't name."""
+    """Return the folder's patch files that its ``series`` or ``.patches`` doesn't list."""
     listed = set()
     for place in found:
         if isinstance(place.data, Path):
@@ -237,7 +239,7 @@ def _inside(folder: Path, listed_in: str, name: str) -> Path:
 
 
 def _debian_archive(path: Path) -> list[FolderPlace]:
-    """Return ``debian/patches`` of a source package, from its ``.debian.tar`` or ``.dsc``."""
+    """Return the patches in ``debian/patches`` of a source package, read from its ``.debian.tar`` or ``.dsc``."""
     if path.suffix == ".dsc":
         names = re.findall(r"^ \S+ +\d+ +(\S+\.debian\.tar\.\w+)$", read_list(path), re.MULTILINE)
         if not names or not (path.parent / PurePosixPath(names[0]).name).is_file():

@@ -1,8 +1,8 @@
 """Conversion of other tools' patch headers to a message with git trailers.
 
-Supported are Debian's DEP-3, Yocto's statuses and preambles, ``git cherry-pick -x``, Electron's
-``Patch-Filename``, and the headers of quilt, gbp, StGit and Buildroot. Known fields become
-trailers. All other text keeps its place.
+These headers are supported: Debian's DEP-3, Yocto's statuses and preambles, ``git cherry-pick -x``,
+Electron's ``Patch-Filename``, and those of quilt, gbp, StGit and Buildroot. Known fields become trailers. All
+other text keeps its place.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ _COMMIT = re.compile(r"\b[0-9a-f]{12,40}\b")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """Header of a patch.
+    """Converted header of a patch.
 
     :ivar message: message with its trailers at the end.
     :ivar author: author as written in the patch; empty if none.
     :ivar date: date as written in the patch; empty if none.
-    :ivar name: name of the patch in the tool that it comes from; empty if none.
-    :ivar topic: topic of the patch in that tool; empty if none.
+    :ivar name: name of the patch in the original tool; empty if none.
+    :ivar topic: topic of the patch in the original tool; empty if none.
     """
 
     message: str
@@ -60,9 +60,9 @@ class Said:
 
 @dataclass(kw_only=True)
 class _Draft:
-    """Message under construction.
+    """Message that is being converted.
 
-    :ivar trailers: fields found before the end of the message.
+    :ivar trailers: fields found so far, anywhere in the message.
     """
 
     subject: str = ""
@@ -72,7 +72,7 @@ class _Draft:
     date: str = ""
 
     def take(self, key: str, value: str) -> None:
-        """Add a header field."""
+        """Record a header field in the draft."""
         low = key.lower()
         given = value.strip().split("\n")
         lines = [line.strip() for line in given]
@@ -101,7 +101,7 @@ class _Draft:
 
 
 def read_text(text: str) -> Said:
-    """Read the text above the diff of a patch that is not a mail: DEP-3 fields, or free text."""
+    """Convert the text above a diff that is not a mail: DEP-3 fields, or free text."""
     draft = _Draft()
     shown = _SHOWN.search(text + "\n")
     if shown:
@@ -145,7 +145,7 @@ def _take_paragraph(draft: _Draft, paragraph: str, *, first: bool) -> None:
 
 
 def _take_commit(draft: _Draft, shown: re.Match[str]) -> None:
-    """Add the author, date and id of a commit printed by `git show` to the draft."""
+    """Add the author, date and id of a commit, as printed by ``git show``, to the draft."""
     fields = message_from_string(shown[2] + "\n")
     draft.take("Author", fields.get("Author", ""))
     draft.take("Date", fields.get("AuthorDate") or fields.get("Date") or "")
@@ -154,7 +154,7 @@ def _take_commit(draft: _Draft, shown: re.Match[str]) -> None:
 
 
 def _is_header(lines: list[str]) -> bool:
-    """Return True if lines are fields, and the first one is a field of DEP-3."""
+    """Return True if all lines are header fields, and the first field belongs to DEP-3."""
     first = _FIELD.match(lines[0]) if lines else None
     if not first or not _DEP3.fullmatch(first[1]):
         return False
@@ -162,13 +162,13 @@ def _is_header(lines: list[str]) -> bool:
 
 
 def _only_known(lines: list[str]) -> bool:
-    """Return True if all fields in lines are fields of DEP-3."""
+    """Return True if all fields in these lines belong to DEP-3."""
     fields = filter(None, map(_FIELD.match, lines))
     return all(_DEP3.fullmatch(field[1]) for field in fields)
 
 
 def fields_of(head: str) -> list[tuple[str, str]]:
-    """Return the fields of a mail's header that describe the patch, without those that mail servers add."""
+    """Return the fields of a mail's header that describe the patch; leave out fields that mail servers add."""
     found = message_from_string(head + "\n\n").items()
     result: list[tuple[str, str]] = []
     for k, v in found:
@@ -178,7 +178,7 @@ def fields_of(head: str) -> list[tuple[str, str]]:
 
 
 def settle(message: str, more: list[tuple[str, str]] | None = None, author: str = "", date: str = "") -> Said:
-    """Return the header of a message, with all trailers moved to the end of the message.
+    """Return the converted header of a message, with all trailers at the end of the message.
 
     :param more: trailers found outside the message.
 
@@ -248,9 +248,9 @@ def _without_fields(paragraph: str, trailers: list[tuple[str, str]]) -> str:
 
 
 def _with_status(message: str) -> str:
-    """Return a message with one ``Upstream-Status:`` that ``check`` accepts.
+    """Return a message with one ``Upstream-Status:`` trailer in a form that ``check`` accepts.
 
-    Return the message unchanged if it gives no status.
+    Return the message unchanged if it contains no status.
     """
     pairs = parse_trailers(message)
     own = trailer_value(message, "Upstream-Status")
@@ -278,7 +278,7 @@ def _with_status(message: str) -> str:
 
 
 def _status(value: str) -> str:
-    """Return a status such as ``backport from 1.2`` as ``Backport […]``.
+    """Return a status such as ``backport from 1.2`` in Yocto's form, ``Backport […]``.
 
     Return an unknown status unchanged.
     """
@@ -289,7 +289,7 @@ def _status(value: str) -> str:
 
 
 def _detailed(word: str, detail: str) -> str:
-    """Return a status word with its detail in brackets.
+    """Return a status word with its detail in brackets, as Yocto writes them.
 
     >>> _detailed("Backport", "[a [b] c]"), _detailed("Pending", "")
     ('Backport [a (b) c]', 'Pending')
@@ -304,7 +304,7 @@ def _detailed(word: str, detail: str) -> str:
 
 
 def _implied(pairs: tuple[tuple[str, str], ...], message: str) -> str:
-    """Return the status that other fields imply by DEP-3's and Buildroot's rules; empty if none."""
+    """Return the status that a patch's other fields imply, by the rules of DEP-3 and Buildroot; empty if none."""
     found = {key.lower(): value for key, value in reversed(pairs)}
     kind, _, what = found.get("origin", "").partition(",")
     if kind.strip() in ("upstream", "backport") and (what.strip() or found.get("applied-upstream")):
@@ -328,7 +328,7 @@ def _implied(pairs: tuple[tuple[str, str], ...], message: str) -> str:
 
 
 def trailer_value(message: str, name: str) -> str:
-    """Return the value of a message's first trailer of this name, in any case; empty if there is none.
+    """Return the value of a message's first trailer of this name, in any case; empty if no trailer has this name.
 
     >>> trailer_value("Fix\\n\\norigin: up@1\\n", "Origin"), trailer_value("Fix\\n", "Origin")
     ('up@1', '')
@@ -340,7 +340,7 @@ def trailer_value(message: str, name: str) -> str:
 
 
 def first_address(author: str) -> tuple[str, str]:
-    """Return the name and address of the first author in a field; both empty if there is none.
+    """Return the name and address of the first author in a field; both are empty if the field has no address.
 
     >>> first_address("Jane Roe <jane@example.org>, Al <al@example.org>")
     ('Jane Roe', 'jane@example.org')

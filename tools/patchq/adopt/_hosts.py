@@ -33,7 +33,7 @@ class Address:
 
     :ivar number: number of the pull request; 0 for a commit.
     :ivar commit: commit id; empty for a pull request.
-    :ivar patch: URL of the change as mails; empty if the URL isn't HTTP.
+    :ivar patch: URL from which the change can be downloaded as mails; empty if the URL isn't HTTP.
     """
 
     repository: str
@@ -43,7 +43,7 @@ class Address:
 
 
 def parse_address(text: str) -> Address | None:
-    """Return the commit or pull request that a URL names, or None for any other text.
+    """Return the commit or pull request that a URL names; None for any other text.
 
     >>> parse_address("https://git.example.org/a/b/pull/12/files").patch
     'https://git.example.org/a/b/pull/12.patch'
@@ -64,13 +64,13 @@ def parse_address(text: str) -> Address | None:
 
 
 def fetch_pull_request(store: Git, url: str, number: int) -> tuple[list[Borrowed], str]:
-    """Return the commits of a pull request that the default branch lacks, oldest first.
+    """Return the commits of a pull request that are not in the default branch, oldest first.
 
-    Copy their trees to the store. If the request contains merges, return one commit with all
+    Copy the commits' trees to the store. If the pull request contains merges, return one commit with all
     changes.
 
     :returns: the commits, and a note for the user.
-    :raises SourceError: if the host has no such request, or doesn't answer.
+    :raises SourceError: if the host has no such pull request, or doesn't answer.
     """
     branch = default_branch(url, timeout=_TIMEOUT)
     with scratch() as fetched:
@@ -96,7 +96,7 @@ def fetch_pull_request(store: Git, url: str, number: int) -> tuple[list[Borrowed
 
 
 def fetch_commit_of(store: Git, url: str, commit: str) -> list[Borrowed]:
-    """Fetch one commit from a host. Its tree and its parent's tree are copied to the store.
+    """Fetch one commit from a git host, and copy its tree and its parent's tree to the store.
 
     :raises SourceError: if the host doesn't provide the commit.
     :raises UserError: if the commit id is abbreviated.
@@ -109,7 +109,7 @@ def fetch_commit_of(store: Git, url: str, commit: str) -> list[Borrowed]:
 
 
 def mails_of(address: Address) -> bytes:
-    """Download a request or commit as mails, for hosts that don't provide it to git.
+    """Download a pull request or commit as mails, for hosts from which git can't fetch it.
 
     :raises SourceError: if the download fails.
     """

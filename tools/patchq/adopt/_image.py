@@ -1,4 +1,4 @@
-"""Import of an image: the differences between its package and the release's wheel become a patch."""
+"""Import from a container image: the differences between its package and the release's wheel become a patch."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from patchq.stacks.export import slug
 def from_image(
     project: Project, loaded: Loaded, path: Path, options: ReplayOptions, *, platform: str = ""
 ) -> list[FoundPatch]:
-    """Return the edits of a package in an image as one patch.
+    """Return the edits of a package in a container image as one patch.
 
     Changed files that the source tree doesn't contain, such as compiled ones, are refused.
 
-    :raises UserError: if the image can't be read, has another version of the package or none, or
-        if there is no wheel to compare with.
+    :raises UserError: if the image can't be read, if it contains no package or another version of it, or if
+        there is no wheel to compare the package with.
     """
     pin = loaded.stack.pin
     build = project.lock.upstreams[pin.upstream].build
@@ -122,7 +122,7 @@ def _environment(image: Image, distribution: str) -> InstalledEnvironment:
 
 
 def _tags(environment: InstalledEnvironment, distribution: str) -> list[str]:
-    """Return the tags in the metadata of an installed distribution."""
+    """Return the wheel tags in the metadata of an installed distribution."""
     tags = []
     for one in environment.named(distribution):
         text = environment.files.text(f"{one.info}/WHEEL")
@@ -143,7 +143,7 @@ def _check_version(environment: InstalledEnvironment, distribution: str, info: W
 def _adopt(
     store: Git, base: TreeId, package: Package, image: Image, compared: WheelComparison
 ) -> tuple[TreeId, list[str]]:
-    """Return the tree with the image's edits, and the edited files that the tree doesn't contain."""
+    """Return the tree with the image's edits, and the edited files that the source tree doesn't contain."""
     generated = SitePackages(store, package, base, Path(os.devnull)).generated
     known = store.list_tree(base)
     lines = []

@@ -1,4 +1,4 @@
-"""Patches in files: mails as ``git am`` reads them, mboxes, ``hg export``, and plain diffs."""
+"""Reader of patch files: mails as ``git am`` reads them, mboxes, ``hg export``, and plain diffs."""
 
 from __future__ import annotations
 
@@ -67,9 +67,9 @@ def _is_cover(subject: str) -> bool:
 
 
 def read_data(data: bytes, where: str, name: str, strip: int) -> list[FoundPatch]:
-    """Return the patches of a file's contents.
+    """Return the patches in a file's contents.
 
-    :param name: name of the patch, if the file holds only one and doesn't name it.
+    :param name: default name of the patch, if the file holds only one patch.
     :raises UserError: if the file holds no patch.
     :raises FormatError: if git can't read a mail.
     """
@@ -99,7 +99,7 @@ def read_data(data: bytes, where: str, name: str, strip: int) -> list[FoundPatch
 
 
 def _read_hg(where: str, data: bytes, name: str, strip: int) -> list[FoundPatch]:
-    """Return the changesets of ``hg export``, with author and date as ``git am`` reads them."""
+    """Return the changesets in the output of ``hg export``, with author and date in git's form."""
     found: list[FoundPatch] = []
     parts = [part for part in _HG_LATER.split(data) if part]
     for number, part in enumerate(parts, 1):
@@ -142,7 +142,7 @@ def _read_hg(where: str, data: bytes, name: str, strip: int) -> list[FoundPatch]
 
 
 def _hg_date(text: str) -> str:
-    """Return a date of Mercurial in git's form. Mercurial counts the seconds west of UTC.
+    """Convert a date of Mercurial to git's form. Mercurial gives the time zone in seconds west of UTC.
 
     >>> _hg_date("1700000000 -7200"), _hg_date("now")
     ('@1700000000 +0200', '')
@@ -158,7 +158,7 @@ def _hg_date(text: str) -> str:
 
 
 def _check_words(data: bytes, where: str) -> None:
-    """Refuse data that begins with a very long header.
+    """Refuse data whose header is too long.
 
     :raises UserError: if the first :data:`MOST_HEAD` bytes hold no blank line and no diff.
     """
@@ -177,7 +177,7 @@ def _check_message(message: bytes, where: str) -> None:
 
 
 def _of_text(text: str, diff: bytes, where: str, name: str, strip: int) -> FoundPatch:
-    """Return a patch that is not a mail, with its header: DEP-3 fields or free text."""
+    """Return a patch that is not a mail; its header consists of DEP-3 fields or free text."""
     notes = read_text(text)
     who, address = first_address(notes.author)
     remarks: list[str] = []
@@ -218,7 +218,7 @@ def _of_text(text: str, diff: bytes, where: str, name: str, strip: int) -> Found
 
 
 def _seconds(date: str) -> str:
-    """Return a date in git's form ``@seconds zone``; empty if the date is invalid."""
+    """Convert a date to git's form ``@seconds zone``; return an empty string if the date is invalid."""
     try:
         found = _ident(Outside(Path("/")), "x", "x@x", date)
     except runner.CommandError:
@@ -227,7 +227,7 @@ def _seconds(date: str) -> str:
 
 
 def _ident(git: Command, name: str, email: str, date: str) -> Ident:
-    """Like ``author_ident``, but read a day without a time as noon UTC."""
+    """Return an author like ``author_ident``, but read a day without a time as noon UTC."""
     if re.fullmatch(r"\d{4}-\d\d-\d\d", date.strip()):
         date = f"{date.strip()}T12:00:00+0000"
     return author_ident(git, name, email, date)
@@ -257,7 +257,7 @@ def _with_preamble(found: FoundPatch, text: str) -> FoundPatch:
 
 
 def _read_plain(where: str, data: bytes, name: str, strip: int) -> FoundPatch | None:
-    """Read a mail of format-patch without starting git. Return None for any other mail."""
+    """Read a mail that ``git format-patch`` wrote, without starting git; return None for any other mail."""
     head = data.partition(b"\n\n")[0]
     if not _PLAIN.match(data) or _ENCODED_ELSE.search(head) or b"\nFrom " in data:
         return None
@@ -344,7 +344,7 @@ def _read_mails(place: str, data: bytes, name: str, strip: int) -> Iterator[Foun
 
 
 def _of_mail(mail: bytes, info: bytes, body: bytes, diff: bytes) -> FoundPatch:
-    """Return a patch from the output of mailinfo, without author, name and location."""
+    """Return a patch from the output of ``git mailinfo``. Its author, name and location are set later."""
     raw = "\n".join(_values(info, "Subject"))
     message = clean_message(f"{_without_tags(raw)}\n\n{decode(body)}")
     if _CR_DIFF.search(diff):
@@ -361,9 +361,9 @@ def _of_mail(mail: bytes, info: bytes, body: bytes, diff: bytes) -> FoundPatch:
 
 
 def _in_utf8(mail: bytes, info: bytes) -> bytes:
-    """Return mailinfo's output, with unencoded fields decoded by the charset that the mail names.
+    """Return the output of ``git mailinfo``, with unencoded fields decoded by the charset that the mail declares.
 
-    git would read these fields as Latin-1.
+    git itself would read these fields as Latin-1.
     """
     head = re.split(rb"\r?\n\r?\n", mail, maxsplit=1)[0]
     named = re.search(rb"^content-type:(?:[^\n]|\n[ \t])*?charset=\"?([\w.:-]+)", head, re.IGNORECASE | re.MULTILINE)
@@ -390,10 +390,10 @@ def _values(info: bytes, field: str) -> list[str]:
 
 
 def _author(git: Command, info: bytes, where: str, fields: str) -> tuple[Ident | None, tuple[str, ...]]:
-    """Return the author that git would record, and notes; the author is None if the mail has none.
+    """Return the author that git would record (None if the mail names none), and notes for the user.
 
-    git reads the first word with an @ as the address, even if it is part of the name. This function uses the address
-    in angle brackets.
+    git takes the first word with an @ as the address, even if the word is part of the name. This function
+    instead takes the address in angle brackets.
     """
     name, email, date = ("".join(_values(info, field)) for field in ("Author", "Email", "Date"))
     given = _FROM.search(fields)
@@ -422,7 +422,7 @@ def _author(git: Command, info: bytes, where: str, fields: str) -> tuple[Ident |
 
 
 def _other_date(date: str) -> str:
-    """Convert a date that mails use and git can't read: a two-digit year, or a day without a time.
+    """Convert a date form that git can't read: a two-digit year, or a day without a time.
 
     A day without a time becomes noon. Any other text is returned unchanged.
     """
@@ -436,7 +436,7 @@ def _other_date(date: str) -> str:
 
 
 def _without_tags(subject: str) -> str:
-    """Return a subject without tags such as ``[PATCH 1/3]``, like ``git am --keep-non-patch``."""
+    """Return a subject without tags such as ``[PATCH 1/3]``, as ``git am --keep-non-patch`` would."""
     at = 0
     while at < len(subject):
         if subject[at] in "rR" and subject[at + 1 : at + 3].lower() == "e:":

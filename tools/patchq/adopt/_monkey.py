@@ -1,7 +1,7 @@
-"""Conversion of monkey patches: functions that a Python file replaces at import become patches.
+"""Conversion of monkey patches: functions that a Python file replaces when it is imported become patches.
 
-The file is parsed, never run. A replacement becomes a patch if it is a function of that file and
-uses only names that the target module has. Other replacements are reported with the attribute that they set.
+The file is parsed, never run. A replacement becomes a patch if it is a function defined in that file and uses
+only names that the target module defines. Other replacements are reported with the attribute that they set.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _WRAPPED = re.compile(r"(staticmethod|classmethod|property)\((\w+)\)")
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """Assignment of a new value to an attribute of an upstream's module.
+    """Assignment of a new value to an attribute of an upstream module.
 
     :ivar target: name of the attribute: ``package.module.Class.name``.
-    :ivar line: line of the value.
-    :ivar by: source of the value.
+    :ivar line: line of the new value.
+    :ivar by: source code of the new value.
     """
 
     target: str
@@ -41,7 +41,7 @@ class Replacement:
 
 
 def replacements(text: str, files: Collection[bytes]) -> list[Replacement]:
-    """Return the assignments to attributes of the tree's modules; none if the text isn't Python.
+    """Return the assignments to attributes of the tree's modules; none if the text isn't valid Python.
 
     >>> replacements("import pkg.mod as m\\nm.f = g\\nsetattr(m.C, 'h', None)\\nx.y = 1\\n", [b"pkg/mod.py"])
     [Replacement(target='pkg.mod.f', line=2, by='g'), Replacement(target='pkg.mod.C.h', line=3, by='None')]
@@ -62,7 +62,7 @@ def replacements(text: str, files: Collection[bytes]) -> list[Replacement]:
 
 
 def _imported_names(tree: ast.AST) -> dict[str, str]:
-    """Return the full name of each imported name."""
+    """Return the full dotted name of each name that the file imports."""
     names: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -93,7 +93,7 @@ def _assigned(node: ast.AST) -> list[tuple[str, ast.expr]]:
 
 
 def _module_of(target: str, files: Collection[bytes]) -> tuple[str, str] | None:
-    """Return the file of the tree that contains a dotted name, and the rest of the name."""
+    """Return the tree's file that defines a dotted name, and the name inside that file."""
     parts = target.split(".")
     for size in range(len(parts) - 1, 0, -1):
         stem = "/".join(parts[:size])
@@ -104,7 +104,7 @@ def _module_of(target: str, files: Collection[bytes]) -> tuple[str, str] | None:
 
 
 def from_monkey_patches(store: Git, base: TreeId, text: str, where: str, origin: str) -> list[FoundPatch]:
-    """Return a patch for each replacement. A replacement that can't be converted has a problem instead."""
+    """Return a patch for each replaced attribute. If a replacement can't be converted, its patch has a problem."""
     files = store.list_tree(base)
     module = ast.parse(text)
     own: dict[str, _Definition] = {}

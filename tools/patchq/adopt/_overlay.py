@@ -1,4 +1,4 @@
-"""Import of edited files: a container's overlay, or an installed package."""
+"""Import of edited files: the overlay folder of a container, or an installed package."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _NOT = {".git", "__pycache__", ".DS_Store"}
 
 
 def from_overlay(store: Git, base: TreeId, folder: Path, under: str = "") -> FoundPatch:
-    """Return the change that the files of a folder make to the pinned tree.
+    """Return the change that a folder's files make when they replace files of the pinned tree.
 
     Other files of the tree stay unchanged.
 
-    :param under: folder of the tree that the files belong to; if empty, patchq finds it by matching names.
-    :raises UserError: if no folder of the tree fits, or several do, or the files change nothing.
+    :param under: folder of the tree to which the files belong; if empty, it is found by matching file names.
+    :raises UserError: if no folder or several folders of the tree fit, or if the files change nothing.
     """
     if not folder.is_dir():
         raise UserError(f"{folder} is not a folder", hint="--overlay DIR names the folder of your changed files")
@@ -90,7 +90,7 @@ def _moved(name: bytes, cut: int, prefix: bytes) -> bytes:
 
 
 def _place(folder: Path, files: Collection[bytes], known: Collection[bytes]) -> tuple[int, bytes]:
-    """Return the number of folders to strip and the prefix to add with which most files exist in the tree.
+    """Return how many folders to strip, and which prefix to add, so that most files exist in the tree.
 
     :raises UserError: if no location fits, or several fit equally well.
     """
@@ -122,7 +122,7 @@ def _place(folder: Path, files: Collection[bytes], known: Collection[bytes]) -> 
 
 
 def put_over(store: Git, base: TreeId, files: Mapping[bytes, Path]) -> TreeId:
-    """Return the tree ``base`` with these files. An existing file keeps its mode."""
+    """Return the tree ``base`` with the given files added or replaced. A replaced file keeps its mode."""
     known = store.list_tree(base)
     placed: dict[bytes, tuple[bytes, bytes]] = {}
     for path, file in files.items():
@@ -141,7 +141,7 @@ def put_over(store: Git, base: TreeId, files: Mapping[bytes, Path]) -> TreeId:
 
 
 def tree_with(store: Git, base: TreeId, files: Mapping[bytes, tuple[bytes, bytes]]) -> TreeId:
-    """Return the tree ``base`` with these files, each with a mode and content."""
+    """Return the tree ``base`` with the given files, each with its mode and content."""
     lines = []
     for path, (mode, data) in files.items():
         blob = store.run("hash-object", "-w", "--stdin", data=data).strip()
@@ -154,10 +154,10 @@ def tree_with(store: Git, base: TreeId, files: Mapping[bytes, tuple[bytes, bytes
 
 
 def from_site_packages(store: Git, base: TreeId, folder: Path, package: str) -> FoundPatch:
-    """Return the edits of an installed package: files that differ from RECORD, and added modules.
+    """Return the edits of an installed package: files that differ from its RECORD, and added modules.
 
-    :param folder: ``site-packages`` or ``dist-packages`` folder of the package.
-    :raises UserError: if the package isn't installed, or wasn't edited.
+    :param folder: ``site-packages`` or ``dist-packages`` folder that the package is installed in.
+    :raises UserError: if the package isn't installed, or has no edits.
     """
     found = _installed(folder, package)
     listed = _recorded(found, folder, package)
@@ -207,7 +207,7 @@ def _recorded(found: Distribution, folder: Path, package: str) -> dict[str, str]
 
 
 def _edited_names(listed: Mapping[str, str], folder: Path, package: str) -> list[str]:
-    """Return the files that differ from RECORD and the added modules, without metadata."""
+    """Return the files that differ from RECORD and the added modules, but no metadata files."""
     edited = set()
     for name, digest in listed.items():
         if digest and _differs(folder / name, digest):
@@ -246,8 +246,8 @@ def _missing_modules(listed: Mapping[str, str], folder: Path) -> list[str]:
 def _refuse_outside(names: Sequence[str], folder: Path) -> None:
     """Raise UserError if a symlink to a folder leads out of ``folder``.
 
-    A symlink to a file is imported as a symlink, but a symlink to a folder would give files from
-    outside.
+    A symlink to a file is imported as a symlink. A symlink to a folder would be followed, and files from
+    outside would be imported.
     """
     real = folder.resolve()
     for name in names:
@@ -270,9 +270,9 @@ def _installed(folder: Path, package: str) -> Distribution:
 
 
 def _differs(path: Path, digest: str) -> bool:
-    """Return True if a file's SHA-256 differs from RECORD.
+    """Return True if a file's SHA-256 differs from the hash in RECORD.
 
-    Return False for a missing file, and for a file with another kind of hash.
+    Return False if the file is missing, or if RECORD uses another kind of hash.
     """
     kind, _, value = digest.partition("=")
     if kind != "sha256" or not path.is_file():

@@ -1,8 +1,9 @@
-"""Search of other releases for those that a patch applies to, if it doesn't apply to the pinned one.
+"""Search for other releases to which a patch applies, if the patch doesn't apply to the pinned release.
 
 The search tries the other pins of the lock and the releases of the package index. It begins with the newest release and
-the one that the patch was probably made against. It continues with the releases that have most of the patch's old
-lines, until the patch applies to one. From there it bisects to the oldest and the newest release of that range.
+the release that the patch was probably made against. It continues with the releases that contain the largest share
+of the patch's old lines, until the patch applies to one. From that release, it bisects to find the oldest and the
+newest release to which the patch applies.
 The number of releases and the bytes to download are limited. Only the files that the patches name are read.
 """
 
@@ -39,7 +40,7 @@ _NAMES = re.compile(rb"^(?:--- |\+\+\+ |rename from |rename to |copy from |diff 
 
 
 class ReleaseSearch:
-    """Choose the next release to try, for several patches; without side effects.
+    """Strategy that chooses the next release to try, for several patches. It has no side effects.
 
     >>> search = ReleaseSearch(9, 4, [None])
     >>> while (at := search.next()) is not None:
@@ -58,16 +59,19 @@ class ReleaseSearch:
         self.likeness: dict[int, Sequence[float]] = {}
 
     def take(self, at: int, outcomes: Sequence[str], likeness: Sequence[float] = ()) -> None:
-        """Record the outcome of each patch on a release, and the share of its old lines that the release has."""
+        """Record each patch's outcome on a release, and the share of its old lines that the release contains."""
         self.tried[at] = outcomes
         self.likeness[at] = likeness or [0.0] * len(outcomes)
 
     def fits(self, patch: int) -> list[int]:
-        """Return the releases that a patch applies to, oldest first."""
+        """Return the releases to which a patch applies, oldest first."""
         return sorted(at for at, outcomes in self.tried.items() if outcomes[patch] in TAKEN)
 
     def next(self) -> int | None:
-        """Return the next release to try, or None. The first patch that needs another try chooses it."""
+        """Return the next release to try; None at the end of the search.
+
+        The release is chosen for the first patch whose search isn't finished.
+        """
         for patch in range(len(self.made)):
             for at in self._wanted(patch):
                 if 0 <= at < self.count and at not in self.tried:
@@ -90,10 +94,10 @@ class ReleaseSearch:
             yield (oldest + end) // 2
 
     def _towards(self, patch: int) -> Iterator[int]:
-        """Yield releases to try for a patch that applies to none so far.
+        """Yield releases to try for a patch that has applied to none so far.
 
-        Begin with the release that it was made against. Continue with those next to the pin, then with
-        those next to the most similar release.
+        Begin with the release that the patch was made against. Continue with the releases next to the pin,
+        then with those next to the most similar release.
         """
         made = self.made[patch]
         if made is not None:
@@ -111,9 +115,9 @@ class ReleaseSearch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialRelease:
-    """Release to try: a pinned commit in the store, or an archive of the package index.
+    """Release to try: a pinned commit in the store, or an archive on the package index.
 
-    :ivar uploaded: seconds since 1970, 0 if unknown.
+    :ivar uploaded: time of the upload in seconds since 1970; 0 if unknown.
     """
 
     label: str
@@ -132,11 +136,11 @@ def search_releases(
     offline: bool = False,
     most: int = MOST_DOWNLOADED,
 ) -> dict[int, Elsewhere]:
-    """Return the search result for each patch of ``left``, by its index; empty if no release is known.
+    """Return the search result for each patch in ``left``, by the patch's index; empty if no release is known.
 
     :param found: all patches of the import, which are applied to each release in order.
     :param offline: try only pinned refs.
-    :param most: limit of bytes to download; releases that need more are skipped.
+    :param most: number of bytes to download at most; releases that would exceed it are skipped.
     :raises SourceError: if the index doesn't answer.
     """
     if not left:
@@ -192,7 +196,7 @@ def _result(search: ReleaseSearch, patch: int, labels: Sequence[str], tried: int
 
 
 def _releases(project: Project, pin: Pin, *, offline: bool) -> tuple[int, list[TrialRelease]]:
-    """Return the index of the first release after the pin, and the releases without the pinned one, oldest first.
+    """Return the index of the first release after the pin, and all releases but the pinned one, oldest first.
 
     Pre-releases are tried only if the pin is one.
     """
@@ -220,7 +224,7 @@ def _releases(project: Project, pin: Pin, *, offline: bool) -> tuple[int, list[T
 
 
 def _index_releases(pin: Pin) -> dict[Version, index.IndexRelease]:
-    """Return the releases of the project that the pin's archive belongs to, if the archive comes from the index."""
+    """Return the releases of the project whose archive is pinned, if the archive comes from the package index."""
     if not pin.archive or is_local_archive(pin.archive) or pin.source == "git":
         return {}
     return {release.version: release for release in index.find_releases(pin.archive.partition("==")[0])}
@@ -236,7 +240,7 @@ def _version(pin: Pin) -> Version | None:
 
 
 def _made(patch: FoundPatch, releases: Sequence[TrialRelease]) -> int | None:
-    """Return the last release before a patch's date, if both are known."""
+    """Return the last release before a patch's date; None if the dates are unknown."""
     if patch.author:
         when = patch.author.when
     else:
@@ -249,7 +253,7 @@ def _made(patch: FoundPatch, releases: Sequence[TrialRelease]) -> int | None:
 
 
 class _Trial:
-    """Patches of an import, to apply to one release after another in the repository ``git``."""
+    """Trial of an import's patches on one release after another, in the repository ``git``."""
 
     def __init__(
         self,
@@ -275,7 +279,7 @@ class _Trial:
                 self.names.add(_base_name(match[1].strip(b'"')))
 
     def outcomes(self, release: TrialRelease) -> dict[int, tuple[str, float]]:
-        """Return the outcome of each patch on a release, and its likeness (:meth:`_likeness`), by the patch's ``id``.
+        """Return the outcome and the likeness (:meth:`_likeness`) of each patch on a release, by the patch's ``id``.
 
         :raises PatchqError: if the release can't be downloaded.
         """
@@ -298,7 +302,7 @@ class _Trial:
         return _base_name(path) in self.names
 
     def _likeness(self, commit: CommitId, patch: FoundPatch) -> float:
-        """Return the share of a patch's context and removed lines that its files have, in any order."""
+        """Return the share of a patch's context and removed lines that the release's files contain, in any order."""
         files = self.git.list_tree(commit)
         try:
             found = sections(patch.diff)

@@ -1,4 +1,4 @@
-"""Patches from scripts and Dockerfiles, a patch for each edit, and imports that are repeated."""
+"""Import of scripts and Dockerfiles: each edit becomes a patch, and the import can be repeated."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def from_replay(
     commands: Sequence[str],
     request: ReplayOptions,
 ) -> list[FoundPatch]:
-    """Replay scripts and commands on top of the stack, and return a patch for each edit.
+    """Run scripts and commands on top of the stack, and return a patch for each edit.
 
     Each script sees the changes of earlier ones.
     """
@@ -93,7 +93,7 @@ def _replay_dockerfile(
 
 
 def _imported_from(entries: Sequence[ReconciledEntry], path: Path) -> list[ReconciledEntry]:
-    """Return the patches of a stack whose ``Origin:`` names a script."""
+    """Return the stack's patches whose ``Origin:`` trailer names this script."""
     name = origin_of(path)
     found = []
     for entry in entries:
@@ -108,13 +108,13 @@ def _imported_from(entries: Sequence[ReconciledEntry], path: Path) -> list[Recon
 def _replay_again(
     project: Project, loaded: Loaded, path: Path, earlier: Sequence[ReconciledEntry], request: ReplayOptions
 ) -> list[FoundPatch]:
-    """Replay a script that was imported before, on the tree before that import.
+    """Repeat the import of a script, on the tree before its first import.
 
-    A step that made one of the stack's patches is named and not adopted again. It is a conflict if its change is no
-    longer the patch's. A new step becomes a patch that is merged into the tree of the stack. Return an empty list if
-    no step made a patch of the stack.
+    A step that made one of the stack's patches is reported and not adopted again. If the step now makes
+    another change than that patch, it is a conflict. The change of a new step is merged into the stack's tree
+    and becomes a patch. If no step made a patch of the stack, return an empty list.
 
-    :param earlier: patches of the earlier import.
+    :param earlier: patches that the first import made.
     """
     parents = earlier[0].commit.parents
     start = parents[0] if parents else loaded.state.base
@@ -145,9 +145,9 @@ def _replay_again(
 def _patches_made_by(
     store: Git, accounts: Sequence[Account], entries: Sequence[ReconciledEntry], earlier: Sequence[ReconciledEntry]
 ) -> dict[int, ReconciledEntry]:
-    """Return the patch of the stack that each step made, by the index of the step.
+    """Return the stack's patch that each step made, by the index of the step.
 
-    A step made a patch if both have the same diff, or if the patch's message has the command of the step.
+    A step made a patch if both have the same diff, or if the patch's message quotes the step's command.
     """
     ids = store.patch_ids_of([entry.commit.commit for entry in entries])
     by_diff = dict(zip(ids, entries, strict=True))
@@ -169,7 +169,7 @@ def _patches_made_by(
 
 
 def is_same_change(store: Git, trees: tuple[TreeId, TreeId], entry: ReconciledEntry, base: TreeId) -> bool:
-    """Return True if a step and a patch have the same diff, or if the step's change makes the patch's tree."""
+    """Return True if a step and a patch have the same diff, or if the step's change results in the patch's tree."""
     if _patch_id(store, trees) == store.patch_ids_of([entry.commit.commit])[0]:
         return True
     parents = entry.commit.parents
@@ -202,7 +202,7 @@ def _patch_id(store: Git, trees: tuple[TreeId, TreeId]) -> str:
 
 
 def _after(project: Project, accounts: Sequence[Account], tip: CommitId) -> CommitId:
-    """Return a commit with the tree after the last step that changed it."""
+    """Return a commit whose tree is the one after the last step; ``tip`` if no step changed the tree."""
     taken = [one.trees for one in accounts if one.trees]
     if not taken:
         return tip
@@ -210,7 +210,7 @@ def _after(project: Project, accounts: Sequence[Account], tip: CommitId) -> Comm
 
 
 def convert(project: Project, accounts: Sequence[Account]) -> list[FoundPatch]:
-    """Return a patch for each step: with its changes, with a problem if it is refused, or left out."""
+    """Return a patch for each step: its change, a problem if the step is refused, or an entry to leave out."""
     # The user who runs a command is the author of its changes.
     author = user_ident(project)
     found = []
@@ -234,7 +234,7 @@ def convert(project: Project, accounts: Sequence[Account]) -> list[FoundPatch]:
 
 
 def _described(project: Project, patch: FoundPatch, account: Account) -> FoundPatch:
-    """Return a patch with the name and message of the step that it comes from."""
+    """Return a patch with the name and message that describe the step."""
     assert account.trees
     names = [show_path(change.path) for change in project.store.changes(*account.trees)]
     more = ""
@@ -253,7 +253,7 @@ def _described(project: Project, patch: FoundPatch, account: Account) -> FoundPa
 
 
 def _command_of(account: Account) -> str:
-    """Return the paragraphs of a patch's message that quote the command of its step."""
+    """Return the paragraphs of a patch's message that quote its step's command."""
     lines = [_COMMAND, ""]
     for line in account.text.strip().split("\n")[:40]:
         lines.append(f"    {line}")
@@ -261,7 +261,7 @@ def _command_of(account: Account) -> str:
 
 
 def _rules(store: Git, account: Account) -> list[Rule]:
-    """Return the rules of a plain `sed` command if they make the changes that it made, else none."""
+    """Return rules that make the same changes as a plain ``sed`` command; an empty list if none do."""
     assert account.trees
     before, after = account.trees
     changes = store.changes(before, after)
@@ -282,10 +282,10 @@ def _origin(where: str) -> str:
 def with_carried(
     project: Project, loaded: Loaded, found: Sequence[FoundPatch], reading: ReadOptions
 ) -> list[FoundPatch]:
-    """Return the patches of a recipe. Those that make the change of a patch of the stack are marked as equal.
+    """Return a recipe's patches, and mark those that make the same change as a patch of the stack.
 
-    The patches are tried on the tree before the earlier import. A patch that makes another change there, or doesn't
-    apply, stays as it is.
+    The patches are tried on the tree before the earlier import. A patch that makes another change, or doesn't
+    apply to that tree, isn't marked.
     """
     names = {patch.name for patch in found if not patch.left_out}
     origins = {patch.origin for patch in found if not patch.left_out and patch.origin}

@@ -1,4 +1,4 @@
-"""StGit stack of a repository: its commits and their names."""
+"""Reader of a repository's StGit stack: its commits and their names."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _stack_ref(folder: Path) -> str:
 
 
 def stgit_patches(folder: Path) -> tuple[str, str, list[str]]:
-    """Return the commit below the applied patches, the last patch's commit, and the names in order.
+    """Return the commit below the applied patches, the last patch's commit, and the patches' names in order.
 
     :raises FormatError: if the stack can't be read, or no patch is applied.
     """

@@ -1,4 +1,4 @@
-"""Wheels of the pinned release, and where their files are in the source tree."""
+"""Wheels of the pinned release, and the location of their files in the source tree."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_MEMBER = 16 << 20
 
 
 def package_of(project: Project, loaded: Loaded, info: WheelInfo | None) -> Package:
-    """Return where the stack's package is in its source tree and in site-packages."""
+    """Return the location of the stack's package in its source tree and in site-packages."""
     pin = loaded.stack.pin
     build = project.lock.upstreams[pin.upstream].build
     if build:
@@ -65,9 +65,9 @@ def release_wheel(
     most: int,
     chosen: Callable[[Sequence[str]], str] | None = None,
 ) -> WheelInfo | None:
-    """Return a wheel of the pinned release; None if there is none, or it may not be downloaded.
+    """Return a wheel of the pinned release; None if the release has no wheel, or a download isn't allowed.
 
-    :param most: limit of bytes to download.
+    :param most: number of bytes to download at most.
     :param chosen: function that chooses one of several file names.
     """
     if not pin.wheels:

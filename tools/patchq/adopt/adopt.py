@@ -1,4 +1,4 @@
-"""Command ``import``: collect patches, try them in order, and write those that apply to the stack in one change."""
+"""Command ``import``: collect patches, try each on top of the stack, and write those that apply in one change."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class Imported:
 
     :ivar exported: change to the stack; empty for a dry run.
     :ivar items: outcome of each patch.
-    :ivar tried: True for a dry run.
-    :ivar without_author: patches of a dry run that need ``--author``, by their locations.
+    :ivar tried: True after a dry run.
+    :ivar without_author: after a dry run, locations of the patches that need ``--author``.
     """
 
     exported: Exported
@@ -50,17 +50,17 @@ class Imported:
 
     @property
     def again(self) -> bool:
-        """True if the stack had patches of an earlier import of the same branch or script."""
+        """True if the stack already contained patches from an earlier import of the same branch or script."""
         return any(i.outcome in CARRIED for i in self.items)
 
     @property
     def adopted(self) -> int:
-        """Number of patches that are adopted or updated, or would be."""
+        """Number of patches that the import adds or updates, or would add or update in a dry run."""
         return len([item for item in self.items if item.is_taken or item.outcome in ("new", "changed")])
 
     @property
     def left(self) -> list[Item]:
-        """Items that could not be adopted; not those that the import skips, such as cover letters."""
+        """Items that could not be adopted. Items that the import skips, such as cover letters, are not included."""
         return [item for item in self.items if item.is_refused]
 
 
@@ -68,12 +68,12 @@ class Imported:
 class ImportRequest:
     """Options of an import.
 
-    :ivar author: author of patches that have none: ``Name <email>`` or :data:`ME`.
+    :ivar author: author (``Name <email>`` or :data:`ME`) of patches that name no author.
     :ivar partial: adopt the patches that apply, and leave the others.
     :ivar dry: change nothing and return the outcomes. For each patch that doesn't apply, search for
         releases on which it does.
     :ivar offline: use only data that is available locally.
-    :ivar most_download: limit of bytes to download for that search.
+    :ivar most_download: number of bytes to download at most for that search.
     """
 
     topic: str = ""
@@ -88,7 +88,7 @@ class ImportRequest:
 def import_patches(
     project: Project, upstream: str, request: AdoptRequest, wish: ImportRequest | None = None, *, set_name: str = ""
 ) -> Imported:
-    """Adopt the patches that ``request`` names on top of a stack.
+    """Import the patches that ``request`` names, and add them on top of a stack.
 
     :raises ConflictError: if a patch can't be adopted. With ``wish.partial``, only if no patch can be.
         Nothing is adopted then.
@@ -175,7 +175,7 @@ def _tried(
     reading: ReadOptions,
     wish: ImportRequest,
 ) -> Imported:
-    """Return the result of a dry run."""
+    """Return the result of a dry run of the import."""
     items = _with_releases(project, loaded, found, items, reading, wish)
     named = _named(items, loaded.names)
     lacking: tuple[str, ...] = ()
@@ -185,7 +185,7 @@ def _tried(
 
 
 def _notes(items: Sequence[Item]) -> tuple[str, ...]:
-    """Return the notes of all patches, then a line for each patch that is not adopted."""
+    """Return the notes of all patches, followed by one line for each patch that is not adopted."""
     notes: list[str] = []
     left = []
     for item in items:
@@ -197,13 +197,13 @@ def _notes(items: Sequence[Item]) -> tuple[str, ...]:
 
 
 def _unchanged(loaded: Loaded) -> Exported:
-    """Return the result for a stack that the import doesn't change."""
+    """Return the result of an import that doesn't change the stack."""
     upstream = loaded.stack.pin.upstream
     return Exported(upstream=upstream, written=(), added=(), removed=(), unchanged=len(loaded.entries))
 
 
 def _update(project: Project, loaded: Loaded, again: Again, wish: ImportRequest) -> Imported:
-    """Write a stack whose patches are replaced by newer versions."""
+    """Write a stack in which newer versions replace some patches."""
     upstream = loaded.stack.pin.upstream
     if wish.dry:
         return Imported(_unchanged(loaded), (*again.items, *again.lost), True)
@@ -275,7 +275,7 @@ def _with_releases(
     reading: ReadOptions,
     wish: ImportRequest,
 ) -> tuple[Item, ...]:
-    """Return the items. Those of patches that don't apply have the result of the release search."""
+    """Add the result of the release search to the items of patches that don't apply; return all items."""
     pin, nested = loaded.stack.pin, project.lock.nested_in(loaded.stack.pin.upstream)
     left = []
     for n, (patch, item) in enumerate(zip(found, items, strict=True)):
@@ -317,7 +317,7 @@ def _may_apply_elsewhere(patch: FoundPatch, item: Item) -> bool:
 def _with_owners(
     fitter: Fitter, start: CommitId, found: Sequence[FoundPatch], tried: Sequence[tuple[Item, TreeId]]
 ) -> tuple[Item, ...]:
-    """Return the items. A patch that conflicts with an earlier patch of the import names that patch."""
+    """Add the earlier patch's name to the items that conflict with another patch of the import; return all items."""
     items = []
     for index, (patch, (item, _)) in enumerate(zip(found, tried, strict=True)):
         owner = fitter.conflicts_with(patch, start, tried[:index]) if item.outcome == "conflict" else ""
@@ -332,7 +332,7 @@ def _with_owners(
 def _with_syntax(
     store: Git, start: CommitId, items: Sequence[Item], tried: Sequence[tuple[Item, TreeId]]
 ) -> tuple[Item, ...]:
-    """Return the items. Patches that leave a syntax error in a Python file have a note about it.
+    """Add a note to the items of patches that leave a syntax error in a Python file; return all items.
 
     :param start: commit before the import.
     :param tried: tree after each patch.
@@ -355,7 +355,7 @@ def _syntax_notes(where: str, sources: Sequence[BrokenSource]) -> list[str]:
 
 
 def _named(items: Sequence[Item], taken: Sequence[str]) -> tuple[Item, ...]:
-    """Return the items with the names that their patches get in the stack."""
+    """Return the items with the names that their patches receive in the stack."""
     names = PatchNames(taken)
     found: list[Item] = []
     for item in items:
@@ -423,7 +423,7 @@ def _verdict(item: Item, upstream: str) -> str:
 
 
 def _without_author(found: Sequence[FoundPatch], items: Sequence[Item]) -> tuple[str, ...]:
-    """Return the locations of the patches that would be adopted and name no author."""
+    """Return the locations of patches that would be adopted but name no author."""
     lacking = []
     for patch, item in zip(found, items, strict=True):
         if item.is_taken and patch.author is None:

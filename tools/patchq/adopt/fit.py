@@ -1,4 +1,4 @@
-"""Trial application of patches to a stack, with the reason if a patch doesn't apply."""
+"""Trial application of patches on top of a stack, with the reason if a patch doesn't apply."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ CHANGED_STEP = "the step changed"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """Outcome of one patch of a batch.
+    """Outcome of one patch of an import.
 
-    :ivar outcome: a value of :data:`TAKEN`, :data:`LEFT` or :data:`CARRIED`; ``there``: the tree already has the
-        change.
+    :ivar outcome: a value of :data:`TAKEN`, :data:`LEFT` or :data:`CARRIED`. ``there`` means that the tree
+        already contains the change.
     :ivar detail: reason and possible fixes, as text for users.
-    :ivar conflicts: places where the patch doesn't apply, in the form that ``apply`` reports.
+    :ivar conflicts: places where the patch doesn't apply, in the same form as for ``apply``.
     :ivar elsewhere: result of the release search, if there was one.
-    :ivar account: outcome of the step of a script or Dockerfile that the patch comes from.
+    :ivar account: outcome of the script's or Dockerfile's step that made the patch.
     """
 
     name: str
@@ -65,17 +65,17 @@ class Item:
 
     @property
     def is_refused(self) -> bool:
-        """True if the patch can't be adopted; False if the import skips it, such as a cover letter."""
+        """True if the patch can't be adopted; False for an entry that the import skips, such as a cover letter."""
         return self.outcome not in (*TAKEN, *CARRIED, "left out")
 
     @property
     def is_changed_step(self) -> bool:
-        """True if a step of a script no longer makes the change of its patch."""
+        """True if a step of a script no longer makes the same change as the patch that it made before."""
         return any(conflict.reason == CHANGED_STEP for conflict in self.conflicts)
 
 
 class Fitter:
-    """Try patches one after another on a tree. Each patch that applies changes the tree for the next."""
+    """Trial of patches, one after another, on a tree. Each patch that applies changes the tree for the next one."""
 
     def __init__(self, store: Git, upstream: str, nested: dict[str, str], tip: CommitId, reading: ReadOptions) -> None:
         self.store, self.upstream, self.nested, self.reading = store, upstream, nested, reading
@@ -113,7 +113,7 @@ class Fitter:
         return tried
 
     def conflicts_with(self, patch: FoundPatch, start: CommitId, earlier: Sequence[tuple[Item, TreeId]]) -> str:
-        """Return the earlier patch of the import after which a patch no longer applies; empty for none.
+        """Return the earlier patch of the import that makes a patch conflict; empty if none does.
 
         :param start: commit before the import.
         """
@@ -136,7 +136,7 @@ class Fitter:
         return taken[at][0].name
 
     def _is_git_diff(self, patch: FoundPatch) -> bool:
-        """Return True if git can apply the diff as it is, with -p1 and no other option."""
+        """Return True if ``git apply -p1`` can apply the diff unchanged."""
         if patch.trees or patch.problem or not patch.diff.startswith(b"diff --git a/"):
             return False
         usual = patch.strip == 1 and not patch.folder and not patch.reverse and not patch.remove_empty
@@ -163,7 +163,7 @@ class Fitter:
         return result
 
     def fit(self, patch: FoundPatch) -> tuple[Item, TreeId]:
-        """Apply a patch to the tree, if possible. Return its outcome and the tree."""
+        """Try to apply a patch to the tree. Return the patch's outcome and the resulting tree."""
         item, tree = self._fit(patch)
         return replace(item, account=patch.account), tree
 
@@ -208,7 +208,7 @@ class Fitter:
         return item, tree
 
     def _unreadable(self, patch: FoundPatch, problem: PatchqError) -> Item:
-        """Return the outcome of a patch that can't be read, and keep its error."""
+        """Return the outcome of a patch that can't be read, with its error."""
         self.errors.append(problem)
         if patch.account:
             return Item(name=patch.name, where=patch.where, outcome="unreadable")
@@ -270,7 +270,7 @@ class Fitter:
         return item, self.store.tree_of([done.commit])[0], done.commit
 
     def _readable(self, patch: FoundPatch) -> tuple[bytes, tuple[str, ...], bool]:
-        """Return the diff in git's form, and notes for the user.
+        """Return the diff in git's form, notes for the user, and True if only git can read the diff.
 
         The last value is True if only git can read the diff.
         """
@@ -303,7 +303,7 @@ class Fitter:
         return tree
 
     def _with_options(self, patch: FoundPatch, diff: bytes, odd: bool) -> TreeId:
-        """Return the tree after a patch that is applied in reverse, or removes files that it empties."""
+        """Return the tree after applying a patch in reverse, or with the option to remove files that become empty."""
         where = []
         if odd:
             where = [f"-p{patch.strip}", *([f"--directory={patch.folder}"] if patch.folder else [])]
@@ -325,7 +325,7 @@ class Fitter:
             return TreeId(self.store.run("write-tree", env=env).decode().strip())
 
     def _applied(self, diff: bytes, *options: str) -> tuple[TreeId | None, str]:
-        """Return the tree after ``git apply``, or None and the message of git."""
+        """Return the tree after ``git apply``; None and git's message if the diff doesn't apply."""
         with tempfile.TemporaryDirectory(prefix="patchq-") as folder:
             env = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
             self.store.run("read-tree", self.tree, env=env)
@@ -360,7 +360,7 @@ class Fitter:
     # Reasons for conflicts
 
     def _why(self, patch: FoundPatch, error: ConflictError) -> tuple[str, str]:
-        """Return the outcome, ``there`` or ``conflict``, and its reason for users."""
+        """Return the outcome (``there`` or ``conflict``) of a patch that doesn't apply, and the reason for users."""
         first = None
         if error.conflicts:
             first = error.conflicts[0]
@@ -387,7 +387,7 @@ class Fitter:
         return "conflict", "; ".join([notes, *hints])
 
     def _by_hand(self, patch: FoundPatch) -> str:
-        """Return the commands that apply a patch with fuzz; empty if the patch is only part of a file."""
+        """Return the commands that apply a patch with fuzz; empty if the patch is only one of several in a file."""
         if not Path(patch.where).is_file() or patch.folder:
             return ""
         tree = f".patchq/trees/{self.upstream}"
@@ -400,7 +400,7 @@ class Fitter:
         )
 
     def _other_ends(self, text: bytes) -> str:
-        """Return a hint if the patch applies with CR LF instead of LF, or LF instead of CR LF; else an empty string."""
+        """Return a hint if the patch applies after changing LF to CR LF or CR LF to LF; else an empty string."""
         returned, plain = [], []
         for line in text.split(b"\n"):
             is_of_hunk = line[:1] in (b"-", b"+", b" ") and not line.startswith((b"--- ", b"+++ "))
@@ -415,5 +415,5 @@ class Fitter:
 
 
 def merge_conflict(error: ConflictError) -> str:
-    """Return the detail of a patch that doesn't merge."""
+    """Return the text that explains why a patch doesn't merge."""
     return f"{', '.join(c.path for c in error.conflicts)}: 3-way merge conflict"

@@ -1,4 +1,4 @@
-"""Data classes for patches to import, before they are tried on the stack."""
+"""Data classes for patches to import, before their trial on the stack."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from patchq.replay.outcomes import Account
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundPatch:
-    """Patch found outside the project. Its author and message may be missing.
+    """Patch to import. Its author and message may be missing.
 
     :ivar where: location for error messages: the file, and the mail's number if there are several.
     :ivar strip: strip level of the file names (``patch -p``).
-    :ivar folder: folder of the tree that the stripped names are in (``--directory``).
+    :ivar folder: folder of the tree to which the stripped names are relative (``--directory``).
     :ivar exact: True if a recipe sets the strip level; patchq tries no other level for new files.
     :ivar reverse: True if the patch is applied in reverse.
     :ivar remove_empty: True if files that the patch leaves empty are removed.
-    :ivar trees: trees before and after the change, if there is no ``diff``.
+    :ivar trees: trees before and after the change, if ``diff`` is empty.
     :ivar date: date of a patch without an author.
     :ivar origin: value for the ``Origin:`` trailer.
-    :ivar merge: True for a merge commit, which is left out if the tree already has its changes.
+    :ivar merge: True for a merge commit. It is left out if the tree already contains its changes.
     :ivar problem: error if the patch can't be read.
     :ivar notes: notes for the user about how the patch was read.
-    :ivar account: outcome of the step of a script or Dockerfile that the patch comes from.
+    :ivar account: outcome of the script's or Dockerfile's step that made the patch.
     :ivar left_out: True for an entry to skip, such as a cover letter; ``notes`` gives the reason.
-    :ivar carried: for a patch that the stack has from an earlier import of the same script: ``equal``, ``gone`` if
-        the script no longer makes it, or ``conflict`` if its step makes another change. ``name`` is the patch of the
-        stack. Empty for other patches.
+    :ivar carried: set if an earlier import of the same script added the patch to the stack: ``equal``,
+        ``gone`` if the script no longer makes the patch, or ``conflict`` if its step makes another change.
+        ``name`` is then the patch's name in the stack. Empty for other patches.
     """
 
     name: str
@@ -68,11 +68,11 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayOptions:
-    """Options of a Dockerfile's replay.
+    """Options for replaying a Dockerfile.
 
-    :ivar context: build context, if it isn't the Dockerfile's folder.
+    :ivar context: build context; None for the Dockerfile's folder.
     :ivar arguments: build arguments.
-    :ivar most_download: limit of bytes to download for the release's wheel.
+    :ivar most_download: number of bytes to download at most for the release's wheel.
     """
 
     context: Path | None = None
@@ -86,7 +86,7 @@ class Downloaded:
     """Download statistics of a release search.
 
     :ivar used: bytes downloaded.
-    :ivar most: limit of bytes to download.
+    :ivar most: number of bytes to download at most.
     :ivar untried: releases skipped because of the limit, in the order of the search.
     """
 
@@ -105,7 +105,7 @@ class Downloaded:
 
 
 def say_size(size: int) -> str:
-    """Return a size as text in bytes, KiB, MiB or GiB.
+    """Format a size in bytes, KiB, MiB or GiB.
 
     >>> say_size(900), say_size(268435456), say_size(1600)
     ('900 bytes', '256 MiB', '1.6 KiB')
@@ -118,9 +118,9 @@ def say_size(size: int) -> str:
 class Elsewhere:
     """Result of the release search for one patch.
 
-    :ivar newest: newest tried release that the patch applies to; empty if none.
-    :ivar oldest: oldest tried release that the patch applies to; empty if none.
-    :ivar there: oldest tried release that already has the change; empty if none.
+    :ivar newest: newest tried release to which the patch applies; empty if none.
+    :ivar oldest: oldest tried release to which the patch applies; empty if none.
+    :ivar there: oldest tried release that already contains the change; empty if none.
     :ivar tried: number of releases tried.
     :ivar of: number of known releases other than the pinned one.
     :ivar downloaded: download statistics of the whole import.

@@ -1,4 +1,4 @@
-"""Sources of ``import``: files, folders, scripts, repositories, hosts, images. Each becomes a list of patches."""
+"""Readers for each kind of input of ``import``: files, folders, scripts, repositories, hosts, images."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ STDIN = Path("-")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdoptRequest:
-    """Sources of an import.
+    """Inputs of an import.
 
-    :ivar paths: files and folders, ``-`` for ``stdin``; one repository if ``git_range`` is set.
+    :ivar paths: files and folders (``-`` for ``stdin``), or one repository if ``git_range`` is set.
     :ivar first_parent: convert each merge of ``git_range`` into one patch.
     :ivar urls: URLs of pull requests and commits.
     :ivar pull_requests: numbers of pull requests at the upstream's own host.
     :ivar commands: shell commands, from ``--run``.
-    :ivar overlay: folder of whole files that replace those of the tree.
-    :ivar image: image to compare with the release's wheel.
-    :ivar platform: platform to choose from several images.
-    :ivar site_packages: folder that an edited package is installed in.
+    :ivar overlay: folder of whole files that replace files of the tree.
+    :ivar image: container image to compare with the release's wheel.
+    :ivar platform: platform to choose if ``image`` contains several.
+    :ivar site_packages: folder in which the edited package is installed.
     """
 
     paths: Sequence[Path] = ()
@@ -74,7 +74,7 @@ class AdoptRequest:
 def gather(project: Project, loaded: Loaded, request: AdoptRequest) -> list[FoundPatch]:
     """Return the patches that a request names, in order.
 
-    :raises UserError: if a source holds no patch.
+    :raises UserError: if an input contains no patch.
     """
     store, base = project.store, project.store.tree_of([loaded.state.base])[0]
     if request.git_range:
@@ -98,7 +98,7 @@ def gather(project: Project, loaded: Loaded, request: AdoptRequest) -> list[Foun
 
 
 def _from_paths(project: Project, loaded: Loaded, request: AdoptRequest) -> list[FoundPatch]:
-    """Return the patches of StGit stacks, then of files, then of scripts and commands."""
+    """Return the patches of StGit stacks, then of patch files, then of scripts and commands."""
     stacks, scripts, files = [], [], []
     for path in request.paths:
         if has_stgit(path):
@@ -121,7 +121,7 @@ def _from_paths(project: Project, loaded: Loaded, request: AdoptRequest) -> list
 
 
 def _take_monkey_patches(project: Project, loaded: Loaded, scripts: list[Path]) -> list[FoundPatch]:
-    """Return the patches of the Python scripts that replace attributes, and remove these scripts from ``scripts``."""
+    """Return the patches of Python scripts that replace attributes, and remove these scripts from ``scripts``."""
     store, base = project.store, project.store.tree_of([loaded.state.base])[0]
     listing = store.list_tree(base)
     found = []
@@ -160,7 +160,7 @@ def _is_script(path: Path) -> bool:
 
 
 def from_stgit(project: Project, folder: Path) -> list[FoundPatch]:
-    """Return the applied patches of a repository's StGit stack, with their names."""
+    """Return the applied patches of a repository's StGit stack, under their StGit names."""
     first, last, names = stgit_patches(folder)
     commits = borrow(project.store, folder.resolve(), first, last)
     found = of_commits(project, commits, str(folder), folder.resolve().name)
@@ -191,7 +191,7 @@ def from_host(project: Project, address: Address) -> list[FoundPatch]:
 def from_files(
     paths: Sequence[Path], pin: Pin, stdin: bytes = b"", reading: ReadOptions | None = None
 ) -> list[FoundPatch]:
-    """Return the patches of files and folders in order, including entries that are left out.
+    """Return the patches in files and folders in order, including entries that are left out.
 
     :raises UserError: if there is no patch at all, or a path doesn't exist.
     :raises FormatError: if git can't read a piped mail, or a folder's list is invalid.
@@ -231,7 +231,7 @@ def from_files(
 
 
 def _skipped(place: FolderPlace, upstream: str) -> FoundPatch | None:
-    """Return the result for a file or entry that the import skips or refuses; None for one to read."""
+    """Return the result for an entry that the import skips or refuses; None for an entry to read."""
     entry = place.entry
     problem = None
     if entry:
@@ -253,7 +253,7 @@ def _skipped(place: FolderPlace, upstream: str) -> FoundPatch | None:
 
 
 def _as_recipe(found: FoundPatch, place: FolderPlace) -> FoundPatch:
-    """Return a patch with the options of the recipe that applies it."""
+    """Return a patch with the options of the recipe that lists it."""
     entry = place.entry
     if entry is None:
         return found
@@ -280,7 +280,7 @@ def _is_piped(path: Path) -> bool:
 
 
 def _of(found: Sequence[FoundPatch], folder: str, reading: ReadOptions, origin: str) -> list[FoundPatch]:
-    """Return the patches with the options of the user, and of the folder that they are in."""
+    """Return the patches with the user's options, and those of the folder that contains them."""
     folder = "/".join(filter(None, (reading.folder.strip("/"), folder.strip("/"))))
     result: list[FoundPatch] = []
     for patch in found:
@@ -331,7 +331,7 @@ def from_range(
 
 
 def _linear(borrowed: Borrowed) -> Borrowed:
-    """Return a merge as a commit on its first parent, and list the merged commits in its message.
+    """Return a merge as a commit on its first parent whose message lists the merged commits.
 
     Return any other commit unchanged.
     """
@@ -350,7 +350,7 @@ def _linear(borrowed: Borrowed) -> Borrowed:
 
 
 def of_commits(project: Project, commits: Sequence[Borrowed], where: str, origin: str) -> list[FoundPatch]:
-    """Return commits as patches. The trees of the commits must be in the store.
+    """Return commits as patches. The commits' trees must be in the store.
 
     :raises UserError: if a commit doesn't have exactly one parent.
     """
