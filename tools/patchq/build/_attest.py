@@ -1,4 +1,4 @@
-"""In-toto statement with the SLSA provenance of a set's wheels, reproducible on every machine.
+"""In-toto statement with the SLSA provenance of a set's wheels. It is reproducible on every machine.
 
 https://in-toto.io/Statement/v1, https://slsa.dev/spec/v1.0/provenance. This module doesn't sign the
 statement.
@@ -26,7 +26,7 @@ NAME = "provenance.json"
 
 
 def statement(job: Job, wheels: Mapping[str, str]) -> bytes:
-    """Return the statement about ``wheels`` (SHA-256 by file name) as the contents of a file."""
+    """Return the contents of the statement file about ``wheels`` (SHA-256 by file name)."""
     layout = job.project.layout
     lock = project_files.hash_file(layout.root, layout.lock)
     pins: list[dict[str, Any]] = []

@@ -15,7 +15,7 @@ from patchq.system import runner
 
 
 def ccache_environment() -> dict[str, str]:
-    """Return CMake settings that run compilers through ccache, if ccache is installed."""
+    """Return CMake settings that run compilers through ccache; empty if ccache isn't installed."""
     if not shutil.which("ccache"):
         return {}
     return {f"CMAKE_{lang}_COMPILER_LAUNCHER": "ccache" for lang in ("C", "CXX", "CUDA")}
@@ -23,7 +23,7 @@ def ccache_environment() -> dict[str, str]:
 
 @contextmanager
 def _pip(offline: bool) -> Iterator[None]:
-    """Set the environment of pip during a build.
+    """Set pip's environment variables during a build.
 
     The ``build`` library has no parameter for pip's environment.
     """
@@ -49,7 +49,7 @@ def build_wheel(
 ) -> Path:
     """Build a wheel of a source tree and return its path.
 
-    :param name: name for messages.
+    :param name: name of the upstream, for messages.
     :param requires: build requirements that replace those of the backend.
     :param isolated: build in a separate environment.
     :param offline: install nothing from an index.

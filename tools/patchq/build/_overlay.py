@@ -1,4 +1,4 @@
-"""Overlay builds: the release's own wheel with the patched Python files, without compilation."""
+"""Overlay builds: the release's own wheel with the patched Python files in it, built without compilation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _COMPILED = (".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hpp", ".inl", "
 
 
 def build_overlay(job: Job, item: Applied, config: BuildConfig, version: str) -> Made:
-    """Build the release's wheel with the Python files of a stack, in the set's folder.
+    """Build the release's wheel with a stack's Python files, in the set's folder.
 
     :raises BuildError: if the stack changes files that an overlay can't contain, or there is no
         release wheel.
@@ -71,7 +71,7 @@ def build_overlay(job: Job, item: Applied, config: BuildConfig, version: str) ->
 
 
 def _changed_modes(job: Job, item: Applied) -> list[str]:
-    """Return the files that the stack makes executable or no longer executable."""
+    """Return the files whose executable bit the stack changes."""
     modes: list[str] = []
     for change in job.project.store.changes(item.state.base, item.state.tip):
         if change.new and change.new.mode != (change.old.mode if change.old else REGULAR):
@@ -80,9 +80,9 @@ def _changed_modes(job: Job, item: Applied) -> list[str]:
 
 
 def _checked(job: Job, source: Path, sha256: str) -> WheelInfo:
-    """Return a release wheel after a check of all its members.
+    """Check all members of a release wheel, and return its contents.
 
-    The lock contains the wheel's hash, so one check is enough.
+    A wheel is checked only once, because the lock contains its hash.
     """
     info = inspect_wheel(source)
     done = job.project.layout.private / "wheels" / f"{sha256}.checked"
@@ -93,10 +93,12 @@ def _checked(job: Job, source: Path, sha256: str) -> WheelInfo:
 
 
 def _without_compiled(job: Job, item: Applied) -> tuple[Applied, tuple[str, ...]]:
-    """Remove the patches that must be compiled from a stack. Return the stack and their names.
+    """Remove the patches that must be compiled from a stack.
 
-    A patch with ``Build: source`` is left out whole, including its Python code, which would depend
-    on compiled code that is missing. Patches that require such a patch are left out, too.
+    Return the remaining stack and the names of the removed patches.
+
+    A patch with ``Build: source`` is removed as a whole: its Python code may depend on its compiled code,
+    which would be missing. Patches that require such a patch are removed, too.
     """
     upstream, state, store = item.stack.pin.upstream, item.state, job.project.store
     names = [p.applied.name for p in state.patches]

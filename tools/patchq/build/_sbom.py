@@ -74,7 +74,7 @@ def _component(name: str, version: str, ref: str, sha256: str = "") -> dict[str,
 
 
 def _pedigree(stack: Stack, ref: str, left_out: Sequence[str]) -> dict[str, Any]:
-    """Return the upstream that a component descends from, and the patches between the two."""
+    """Return the upstream from which a component derives, and the patches that were applied to it."""
     pin = stack.pin
     ancestor = _component(pin.upstream, pin.ref, f"{ref}-upstream", pin.sha256)
     url = without_secrets(pin.url).translate(_ESCAPES)
@@ -93,13 +93,13 @@ def _pedigree(stack: Stack, ref: str, left_out: Sequence[str]) -> dict[str, Any]
 
 
 def _purl(distribution: str, version: str) -> str:
-    """Return a package URL: https://github.com/package-url/purl-spec."""
+    """Return the package URL of a distribution: https://github.com/package-url/purl-spec."""
     name = distribution.lower().replace("_", "-")
     return f"pkg:pypi/{quote(name, safe='/:')}@{quote(version, safe='/:')}"
 
 
 def _statements(ref: str, stack: Stack, left_out: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yield an exploitability statement for each vulnerability that a patch claims to fix (``CVE:``)."""
+    """Yield an exploitability (VEX) statement for each vulnerability that a patch claims to fix (``CVE:``)."""
     for name, header in stack.headers():
         for number in header.values("CVE"):
             fixed = name not in left_out

@@ -1,4 +1,4 @@
-"""Wheels built from the patched sources by upstream's own build, and checked for the patches."""
+"""Source builds: upstream's own build runs on the patched sources, and the wheel is checked for the patches."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def build_source(job: Job, item: Applied, config: BuildConfig, version: str, pro
     """Build a wheel of a stack in its set's folder.
 
     :param profile: ``source``, or ``empty`` for a build with the lock's ``empty-env``.
-    :raises BuildError: if the build fails, or the wheel holds an unpatched file.
+    :raises BuildError: if the build fails, or the wheel contains the unpatched version of a file.
     """
     (job.project.layout.private / "tmp").mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="build-", dir=job.project.layout.private / "tmp") as text:
@@ -60,7 +60,7 @@ def build_source(job: Job, item: Applied, config: BuildConfig, version: str, pro
 
 
 def _copy_sources(job: Job, item: Applied, target: Path) -> None:
-    """Copy the patched tree as plain files, with the patched nested trees in their places."""
+    """Copy the patched tree as plain files, together with the patched trees that are nested in it."""
     copy_tree(job.project.store, item.state.tip, target)
     for path, name in job.project.lock.nested_in(item.stack.pin.upstream).items():
         nested = next((a for a in job.applied if a.stack.pin.upstream == name), None)
@@ -81,9 +81,9 @@ def _copy_sources(job: Job, item: Applied, target: Path) -> None:
 
 
 def _find_patched(job: Job, item: Applied, info: WheelInfo) -> dict[str, bytes]:
-    """Return the members of a built wheel that come from files that the stack changes.
+    """Return the members of a built wheel that come from files which the stack changes.
 
-    :raises BuildError: if the wheel holds such a file without the changes.
+    :raises BuildError: if the wheel contains such a file without the stack's changes.
     """
     found: dict[str, bytes] = {}
     own = []

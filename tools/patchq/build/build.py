@@ -1,8 +1,8 @@
-"""Build wheels of the patched trees (``build``).
+"""Command ``build``: build wheels of the patched trees.
 
-Each wheel has a local version derived from the stack id of the whole set, and contains
-``_patchq.json``. It pins its patched siblings, so that an installer can't replace them with
-upstream's wheels. An upstream without patches isn't built, because its release is the same.
+Each wheel has a local version derived from the stack id of the whole set, and contains ``_patchq.json``. Each
+wheel requires the exact versions of its patched siblings, so that an installer can't replace them with
+upstream's wheels. An upstream without patches isn't built, because its own release is equal.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from patchq.system.paths import LOCK_NAME
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Wheels of a build, and the upstreams that have no patches to build."""
+    """Wheels that were built, and the upstreams that have no patches to build."""
 
     wheels: tuple[Built, ...]
     unpatched: tuple[Unpatched, ...]
@@ -57,14 +57,14 @@ def build(
     """Build wheels of a set's patched upstreams into ``dist/SET``.
 
     :param names: upstreams to build; default: all that have a build.
-    :param profile: ``overlay``, ``source`` or ``empty``; default: the lock's.
+    :param profile: ``overlay``, ``source`` or ``empty``; default: the profile that the lock names.
     :param wheel_tag: part of the file name of the release wheel to overlay; default: the wheel for
         this machine.
     :param isolation: build in a separate environment with the lock's pinned requirements.
     :param platforms: target machines (``aarch64``); default: this one.
     :raises UserError: if a stack's applied state doesn't match its files, or the set's pins don't
         fit together.
-    :raises BuildError: if a build fails, or its wheel holds an unpatched file.
+    :raises BuildError: if a build fails, or its wheel contains the unpatched version of a file.
     """
     set_name = project.choose_set(set_name)
     with project.locked("build"):
@@ -109,9 +109,10 @@ def build(
 
 
 def _infer_builds(project: Project, set_name: str, names: Sequence[str]) -> None:
-    """Write build settings that the lock lacks, from ``pyproject.toml`` of the applied trees.
+    """Write build settings that are missing from the lock, read from ``pyproject.toml`` of the applied trees.
 
-    Only for upstreams that ``names`` lists, or for all of a set without any build settings.
+    Write them for the upstreams in ``names``, or for all upstreams of a set that has no build settings at
+    all.
     """
     upstreams = project.lock.upstreams
     applied = read_applied(project, set_name)
@@ -172,7 +173,7 @@ def job_of(
 
 
 def _build_each(job: Job, item: Applied, profile: str, platforms: Sequence[str]) -> Iterator[Built]:
-    """Yield an upstream's wheel for each platform, or one wheel that fits all of them."""
+    """Yield an upstream's wheel for each platform; one wheel if it fits all platforms."""
     profile = profile or (item.build.profile if item.build else "")
     here = machines.here()
     if profile == "overlay":

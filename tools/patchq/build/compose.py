@@ -1,6 +1,6 @@
-"""Write the container files of a set from the lock (``compose``).
+"""Command ``compose``: write a set's container files from the lock.
 
-One container is for development on mounted trees. The other one has only the built wheels.
+One container is for development with mounted trees. The other one contains only the built wheels.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from patchq.system import project_files
 class ComposedPackage:
     """Package whose files come from a mounted tree.
 
-    :ivar links: places in the package for other folders of the tree.
+    :ivar links: paths in the package where links to other folders of the tree are created.
     """
 
     upstream: str
@@ -36,14 +36,14 @@ class ComposedPackage:
 
 @dataclass(frozen=True, slots=True)
 class MountedCache:
-    """Volume that outlives its container, and the path where it is mounted."""
+    """Volume that is kept after its container is removed, and the path where it is mounted."""
 
     volume: str
     path: str
 
 
 def compose(project: Project, folder: Path, *, set_name: str = "", thin: bool = False) -> list[Path]:
-    """Write the container files of a set to a folder of the project, and return their paths.
+    """Write a set's container files to a folder of the project, and return the files' paths.
 
     :param thin: install the releases and the thin wheels, instead of the full wheels.
     :raises UserError: if the lock has no environment for the set, or the folder is outside the
@@ -57,7 +57,7 @@ def compose(project: Project, folder: Path, *, set_name: str = "", thin: bool = 
 
 
 def _files(project: Project, folder: Path, set_name: str, thin: bool) -> dict[str, bytes]:
-    """Return the content of each file, by its path in the project."""
+    """Return the content of each container file, by its path in the project."""
     environment = project.lock.environments.get(set_name)
     if environment is None:
         raise UserError(
@@ -122,7 +122,7 @@ def _files(project: Project, folder: Path, set_name: str, thin: bool) -> dict[st
 
 
 def _installed(project: Project, set_name: str, thin: bool) -> list[str]:
-    """Return the distributions to install: the thin ones, or the packages themselves."""
+    """Return the distributions to install: the thin wheels', or the packages' own."""
     applied = read_applied(project, set_name)
     patched = patched_upstreams(project, applied)
     names = []

@@ -1,8 +1,8 @@
 """Checks of an untrusted wheel before any of its members is used.
 
-A zip file describes each member twice: in its table of contents, and before the member's data.
-Readers differ in the description that they use. A wheel that contradicts itself, or has a name that
-no installer should write, is refused as a whole.
+A zip file describes each member twice: in its table of contents, and before the member's data. Some programs
+read the first description, others the second. A wheel whose descriptions differ, or with a file name that no
+installer should write, is refused as a whole.
 """
 
 from __future__ import annotations
@@ -43,9 +43,8 @@ class WheelInfo:
     :ivar dist_info: name of the metadata folder.
     :ivar metadata: text of METADATA.
     :ivar items: members by name, in the order of the table of contents.
-    :ivar spans: start and end of each member in the file.
-    :ivar record: name and hexadecimal digest of each member's hash in RECORD; both empty for RECORD
-        itself.
+    :ivar spans: position of each member's start and end in the wheel file.
+    :ivar record: algorithm and hexadecimal digest in RECORD for each member; both empty for RECORD itself.
     """
 
     path: Path
@@ -71,9 +70,9 @@ class WheelInfo:
         return HeaderParser().parsestr(self.metadata)["Version"] or ""
 
     def read(self, names: Iterable[str]) -> dict[str, bytes]:
-        """Return the contents of members by name.
+        """Return the contents of the named members.
 
-        :raises BuildError: if a member is damaged, or differs from RECORD.
+        :raises BuildError: if a member is damaged, or doesn't match its hash in RECORD.
         """
         with self.path.open("rb") as file, _opened(file, self.path) as zf:
             found = {name: _read(self.path, zf, self.items[name]) for name in names}
@@ -84,7 +83,7 @@ class WheelInfo:
         return found
 
     def check(self) -> None:
-        """Decompress every member and compare it with its size and RECORD.
+        """Decompress every member, and compare it with the recorded size and with its hash in RECORD.
 
         This takes seconds for half a gigabyte.
 
@@ -154,7 +153,7 @@ def _damaged(path: Path, error: Exception) -> NoReturn:
 
 
 def _opened(file: IO[bytes], path: Path) -> zipfile.ZipFile:
-    """Open a zip file. For damaged tables, :mod:`zipfile` can raise any exception."""
+    """Open a zip file, and convert the exceptions that :mod:`zipfile` raises for damaged tables."""
     try:
         return zipfile.ZipFile(file)
     except Exception as error:
@@ -192,7 +191,7 @@ def _text(path: Path, zf: zipfile.ZipFile, items: Mapping[str, zipfile.ZipInfo],
 
 
 def _check_names(path: Path, items: Iterable[zipfile.ZipInfo]) -> None:
-    """Refuse a name that an installer can't write safely on every system, and a duplicate name."""
+    """Refuse duplicate names, and names that an installer can't write safely on every system."""
     seen: set[str] = set()
     folders: set[str] = set()
     total = 0
@@ -219,7 +218,7 @@ def _check_names(path: Path, items: Iterable[zipfile.ZipInfo]) -> None:
 
 
 def _check_item(path: Path, item: zipfile.ZipInfo) -> None:
-    """Refuse a member that isn't a plain file or folder, stored or deflated, of a possible size."""
+    """Refuse a member that isn't a plain file or folder, is compressed by another method, or has an impossible size."""
     name, kind = item.filename, stat.S_IFMT(item.external_attr >> 16)
     if kind not in (0, stat.S_IFREG, stat.S_IFDIR) or ((kind == stat.S_IFDIR) != item.is_dir() and kind):
         _refuse(path, name, "is a link or another special file")
@@ -307,7 +306,7 @@ def _end_of(path: Path, file: IO[bytes], item: zipfile.ZipInfo) -> int:
 
 
 def _zip64(extra: bytes) -> bytes | None:
-    """Return the content of the extra field that holds sizes of eight bytes, or None."""
+    """Return the content of the zip64 extra field, which holds sizes of eight bytes; None if it is missing."""
     while len(extra) >= 4:
         kind, size = struct.unpack_from("<2H", extra)
         if kind == 1:
@@ -317,7 +316,7 @@ def _zip64(extra: bytes) -> bytes | None:
 
 
 def _check_end(path: Path, file: IO[bytes], zf: zipfile.ZipFile, items: list[zipfile.ZipInfo]) -> None:
-    """Refuse a file with data after its table of contents: another reader could use that data."""
+    """Refuse a file with data after its table of contents, because other programs could read that data."""
     size = file.seek(0, io.SEEK_END)
     file.seek(max(0, size - (1 << 16) - 22))
     tail = file.read()
@@ -355,7 +354,7 @@ def _check_identity(path: Path, dist_info: str, metadata: str) -> None:
 
 
 def _record(path: Path, text: str, dist_info: str, items: Mapping[str, zipfile.ZipInfo]) -> dict[str, tuple[str, str]]:
-    """Return the hashes in RECORD.
+    """Return the hash of each member in RECORD.
 
     Refuse a RECORD that doesn't list each member once with a valid hash, or that lists other files.
     """

@@ -1,4 +1,4 @@
-"""State of ``dist/SET``: current wheels, wheels of older stacks, and the files next to them."""
+"""Contents of ``dist/SET``: current wheels, wheels of older stacks, and the files next to them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from patchq.system import fsio
 class Built:
     """Wheel in ``dist/SET``.
 
-    :ivar fresh: False if the wheel existed before the build.
+    :ivar fresh: True if this build made the wheel; False if the wheel existed before.
     :ivar platform: machines that can use the wheel: ``any``, ``aarch64``, ``x86_64``, or the
         wheel's own tag.
     """
@@ -45,7 +45,7 @@ class Built:
 
 
 def find(job: Job, item: Applied, profile: str) -> Built | None:
-    """Return the existing wheel with the same inputs as this build, or None."""
+    """Return an existing wheel that was built from the same inputs; None if there is none."""
     config = item.build
     assert config
     record = _record(job, item, profile)
@@ -72,7 +72,7 @@ def find(job: Job, item: Applied, profile: str) -> Built | None:
 
 
 def _known(data: bytes, record: Path) -> dict[str, Any]:
-    """Return the record of a wheel in ``dist/``.
+    """Return the record (JSON) of a wheel in ``dist/``.
 
     :raises StateError: if the record names a file in another folder.
     """
@@ -83,7 +83,7 @@ def _known(data: bytes, record: Path) -> dict[str, Any]:
 
 
 def keep(job: Job, item: Applied, profile: str, version: str, made: Made) -> Built:
-    """Record a built wheel, and remove the wheels of earlier stacks."""
+    """Record a built wheel, and remove the wheels that were built for earlier stacks."""
     config, path = item.build, made.path
     assert config
     record = _record(job, item, profile)
@@ -141,7 +141,7 @@ def _record(job: Job, item: Applied, profile: str) -> Path:
 
 
 def _drop_older(job: Job, record: Path, config: BuildConfig, profile: str, path: Path) -> None:
-    """Remove the wheels that patchq built for an earlier stack. The new wheel replaces them."""
+    """Remove the wheels that patchq built for an earlier stack, because the new wheel replaces them."""
     for other, known in _records(job):
         if known["distribution"] == config.distribution and known["profile"] == profile and other != record:
             same_tags = known["file"].split("-")[2:] == path.name.split("-")[2:]
@@ -156,7 +156,7 @@ def _drop_older(job: Job, record: Path, config: BuildConfig, profile: str, path:
 
 
 def drop(job: Job, distribution: str) -> None:
-    """Remove the wheels of a distribution that were built for the set."""
+    """Remove the wheels of a distribution that patchq built for the set."""
     for record, known in _records(job):
         if known["distribution"] == distribution and known.get("set") == job.set_name:
             fsio.remove(job.dist / known["file"])
@@ -170,11 +170,11 @@ def _records(job: Job) -> Iterator[tuple[Path, dict[str, Any]]]:
 
 
 def write_beside(job: Job) -> None:
-    """Write the files next to the wheels in ``dist/SET``, for its current contents.
+    """Write the files next to the wheels in ``dist/SET``, for the wheels that it contains now.
 
     These are ``requirements.txt``, ``constraints.txt``, the CycloneDX document and the provenance.
-    ``requirements.txt`` installs only the set's wheels, each by its hash, on any machine. If the
-    set has kernels, there is a requirements file for each architecture, too.
+    ``requirements.txt`` installs only the set's wheels, each by its hash, on any machine. If the set has
+    kernel wheels, write a requirements file for each architecture, too.
     """
     folder = job.dist
     known: list[Wheel] = []
@@ -204,7 +204,7 @@ def write_beside(job: Job) -> None:
 
 
 def _lists(job: Job, known: Sequence[Wheel], kernels: Sequence[Wheel]) -> dict[str, bytes]:
-    """Return the constraints file, and the requirements file with the kernels of each architecture."""
+    """Return the constraints file, and requirements files with each architecture's kernel wheels."""
     head = f"# patchq set {job.set_name}, stack {job.stack_id}\n"
     constraints = set()
     for u in job.unpatched:
@@ -226,7 +226,7 @@ def _lists(job: Job, known: Sequence[Wheel], kernels: Sequence[Wheel]) -> dict[s
 
 
 def _requirements(head: str, wheels: Sequence[Wheel]) -> bytes:
-    """Return a requirements file that installs only these wheels, by hash, from its own folder."""
+    """Return a requirements file that installs only these wheels, by hash, from the folder of the file."""
     hashes: dict[str, set[str]] = {}
     for distribution, version, _, sha256, _ in wheels:
         hashes.setdefault(f"{distribution}=={version}", set()).add(f"--hash=sha256:{sha256}")

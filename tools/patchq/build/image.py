@@ -1,4 +1,4 @@
-"""Check of an image against the lock, the applied stack and the wheels in ``dist/SET``."""
+"""Comparison of a container image with the lock, the applied stack and the wheels in ``dist/SET``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from patchq.system import fsio, project_files
 
 
 def check_image(project: Project, path: Path, *, set_name: str = "", platform: str = "") -> ImageVerdict:
-    """Compare an image with the lock, the applied stack and the wheels, and return the verdict.
+    """Compare a container image with the lock, the applied stack and the wheels. Return the verdict.
 
     :raises UserError: if the image can't be read, the set isn't applied, or its wheels aren't
         built.

@@ -1,8 +1,8 @@
-"""Check that a set's wheels install together, by resolving their metadata against the index.
+"""Check that a set's wheels can be installed together, by resolving their requirements against the package index.
 
-uv resolves wheels that hold only the metadata that ``patchq build`` would write. uv reads only the
-metadata of other packages, and installs nothing. A requirement that the index can't satisfy is not
-a contradiction: it is removed, and the rest is resolved without it.
+uv resolves placeholder wheels, which contain only the metadata that ``patchq build`` would write. uv reads
+only the metadata of other packages, and installs nothing. A requirement that the index can't satisfy doesn't
+count as a contradiction: it is removed, and the other requirements are resolved without it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _PINNED = re.compile(r"^([A-Za-z0-9][\w.-]*)(?:\[[\w,-]+\])?==(\S+)", re.MULTILI
 class Lacked:
     """Requirement that the index can't satisfy.
 
-    :ivar there: newest version in the index for this platform and Python; empty if none.
+    :ivar there: newest version in the index for this platform and Python; empty if the index has none.
     """
 
     requirement: str
@@ -110,7 +110,7 @@ def resolve_set(
 
 
 def metadata_of(name: str, version: str, requirements: Iterable[Requirement], pins: Mapping[str, str]) -> str:
-    """Return METADATA of an upstream's wheel: its own requirements, with siblings pinned."""
+    """Return the METADATA of an upstream's wheel: its own requirements, with its siblings pinned."""
     lines = ["Metadata-Version: 2.1", f"Name: {name}", "Version: 0", *(f"Requires-Dist: {r}" for r in requirements)]
     return rewrite_metadata("\n".join(lines) + "\n\n", version, pins)
 
@@ -122,7 +122,7 @@ def _stand_ins(
     required: Mapping[str, Sequence[Requirement]],
     folder: Path,
 ) -> Iterator[str]:
-    """Write a metadata-only wheel for each upstream that has a build, and yield its requirement."""
+    """Write a placeholder wheel for each upstream that can be built, and yield its requirement."""
     built: dict[str, tuple[str, str]] = {}
     patched = set()
     for stack in project.stacks(set_name):
@@ -158,7 +158,7 @@ class _Asking:
     python: str
 
     def ask(self, wanted: Sequence[str], without: Iterable[str] = (), *, alone: bool = False) -> tuple[bool, str]:
-        """Resolve requirements. Return True and the pins, or False and uv's message.
+        """Resolve requirements. Return True and the pinned versions, or False and uv's message.
 
         :param without: packages to remove from the resolution.
         :param alone: ignore dependencies.
@@ -211,7 +211,7 @@ def _indexes() -> Iterator[str]:
 
 
 def _certificates() -> dict[str, str]:
-    """Return an environment that makes uv use the certificates of pip's configuration."""
+    """Return environment variables that make uv use the certificates of pip's configuration."""
     cert = pip_settings().get("cert")
     if cert:
         return {"SSL_CERT_FILE": cert[0]}
@@ -241,7 +241,7 @@ def _resolve(asking: _Asking, set_name: str, wanted: Sequence[str], direct: Sequ
 def _named(message: str, direct: Iterable[str]) -> Iterator[Requirement]:
     """Yield the requirements that may have caused a failed resolution.
 
-    These are direct requirements that the resolver's message names, and dependencies that it lists.
+    These are the direct requirements and the dependencies that the resolver's message names.
     """
     plain = re.sub(r"[<>=!~\[;]", " ", message)
     words = set(map(canonicalize_name, re.findall(r"[A-Za-z0-9][\w.-]*", plain)))
@@ -262,7 +262,7 @@ def _named(message: str, direct: Iterable[str]) -> Iterator[Requirement]:
 def _lacks(
     asking: _Asking, requirements: Iterable[Requirement], known: Mapping[str, Lacked]
 ) -> Iterator[tuple[str, Lacked]]:
-    """Yield the requirements that the index can't satisfy, each resolved alone."""
+    """Yield the requirements that the index can't satisfy, found by resolving each requirement alone."""
     for requirement in requirements:
         name = str(canonicalize_name(requirement.name))
         if name in known or asking.ask([str(requirement)], alone=True)[0]:

@@ -1,4 +1,4 @@
-"""Input of all builds of one call, and the result of one build."""
+"""Common input of all builds of one call, and the result of one build."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from patchq.stacks.applied import Applied
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """Applied set to build wheels of, and the options of the build.
+    """Applied set whose wheels to build, and the options of the build.
 
-    :ivar versions: version of each upstream that has a build and patches: its release, with the
-        stack id as local version.
+    :ivar versions: version of each upstream with build settings and patches: its release, with the stack id
+        as local version.
     :ivar platform: target machine; empty for this one.
     :ivar wheel_tag: part of the file name of the release wheel to overlay; empty for the wheel for
         this machine.
@@ -34,7 +34,7 @@ class Job:
 
     @property
     def dist(self) -> Path:
-        """Folder of the set's wheels."""
+        """Folder of the set's wheels, ``dist/SET``."""
         return self.project.layout.dist / self.set_name
 
     def is_nested(self, part: Applied, parent: Applied) -> bool:
@@ -50,9 +50,9 @@ class Job:
             yield change.path, blobs[change.new.blob] if change.new else None
 
     def siblings(self, item: Applied) -> dict[str, str]:
-        """Return the set's other distributions and their versions, which the wheel pins.
+        """Return the set's other distributions and the versions to which the wheel pins them.
 
-        An upstream without patches is pinned to its own release, if an index has it.
+        An upstream without patches is pinned to its own release, if that release is on an index.
         """
         from packaging.utils import canonicalize_name
 
@@ -66,7 +66,7 @@ class Job:
 
     @property
     def unpatched(self) -> tuple[Unpatched, ...]:
-        """Upstreams of the set that have a build and no patches."""
+        """Upstreams of the set that have build settings but no patches."""
         found: list[Unpatched] = []
         for a in self.applied:
             if a.build and a.stack.pin.upstream not in self.versions:
@@ -76,9 +76,9 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Unpatched:
-    """Upstream that no applied patch changes, so that its own release is installed.
+    """Upstream that no applied patch changes. Its own release is installed.
 
-    :ivar version: version of the release; empty if the pin names none on an index.
+    :ivar version: version of the release on the package index; empty if the pin's ref is no such release.
     """
 
     upstream: str
@@ -88,7 +88,7 @@ class Unpatched:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """Wheel in ``dist/``.
+    """Built wheel in ``dist/``.
 
     :ivar left_out: patches that the wheel doesn't contain.
     """

@@ -1,6 +1,6 @@
 """Target machines of wheels, named as by ``uname -m``.
 
-This machine need not be one of the known ones.
+This machine's architecture may be an unknown one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def here() -> str:
 
 
 def parse(text: str) -> tuple[str, ...]:
-    """Return the platforms that ``--platform`` names, without duplicates; none for an empty string.
+    """Return the platforms that ``--platform`` names, without duplicates; an empty tuple for an empty string.
 
     :raises UserError: if no wheels are built for a platform.
     """
@@ -56,9 +56,9 @@ def of_wheel(name: str) -> str:
 
 
 def choose_wheel(names: Sequence[str], tag: str, platform: str) -> str:
-    """Return the release wheel for a platform, or without one, for this machine and its Python.
+    """Return the file name of the release wheel for a platform; without a platform, for this machine and its Python.
 
-    :param tag: part of the file name of the wheel to choose instead.
+    :param tag: part of a file name; if given, choose the wheel whose name contains it.
     :raises UserError: if no wheel matches, or several contain ``tag``.
     """
     from packaging.tags import Tag, compatible_tags, cpython_tags, sys_tags
@@ -91,9 +91,9 @@ def choose_wheel(names: Sequence[str], tag: str, platform: str) -> str:
 
 
 def release_wheel(job: Job, pin: Pin, config: BuildConfig) -> tuple[Path, str]:
-    """Return the release wheel for the target machine, from the cache or index, and its hash.
+    """Return the path and the hash of the release wheel for the target machine, from the cache or the index.
 
-    :raises BuildError: if the lock or the index has none.
+    :raises BuildError: if the lock or the index has no such wheel.
     """
     if not pin.wheels:
         raise BuildError(

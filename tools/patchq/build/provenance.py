@@ -1,4 +1,4 @@
-"""Manifest in each wheel: ``_patchq.json``."""
+"""Manifest ``_patchq.json``, which each wheel contains."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def manifest(
     left_out: Sequence[str] = (),
     siblings: Mapping[str, str] | None = None,
 ) -> dict[str, bytes]:
-    """Return a wheel's manifest by its path in the wheel.
+    """Return the content of a wheel's manifest, by its path in the wheel.
 
-    :param files: patched members.
+    :param files: patched members of the wheel.
     :param left_out: patches of the stack that the wheel doesn't contain.
     :param siblings: distributions and versions that the wheel pins; default: the rest of the set.
     """

@@ -1,4 +1,4 @@
-"""Wheels as references for installed files: the path and hash of each file that they install."""
+"""Reference data for installed files: the path and hash of each file that a wheel installs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DATA = re.compile(r"[^/]+\.data/(?:purelib|platlib)/(.+)")
 
 
 def wheels_of(project: Project, set_name: str = "") -> tuple[list[Reference], list[str]]:
-    """Return the wheels in ``dist/SET``, compared with their recorded hashes, and the problems."""
+    """Return the wheels in ``dist/SET`` after comparing their hashes with the recorded ones, and a list of problems."""
     built = {}
     set_name = project.choose_set(set_name)
     for record in sorted((project.layout.private / "wheels").glob("*.json")):
@@ -38,7 +38,7 @@ def wheels_of(project: Project, set_name: str = "") -> tuple[list[Reference], li
 def wheels_in(
     folder: Path, built: Mapping[str, tuple[tuple[int, ...], str]] | None = None
 ) -> tuple[list[Reference], list[str]]:
-    """Return the wheels in a folder, and a list of problems with unreadable ones.
+    """Return the wheels in a folder, and a list of problems with wheels that can't be read.
 
     :param built: :func:`patchq.system.fsio.stat_key` and SHA-256 of each wheel when it was built,
         by file name.
@@ -78,7 +78,7 @@ def wheels_in(
 
 
 def _installed_at(member: str) -> str:
-    """Return the path below site-packages of a member that is installed unchanged.
+    """Return the path below site-packages at which a member is installed unchanged.
 
     Return an empty string for any other member.
     """

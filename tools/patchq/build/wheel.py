@@ -1,7 +1,7 @@
-"""Rewriting of wheels, reproducibly and without recompressing unchanged members.
+"""Reproducible rewriting of wheels, without recompressing unchanged members.
 
-An overlay copies the unchanged members of a release wheel as raw compressed ranges. Only members
-that change are packed, see :mod:`patchq.build.zipped`.
+For an overlay, the unchanged members of a release wheel are copied as compressed bytes. Only changed members
+are compressed again, see :mod:`patchq.build.zipped`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from patchq.errors import BuildError
 
 
 def rewrite_metadata(metadata: str, version: str, pins: Mapping[str, str]) -> str:
-    """Return METADATA with another version, and exact requirements for siblings.
+    """Return METADATA with another version, and with siblings required in exact versions.
 
-    Only header lines change.
+    Only lines of the header change.
 
     :param pins: versions by canonical distribution name.
     """
@@ -61,13 +61,13 @@ def wheel_name(old: str, version: str) -> str:
 
 
 def record_line(name: str, data: bytes) -> tuple[str, str, str]:
-    """Return a row of RECORD."""
+    """Return a member's row of RECORD."""
     digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
     return (name, f"sha256={digest}", str(len(data)))
 
 
 def rewrite_record(record: str, gone: Iterable[str], new: Mapping[str, bytes], own: str) -> bytes:
-    """Return RECORD without ``gone``, with ``new`` members, and with ``own`` (itself) last."""
+    """Return RECORD without the members ``gone``, with the members ``new``, and with its own row (``own``) last."""
     dropped = {*gone, *new, own}
     rows = []
     for r in csv.reader(io.StringIO(record)):
@@ -85,12 +85,12 @@ def rewrite_record(record: str, gone: Iterable[str], new: Mapping[str, bytes], o
 def overlay(
     source: Path, target: Path, version: str, pins: Mapping[str, str], files: Mapping[str, bytes], gone: Iterable[str]
 ) -> None:
-    """Write ``target``: the wheel ``source`` with ``files`` added or replaced, without ``gone``.
+    """Write the wheel ``target``: the wheel ``source`` with ``files`` added or replaced, without the members ``gone``.
 
     Rename the metadata folder for ``version``, and rewrite METADATA and RECORD. Copy all other
     members as raw bytes. ``target`` appears only when it is complete.
 
-    :raises BuildError: if ``source`` isn't a wheel that can be copied like that.
+    :raises BuildError: if ``source`` isn't a wheel whose members can be copied like that.
     """
     info = inspect_wheel(source)
     new_info = re.sub(r"-[^-]+\.dist-info$", f"-{version}.dist-info", info.dist_info)
@@ -116,10 +116,10 @@ def overlay(
 
 
 def repack(source: Path, target: Path, version: str, pins: Mapping[str, str], extra: Mapping[str, bytes]) -> None:
-    """Write ``target``: a built wheel with sorted members, fixed dates, and ``extra`` added.
+    """Write the wheel ``target``: a built wheel with sorted members, fixed dates, and the files ``extra`` added.
 
-    Remove what varies between builds: order, times, and permissions other than the executable bit.
-    Write the version and the pins of siblings to METADATA.
+    Normalize the order of members, their times, and permissions other than the executable bit, because these
+    vary between builds. Write the version and the pins of siblings to METADATA.
     """
     info = inspect_wheel(source)
     new_info = re.sub(r"-[^-]+\.dist-info$", f"-{version}.dist-info", info.dist_info)
@@ -143,7 +143,7 @@ def repack(source: Path, target: Path, version: str, pins: Mapping[str, str], ex
 
 
 def set_version(data: bytes, version: str) -> bytes:
-    """Return a module with another text assigned to ``__version__``.
+    """Return a module's source with another string assigned to ``__version__``.
 
     :raises BuildError: if the module assigns no string to ``__version__``.
     """

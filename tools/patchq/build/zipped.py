@@ -1,8 +1,8 @@
-"""Zip files whose bytes depend only on their contents, not on time, builder or system zlib.
+"""Zip files whose bytes depend only on their contents, not on the time, the builder or the system's zlib.
 
-The output of a deflate compressor varies between releases. The output of zlib and its successors
-also varies between processors. libdeflate's output is the same on all processors. Its release is
-pinned exactly, by the version of the package that contains it.
+The output of a deflate compressor varies between its releases. The output of zlib and of its successors also
+varies between processors. libdeflate's output is the same on all processors, and the exact version of the
+Python package pins the release of libdeflate.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def check_compressor() -> None:
 
 
 def pack(name: str, content: bytes, runnable: bool = False) -> ZipMember:
-    """Return a file as a member."""
+    """Return a file as a member of a zip file."""
     import deflate
 
     packed = b""
@@ -85,7 +85,7 @@ def write(
     kept: Iterable[zipfile.ZipInfo] = (),
     source: WheelInfo | None = None,
 ) -> None:
-    """Write ``target``: the ``kept`` members of ``source`` unchanged, then ``files`` in order.
+    """Write the zip file ``target``: the ``kept`` members of ``source`` unchanged, then ``files`` in order.
 
     ``target`` appears only when it is complete.
 
@@ -120,7 +120,7 @@ def write(
 
 
 def _packed(files: Mapping[str, bytes], runnable: set[str]) -> Iterator[ZipMember]:
-    """Yield files as members, compressed on all cores in batches, in the given order."""
+    """Yield files as members in the given order. They are compressed in batches, on all cores."""
     rest = iter(files.items())
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         while some := list(islice(rest, 256)):
@@ -146,7 +146,7 @@ def _put(member: ZipMember, out: io.BufferedWriter) -> bytes:
 
 
 def _copy_members(info: WheelInfo, kept: list[zipfile.ZipInfo], out: io.BufferedWriter) -> tuple[bytearray, int]:
-    """Copy members unchanged, adjacent ones together. Return their table of contents and number."""
+    """Copy members unchanged; copy adjacent members together. Return their table of contents and their number."""
     central = bytearray()
     runs: list[list[int]] = []
     position = 0
@@ -195,9 +195,9 @@ def _central_entry(item: zipfile.ZipInfo, offset: int) -> bytes:
 
 
 def _copy_range(src: io.BufferedReader, out: io.BufferedWriter, start: int, size: int) -> None:
-    """Copy a range of a file.
+    """Copy a range of bytes from one file to another.
 
-    If possible, the kernel copies it, so that the data doesn't pass through this process.
+    If possible, the operating system's kernel copies the bytes, so that they don't pass through this process.
     """
     out.flush()
     done = 0
