@@ -1,4 +1,4 @@
-"""Command line. Each verb has a module that parses, calls the core once and prints."""
+"""Command line. Each command has a module that parses its options, makes one call of the core and prints the result."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ VERBS = {name: verb for verbs in GROUPS.values() for name, verb in verbs.items()
 
 
 class Verbs(Boundary):
-    """Command group that imports the module of a verb on demand."""
+    """Command group that imports a command's module only when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
@@ -104,7 +104,7 @@ class Verbs(Boundary):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the verbs by group, without importing them."""
+        """List the commands by group, without importing their modules."""
         width = max(map(len, VERBS))
         for group, verbs in GROUPS.items():
             with formatter.section(group):

@@ -1,4 +1,4 @@
-"""Conversion of all errors to messages and exit codes."""
+"""Conversion of all exceptions to error messages and exit codes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _OF_THE_MACHINE = {
 
 
 class Boundary(click.Group):
-    """Command group whose ``main`` maps exceptions to patchq's exit codes."""
+    """Command group whose ``main`` prints exceptions as errors and exits with patchq's exit codes."""
 
     def main(  # type: ignore[override]
         self,
@@ -80,7 +80,7 @@ class Boundary(click.Group):
 
 
 def _show_os_error(error: OSError, as_json: bool) -> int:
-    """Print an error of the machine, or report a bug; return the exit code."""
+    """Print an OSError as an error of the machine, or report a bug of patchq; return the exit code."""
     if not flush():  # click prints --help and --version without echo()
         return _show_lost(OutputLost(error))
     # A full disk or missing permissions are no bug of patchq. If /tmp is full, tempfile
@@ -110,7 +110,7 @@ def _show_usage(error: click.UsageError, as_json: bool) -> None:
 
 
 def _answer(body: dict[str, Any]) -> bool:
-    """Print an error as JSON. Return False if standard output can't be written."""
+    """Print an error as JSON; return False if standard output can't be written."""
     try:
         echo_json(body)
     except OutputLost:
@@ -119,9 +119,9 @@ def _answer(body: dict[str, Any]) -> bool:
 
 
 def _show_lost(error: OutputLost) -> int:
-    """Report lost output and return the exit code.
+    """Report that output was lost, and return the exit code.
 
-    Print nothing if the reader has ended (`patchq … | head`).
+    Print nothing if the reading program has ended (`patchq … | head`).
     """
     if error.reader_is_gone:
         return error.exit_code

@@ -1,4 +1,4 @@
-"""Sentences for clashes between branches."""
+"""Text for clashes between branches."""
 
 from __future__ import annotations
 

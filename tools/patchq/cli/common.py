@@ -1,4 +1,4 @@
-"""Functions and options that several verbs share."""
+"""Functions and options that several commands share."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def open_project(as_json: bool = False) -> Project:
 
 
 def stopped_upstream(project: Project, name: str | None) -> str:
-    """Return the named upstream, or the only one with a rebase under way.
+    """Return the named upstream; without a name, return the only upstream with an unfinished rebase.
 
-    :raises UserError: if no rebase or more than one is under way.
+    :raises UserError: if no rebase is unfinished, or several are.
     """
     from patchq.errors import UserError
     from patchq.rebase.state import under_way
@@ -61,7 +61,7 @@ def stopped_upstream(project: Project, name: str | None) -> str:
 def emit(schema: str, body: dict[str, Any]) -> None:
     """Print a JSON result.
 
-    :param schema: name of the verb.
+    :param schema: name of the command, which is part of the schema's name.
     """
     echo_json({"schema": f"patchq/{schema}/1", **body})
 
@@ -89,7 +89,7 @@ def offline_option(function: F) -> F:
 
 
 def without_proof(project: Project, set_name: str) -> list[str]:
-    """Return the patches of a set that name no proof, as ``upstream/patch``."""
+    """Return the patches of a set that have no ``Proof:`` trailer, as ``upstream/patch``."""
     from patchq.stacks.check import without_proof as names_without_proof
 
     found = []
@@ -99,7 +99,7 @@ def without_proof(project: Project, set_name: str) -> list[str]:
 
 
 def show_exported(result: Any, as_json: bool, schema: str) -> None:
-    """Print the changes of a stack by a command, as text or JSON."""
+    """Print the changes that a command made to a stack, as text or JSON."""
     if as_json:
         emit(schema, asdict(result))
         return

@@ -1,4 +1,4 @@
-"""Shell completion of patches, upstreams, sets and refs, by the names of parameters."""
+"""Shell completion for the names of patches, upstreams, sets and refs, chosen by the name of the parameter."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _OTHERWISE = {("new", "name"): "", ("drift", "to"): "refs", ("move", "after"): "
 
 
 def attach(verb: str, command: click.Command) -> click.Command:
-    """Add completions to a command's parameters and return it. Call only for shell completion."""
+    """Add completions to a command's parameters, and return the command. Call this only for shell completion."""
     for param in command.params:
         kind = _OTHERWISE.get((verb, param.name or ""), _KINDS.get(param.name or "", ""))
         if kind and not isinstance(param.type, (click.Path, click.Choice)):
@@ -49,7 +49,7 @@ def _complete(kind: str, ctx: click.Context, incomplete: str) -> list[Completion
 
 
 def _words(ctx: click.Context, kind: str) -> list[str]:
-    """Return the possible values; empty if there is no readable project."""
+    """Return the possible values of a parameter; an empty list if the project can't be read."""
     from patchq.errors import PatchqError
     from patchq.project.project import Project
 

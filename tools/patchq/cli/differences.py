@@ -1,4 +1,4 @@
-"""Sentences and JSON for the findings of ``verify-installed`` and ``verify-image``."""
+"""Text and JSON for the differences that ``verify-installed`` and ``verify-image`` find."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def sentences(found: tuple[Difference, ...], level: Level) -> list[str]:
 
 
 def as_json(found: tuple[Difference, ...]) -> list[dict[str, Any]]:
-    """Return differences as JSON objects, with their sentences."""
+    """Return differences as JSON objects; each contains its sentence."""
     result: list[dict[str, Any]] = []
     for one in found:
         result.append(
@@ -131,7 +131,7 @@ def as_json(found: tuple[Difference, ...]) -> list[dict[str, Any]]:
 
 
 def against(package: InstalledPackage) -> str:
-    """Return a description of the reference that a package was compared with."""
+    """Return a description of the wheel or stack id with which a package was compared."""
     if package.reference == "wheel":
         return package.against
     if package.reference == "stack":
@@ -159,5 +159,5 @@ def kernel_sentence(kernels: Kernels) -> str:
 
 
 def can_allow(found: tuple[Difference, ...]) -> bool:
-    """Return whether one of the problems can be allowed by name in the lock."""
+    """Return whether the lock can allow at least one of the problems by its name."""
     return any(one.level is Level.PROBLEM and one.code in _ALLOWABLE for one in found)

@@ -54,12 +54,12 @@ def say_alarm(alarm: Alarm) -> str:
 
 
 def alarm_body(alarm: Alarm) -> dict[str, object]:
-    """Return the JSON of an alarm."""
+    """Return an alarm as JSON data."""
     return {**asdict(alarm), "message": say_alarm(alarm)}
 
 
 def show_alarm(alarm: Alarm, head: str = "") -> None:
-    """Print an alarm: the place in the patch, then the change and its place upstream."""
+    """Print an alarm: its place in the patch, then the change upstream and its place."""
     by = ""
     if alarm.patch:
         by = f" (patch {alarm.patch})"
@@ -73,7 +73,7 @@ def show_alarm(alarm: Alarm, head: str = "") -> None:
 
 
 def show_unseen(unseen: Sequence[NotCompared]) -> None:
-    """Print the parts of patches that were not compared, a line for each patch and reason."""
+    """Print which files and calls of the patches were not compared, one line for each patch and reason."""
     groups: dict[tuple[str, str, str], list[str]] = {}
     for one in unseen:
         text = one.text

@@ -20,8 +20,9 @@ PATIENCE, PAUSE = 1.0, 0.1
 class Meter:
     """Progress line that is overwritten in place. It is cleared before other output and at the end.
 
-    rich renders the line. rich's own display isn't used: it runs a thread in a process that forks,
-    and it hides the cursor, which would stay hidden if patchq was killed.
+    The library rich renders the line. Its own live display isn't used, for two reasons: it starts a thread,
+    which isn't safe because patchq forks; and it hides the cursor, which would stay hidden if patchq was
+    killed.
 
     :param write: function that writes to standard error.
     :param line: function that renders an object to one terminal line and returns its width.
@@ -58,7 +59,7 @@ class Meter:
                 self._show(done, total)
 
     def clear(self) -> None:
-        """Clear the line before other output. The next update shows it again."""
+        """Clear the progress line before other output. The next update shows it again."""
         with self._lock:
             if self._width:
                 self._write(f"\r{' ' * self._width}\r")
@@ -78,7 +79,7 @@ class Meter:
         self._write(f"\r{line}")
 
     def _started(self, total: int) -> tuple[Progress, TaskID]:
-        """Return rich's progress and task, started at the beginning of the operation."""
+        """Return rich's progress and task, with the start of the operation as their start time."""
         from rich import progress
         from rich.table import Column
 

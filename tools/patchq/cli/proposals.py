@@ -1,4 +1,4 @@
-"""Proposed resolutions of a stopped patch: printed, and kept on the user's word."""
+"""Output of the resolutions that patchq proposes for a stopped patch. One is kept if the user confirms it."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class Wish:
 
 
 def propose(project: Project, upstream: str, wish: Wish, show: Show, *, as_json: bool) -> None:
-    """Propose resolutions, or keep one of the last proposals.
+    """Propose resolutions for a stopped patch, or keep one of the resolutions proposed last.
 
-    :param show: prints the state of a rebase, without the given number of steps.
+    :param show: function that prints a rebase's result, without the given number of first steps.
     """
     from patchq.proofs.prove import prove_at
     from patchq.resolutions import propose as proposing
@@ -68,7 +68,7 @@ def propose(project: Project, upstream: str, wish: Wish, show: Show, *, as_json:
 
 
 def _choice(found: Proposals, *, yes: bool, as_json: bool) -> int:
-    """Return the number of the proposal to keep, or 0."""
+    """Return the number of the proposal that the user wants to keep, or 0."""
     count = len(found.proposals)
     if yes:
         if count > 1 and not as_json:
@@ -104,7 +104,7 @@ def _body(upstream: str, found: Proposals | None, kept: Resolution | None, numbe
 
 
 def _show(found: Proposals) -> None:
-    """Print the proposals with their checks and diffs, then the reasons why other strategies gave none."""
+    """Print the proposals with their checks and diffs, then the reasons why the other strategies proposed nothing."""
     for proposal in found.proposals:
         _show_proposal(proposal)
     if not found.proposals:

@@ -1,4 +1,4 @@
-"""Words for the outcomes of replayed scripts and Dockerfiles."""
+"""Text for the outcomes of the steps in replayed scripts and Dockerfiles."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _HINTS = {
 
 
 def sentence(account: Account) -> str:
-    """Return the reason why a step isn't taken."""
+    """Return the reason why a step was not turned into a patch."""
     if account.reason is None:
         return ""
     # `set -x` prints each command after a plus sign.
@@ -69,7 +69,7 @@ def sentence(account: Account) -> str:
 
 
 def hint(account: Account, upstream: str) -> str:
-    """Return the next command for a step that isn't taken; empty if there is none."""
+    """Return the next command for a step that was not turned into a patch; empty if no command helps."""
     text = ""
     if account.reason and account.status is not StepStatus.UNRELATED:
         text = _HINTS.get(account.reason, "")
@@ -78,7 +78,7 @@ def hint(account: Account, upstream: str) -> str:
 
 
 def lines(accounts: Sequence[Account], upstream: str, *statuses: StepStatus) -> Iterator[str]:
-    """Yield a line for each step with one of these statuses, and a line with its hint."""
+    """Yield a line for each step with one of these statuses, followed by a line with its hint."""
     for account in accounts:
         if account.status not in statuses or account.reason is None:
             continue
@@ -88,7 +88,7 @@ def lines(accounts: Sequence[Account], upstream: str, *statuses: StepStatus) -> 
 
 
 def as_answer(account: Account, upstream: str) -> dict[str, object]:
-    """Return an outcome for JSON."""
+    """Return the outcome of a step as JSON data."""
     return {
         "where": account.where,
         "text": account.text,

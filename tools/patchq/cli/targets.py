@@ -1,4 +1,4 @@
-"""Packages to verify and the references to compare them with."""
+"""Selection of the packages to verify, and of the wheels to compare them with."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def packages_to_verify(distributions: Sequence[str], set_name: str) -> tuple[dic
 
 
 def kernel_packages() -> dict[str, str]:
-    """Return import names by distribution of the project's kernels; empty without a project."""
+    """Return the import names of the project's kernel packages, by distribution; empty without a project."""
     from patchq.kernels.wanted import every_wanted
 
     try:
@@ -70,7 +70,7 @@ def kernel_packages() -> dict[str, str]:
 
 
 def wheels_folder(set_name: str, folder: Path | None = None) -> str:
-    """Return the folder of a set's wheels, relative to the current folder; ``folder`` if it is given."""
+    """Return ``folder`` if it is given; else the folder of the set's wheels, relative to the current folder."""
     if folder is not None:
         return str(folder)
     with contextlib.suppress(UserError):
@@ -80,10 +80,10 @@ def wheels_folder(set_name: str, folder: Path | None = None) -> str:
 
 
 def other_folders(verdict: InstallVerdict, set_name: str) -> list[tuple[str, str]]:
-    """Return the folders below ``dist`` that have wheels of the installed versions, and their sets.
+    """Return other folders below ``dist`` whose wheels have the installed versions, with their sets.
 
-    :param set_name: set that was compared with; its folder is left out.
-    :returns: set (empty if the lock has no such set) and folder of each.
+    :param set_name: set whose folder was already compared; it is left out.
+    :returns: for each folder, its set (empty if the lock has no such set) and its path.
     """
     versions = {package.version for package in verdict.packages if package.stack_id}
     found: list[tuple[str, str]] = []
@@ -101,9 +101,10 @@ def other_folders(verdict: InstallVerdict, set_name: str) -> list[tuple[str, str
 def look(
     python: str, distributions: Sequence[str] = (), set_name: str = "", expected: str = "", folder: Path | None = None
 ) -> InstallVerdict:
-    """Compare installed packages with the wheels in ``folder``, or those in ``dist/SET``.
+    """Compare installed packages with the wheels in ``folder``, or with the wheels in ``dist/SET``.
 
-    :param expected: the stack id or its beginning; empty for that of the project, if applied.
+    :param expected: expected stack id, or its first characters; if empty, the id of the project's applied
+        stack.
     :raises UserError: if the named folder has no readable wheel.
     """
     from patchq.build.reference import wheels_in, wheels_of

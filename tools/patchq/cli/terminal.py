@@ -35,7 +35,7 @@ _JSON = re.compile(r"[^\n -~]")
 def _line(made: RenderableType) -> tuple[str, int]:
     """Render an object as one line of standard error. Return the line and its width.
 
-    The width is one less than the terminal's, because a full line would wrap.
+    The line is at least one column shorter than the terminal, because a full line would wrap.
     """
     from rich.console import Console
 
@@ -50,7 +50,8 @@ def _line(made: RenderableType) -> tuple[str, int]:
 class OutputLost(PatchqError):
     """Error for standard output that can't be written.
 
-    :ivar reader_is_gone: True if it is a pipe whose reader has ended (`patchq … | head`).
+    :ivar reader_is_gone: True if standard output is a pipe whose reading program has ended (`patchq … |
+        head`).
     """
 
     def __init__(self, error: OSError) -> None:
@@ -66,7 +67,9 @@ messages_lost = False
 
 
 def write(text: str, *, err: bool = False, nl: bool = True) -> None:
-    """Write to a standard stream. If standard error fails, continue, but fail in the end.
+    """Write text to standard output or standard error.
+
+    If standard error can't be written, continue, and fail at the end.
 
     :raises OutputLost: if standard output can't be written.
     """
@@ -94,7 +97,7 @@ def flush() -> bool:
 
 
 def _drop_output(*, err: bool) -> None:
-    """Discard a stream's unwritten output. Python would fail to write it again at exit."""
+    """Discard a stream's unwritten output, because Python would try to write it again at exit."""
     if err:
         stream = sys.stderr
     else:
@@ -117,7 +120,7 @@ def meter() -> Meter:
 
 
 def _make_way() -> None:
-    """Clear the meter's line."""
+    """Clear the progress line before other output."""
     if _meter:
         _meter.clear()
 
@@ -127,14 +130,14 @@ _COMMAND = re.compile(r"^(\s*):(?=:)|#(?=#\[)", re.MULTILINE)
 
 
 def _no_commands(text: str) -> str:
-    """Escape commands of GitHub's runner in a text, if the runner reads the output."""
+    """Escape workflow commands of GitHub Actions in a text, if patchq runs in GitHub Actions."""
     if os.environ.get("GITHUB_ACTIONS") != "true":
         return text
     return _COMMAND.sub(lambda m: "\\x23" if m[1] is None else m[1] + "\\x3a", text)
 
 
 def echo_command(text: str) -> None:
-    """Write a command for GitHub's runner."""
+    """Write a workflow command for GitHub Actions."""
     _make_way()
     write(text.translate(LINE))
 
@@ -169,7 +172,7 @@ def echo_json(body: dict[str, Any]) -> None:
 
 
 def echo_usage(error: click.ClickException) -> None:
-    """Write click's message about an invalid command line, which repeats words from it."""
+    """Write click's message about an invalid command line, with the words that it quotes escaped."""
     message = io.StringIO()
     error.show(message)
     echo(message.getvalue(), err=True, nl=False)
@@ -201,10 +204,10 @@ def ask_number(question: str, most: int) -> int:
 
 
 def show_table(heads: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
-    """Print a table; without styles if output isn't a terminal or NO_COLOR is set.
+    """Print a table; without styles if the output isn't a terminal or NO_COLOR is set.
 
-    The first column doesn't wrap. On a terminal where a word of another column would break, each row becomes a
-    paragraph. Text in cells is neither markup nor terminal commands.
+    The first column doesn't wrap. If the terminal is so narrow that a word in another column would be broken,
+    each row is printed as a paragraph. Markup and terminal commands in cells are escaped.
     """
     heads = [head.translate(LINE) for head in heads]
     rows = [[cell.translate(LINE) for cell in row] for row in rows]
@@ -235,7 +238,7 @@ def show_table(heads: Sequence[str], rows: Iterable[Sequence[str]], title: str =
 
 
 def _plain_lines(rows: Sequence[Sequence[str]], width: int) -> list[str]:
-    """Return a table's lines without rich, which takes longer to import than most commands to run.
+    """Return a table's lines, laid out without the library rich, whose import takes longer than most commands.
 
     Return no lines if the table is too wide, or has characters that may not be one column wide.
     """
@@ -250,7 +253,7 @@ def _plain_lines(rows: Sequence[Sequence[str]], width: int) -> list[str]:
 
 
 def _least_width(rows: Sequence[Sequence[str]]) -> int:
-    """Return the width at which no word of a table breaks; the cells of the first column are one word each."""
+    """Return the smallest width at which no word of a table breaks. A cell of the first column counts as one word."""
     from rich.cells import cell_len
 
     widths = [0] * len(rows[0])
@@ -265,7 +268,7 @@ def _least_width(rows: Sequence[Sequence[str]]) -> int:
 
 
 def _show_paragraphs(heads: Sequence[str], rows: Sequence[Sequence[str]], title: str, width: int) -> None:
-    """Print the first cell of each row, and below it the other cells with their heads."""
+    """Print each row as a paragraph: the first cell, and below it the other cells with their column headings."""
     import textwrap
 
     if title:

@@ -1,4 +1,4 @@
-"""Output of verdicts on proofs, for `test` and `report`."""
+"""Output of proof results, for `test` and `report`."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _COLOURS = {"proven": "green", "passed": "green", "not run": "yellow"}
 
 
 def results_file(project: Project) -> Path:
-    """Return the file with the verdicts of the last run."""
+    """Return the path of the file with the verdicts of the last run."""
     return project.layout.private / "results" / "last.json"
 
 
 def read_results(project: Project) -> list[Verdict] | None:
-    """Return the last verdicts; None if there are none.
+    """Return the verdicts of the last run; None if no run is recorded.
 
     :raises StateError: if the file is damaged.
     """

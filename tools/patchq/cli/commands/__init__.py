@@ -1,1 +1,1 @@
-"""Verbs. Each module parses the arguments, calls the core once and prints."""
+"""Commands. Each module parses its options, makes one call of the core and prints the result."""

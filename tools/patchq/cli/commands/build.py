@@ -143,7 +143,7 @@ def command(
 
 
 def _body(done: Outcome) -> dict[str, object]:
-    """Return the JSON result."""
+    """Return the result as JSON data."""
     wheels = []
     for built in done.wheels:
         wheels.append(
@@ -187,7 +187,7 @@ def _install_release(item: Unpatched) -> str:
 
 
 def _install(built: Sequence[Built], folder: str) -> str:
-    """Return the install command, and the platform that it is for."""
+    """Return the command that installs the wheels, and the platform on which it works."""
     from patchq.build import platforms
 
     if any(b.profile == "empty" for b in built):

@@ -22,7 +22,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Scope:
-    """Part of the project to check, and how.
+    """Part of the project to check, and the options of the check.
 
     :ivar names: upstreams; empty for all.
     :ivar set_name: set; empty for every pinned stack.
@@ -37,13 +37,13 @@ class _Scope:
 
 @dataclass(slots=True)
 class _CheckFindings:
-    """Findings, and the shared definitions that some of them report."""
+    """Findings, and the shared definitions that some of the findings report."""
 
     findings: list[Finding] = field(default_factory=list)
     shared: dict[Finding, Shared] = field(default_factory=dict)
 
     def add_shared(self, project: Project, scope: _Scope, plans: dict[tuple[str, str], ApplyPlan]) -> None:
-        """Add a warning for each definition where a patch undoes another or copies may differ."""
+        """Add a warning for each definition where one patch undoes another's change, or where copies may now differ."""
         from patchq.drift.sets import shared_in_sets
         from patchq.stacks.check import Finding
 
@@ -64,7 +64,7 @@ class _CheckFindings:
 
 
 def _grouped(found: _CheckFindings) -> list[Finding]:
-    """Return the findings, with one warning for all shared definitions of a patch."""
+    """Return the findings, with the warnings about a patch's shared definitions combined into one."""
     groups: dict[tuple[str, str, str], list[Finding]] = {}
     for finding in found.shared:
         shared = found.shared[finding]
@@ -81,7 +81,7 @@ def _grouped(found: _CheckFindings) -> list[Finding]:
 
 
 def _as_one(group: list[Finding], about: dict[Finding, Shared]) -> Finding:
-    """Return one warning for several definitions that a patch and others change."""
+    """Return one warning for several definitions that both this patch and others change."""
     if len(group) == 1:
         return group[0]
     places, others = [], []
@@ -109,7 +109,7 @@ def _upstream_lines(
 ) -> list[Finding]:
     """Return a finding for each patch that drops upstream's new lines.
 
-    :param accepted: lines that the user accepts; they are recorded in the ledger.
+    :param accepted: dropped lines that the user accepts. They are recorded in the ledger.
     """
     from patchq.merge.upstream_lines import accept_dropped, dropped_in_stacks, show_dropped
     from patchq.stacks.check import Finding
@@ -132,7 +132,7 @@ def _upstream_lines(
 
 
 def _together(project: Project, refs: tuple[str, ...], scope: _Scope) -> tuple[_CheckFindings, list[str], int]:
-    """Return the findings of the project with branches merged, the patches to prove again, and their number."""
+    """Return the findings for the merged branches, the patches to prove again, and the number of patches."""
     from patchq.cli.clashes import finding_of
     from patchq.together.concurrent import merged
 
@@ -168,14 +168,14 @@ def _together(project: Project, refs: tuple[str, ...], scope: _Scope) -> tuple[_
 
 
 def _count(project: Project, set_name: str) -> int:
-    """Return the number of patches in a set, by default the default one."""
+    """Return the number of patches in a set; an empty name means the default set."""
     return sum(len(stack.names) for stack in project.stacks(project.choose_set(set_name)))
 
 
 def _installs(
     project: Project, set_name: str, platform: str, offline: bool
 ) -> tuple[list[Finding], list[dict[str, Any]]]:
-    """Return the problems of installing a set's wheels together, and the result per platform."""
+    """Return findings about installing a set's wheels together, and the JSON result of each platform."""
     from patchq.build import installs, platforms
     from patchq.stacks.check import Finding
 
@@ -313,7 +313,7 @@ def command(
 
 
 def _refuse_options(*, installs: bool, refs: bool, fix: bool) -> None:
-    """Refuse options that exclude each other: those with ``--installs``, ``--with`` and ``--fix``."""
+    """Refuse options that can't be used together with ``--installs``, ``--with`` or ``--fix``."""
     if installs:
         raise click.UsageError("--installs takes neither names nor other checks")
     if refs:
@@ -327,7 +327,7 @@ def _refuse_options(*, installs: bool, refs: bool, fix: bool) -> None:
 def _check_stacks(
     project: Project, scope: _Scope, plans: dict[tuple[str, str], ApplyPlan], dropped: tuple[str, ...]
 ) -> _CheckFindings:
-    """Check stacks and, unless ``text_only``, how they fit together and upstream.
+    """Check the stacks; unless ``text_only``, also check whether they fit each other and upstream.
 
     :param dropped: see :func:`_upstream_lines`.
     """

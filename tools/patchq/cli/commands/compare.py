@@ -22,7 +22,7 @@ def _some(names: tuple[str, ...]) -> str:
 
 
 def _line(patch: ComparedPatch, other: str) -> str:
-    """Return the description of a patch that isn't apart."""
+    """Return a line that describes how a patch relates to the other fork's patches."""
     where = ""
     if not patch.is_ours:
         where = f"{other}: "

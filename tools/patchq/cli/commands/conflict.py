@@ -37,7 +37,7 @@ def command(name: str | None, fetch: bool, as_json: bool) -> None:
 
 
 def _changes(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
-    """Yield the differences of two texts apart from indentation, with a line of context.
+    """Yield the lines in which two texts differ, ignoring indentation, each with a line of context.
 
     Yield all lines if the first text is empty.
     """

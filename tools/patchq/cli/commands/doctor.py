@@ -89,7 +89,7 @@ def command(
 
 
 def _probe(archs: tuple[str, ...], nvccs: tuple[str, ...], as_json: bool) -> None:
-    """Print the matrix of instructions, targets and toolkits.
+    """Print which toolkit assembles which instruction for which target.
 
     Exit with 1 if a requested target lacks a required instruction.
     """

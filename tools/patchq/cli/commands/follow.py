@@ -125,7 +125,7 @@ def _check_options(repository: str, dry_run: Path | None, send: Path | None) -> 
 
 
 def _raise_first(trouble: Sequence[PatchqError]) -> None:
-    """Print all errors but the first, which is raised."""
+    """Raise the first error, after printing all other errors."""
     for other in trouble[1:]:
         echo(f"{other.message}\n{other.hint}", err=True)
     raise trouble[0]

@@ -83,7 +83,7 @@ def command(
 
 
 def _culprits(project: Project, found: Forecast, set_name: str) -> tuple[list[Culprit], str]:
-    """Return the commits that broke patches, and a message if they can't be found."""
+    """Return the upstream commits that broke patches, and a message if they can't be found."""
     from patchq.errors import SourceError
     from patchq.forecast.blame import blame
 
@@ -100,7 +100,7 @@ def _culprits(project: Project, found: Forecast, set_name: str) -> tuple[list[Cu
 
 
 def _body(found: Forecast, culprits: Sequence[Culprit], trouble: str) -> dict[str, object]:
-    """Return the JSON result."""
+    """Return the result as JSON data."""
     cells, stops, summaries = [], {}, []
     for cell in found.cells:
         paths = [file.path for file in cell.files]
@@ -152,7 +152,7 @@ def _drift_body(found: Forecast) -> list[dict[str, object]]:
 
 
 def _show(found: Forecast, why: bool) -> None:
-    """Print the matrix, one patch per line, and a summary of each ref."""
+    """Print the matrix with one patch per line, followed by a summary of each ref."""
     from patchq.forecast.plan import count_absent
 
     texts: dict[tuple[str, str], str] = {}
@@ -187,7 +187,7 @@ def _show(found: Forecast, why: bool) -> None:
 
 
 def _say(cell: ForecastCell) -> str:
-    """Return the text of a cell."""
+    """Return the text of a cell of the matrix."""
     from patchq.formats.ledger import say_offsets
 
     if cell.known:
@@ -229,7 +229,7 @@ def _show_why(found: Forecast) -> None:
 
 
 def _show_drift(found: Forecast) -> None:
-    """Print the drift that affects the patches that apply."""
+    """Print the drift that affects patches which apply."""
     from patchq.cli.drifted import show_alarm, show_unseen
 
     for there in found.drift:
@@ -241,7 +241,7 @@ def _show_drift(found: Forecast) -> None:
 
 
 def _next(found: Forecast) -> str:
-    """Return the next command, for the ref with the fewest conflicts."""
+    """Return the next command to run, for the ref with the fewest conflicts."""
     summary, source = found.summary(found.cheapest), found.source(found.cheapest)
     if len(source.dropped) < len(source.absent):
         return f"`patchq rebase {found.upstream} --onto {sh(source.from_ref)}` first carries the patches that it lacks"

@@ -226,7 +226,7 @@ def _show(done: Imported, as_json: bool, name: str, *, partial: bool) -> None:
 
 
 def _show_again(done: Imported, name: str) -> None:
-    """Print which commits or steps of an earlier import the stack has."""
+    """Print which commits or steps of the repeated import the stack already contains."""
     from patchq.adopt.fit import CARRIED
 
     if not done.again:
@@ -263,7 +263,7 @@ def _show_tried(done: Imported, name: str) -> None:
 
 
 def _show_details(shown: Sequence[Item]) -> set[str]:
-    """Print the messages and conflicts of each patch; return the printed messages."""
+    """Print the messages and conflicts of each patch; return the messages."""
     from patchq.cli.boundary import show_conflict
 
     printed: set[str] = set()
@@ -281,7 +281,10 @@ def _show_details(shown: Sequence[Item]) -> set[str]:
 
 
 def _summary(done: Imported) -> str:
-    """Return the last line of a dry run. It says "all" only if nothing else may change the package."""
+    """Return the last line of a dry run.
+
+    It says "all" only if the script contains no other step that may edit the package.
+    """
     statuses = [account.status for account in _accounts(done)]
     open_ones = statuses.count(StepStatus.NOT_UNDERSTOOD)
     if done.again:
@@ -308,7 +311,7 @@ def _summary(done: Imported) -> str:
 
 
 def _counts(done: Imported) -> str:
-    """Return the number of commits or steps by outcome, such as ``1 new, 2 equal``."""
+    """Return how many commits or steps had each outcome, such as ``1 new, 2 equal``."""
     from patchq.adopt.fit import TAKEN
 
     counts: Counter[str] = Counter()
@@ -321,7 +324,7 @@ def _counts(done: Imported) -> str:
 
 
 def _worded(error: NotTaken, name: str) -> tuple[str, str]:
-    """Return message and hint of steps that aren't taken."""
+    """Return the message and hint for steps of a script that aren't adopted."""
     statuses = (StepStatus.REFUSED, StepStatus.NOT_UNDERSTOOD)
     listed = [account for account in error.accounts if account.status in statuses]
     if not listed:

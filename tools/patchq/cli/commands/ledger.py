@@ -95,7 +95,7 @@ def _show_costs(upstream: str, summary: Tally) -> None:
 
 
 class _PatchHistory:
-    """Output of attempts, one line each with its details below, grouped by refs and buffered."""
+    """Output of the attempts to carry patches: one line for each attempt, grouped by refs, with details below."""
 
     def __init__(self, upstream: str) -> None:
         self.upstream, self.before = upstream, ("", "")

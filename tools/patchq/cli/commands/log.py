@@ -43,7 +43,7 @@ def command(limit: int | None, as_json: bool) -> None:
 
 
 def show_changes(changes: Changes) -> Iterator[str]:
-    """Yield a line for each kind of change."""
+    """Yield a line for each kind of change that an operation made."""
     for word, names in (
         ("added", changes.added),
         ("edited", changes.edited),

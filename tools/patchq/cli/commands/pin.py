@@ -91,7 +91,7 @@ def command(
 
 
 def _missing(project: Project, name: str | None) -> str:
-    """Return the message for a command line without an upstream or a ref."""
+    """Return the error message for a command line that names no upstream or no ref."""
     if name:
         return f"--ref is missing: the tag, branch or commit of {name} to pin"
     known = ", ".join(project.lock.upstreams)

@@ -143,7 +143,7 @@ def command(
 
 
 def show(project: Project, found: Result, output: int) -> None:
-    """Print a result without the first ``output`` steps, which were printed before the stop."""
+    """Print a result, without the first ``output`` steps, which were already printed."""
     for note in found.notes:
         echo(note)
     if found.state == "nothing":
@@ -180,7 +180,7 @@ def show(project: Project, found: Result, output: int) -> None:
 
 
 def _show_next(project: Project, set_name: str) -> None:
-    """Print the commands that follow a rebase."""
+    """Print the commands to run after a rebase."""
     echo(f"next: `patchq apply --set {set_name}`")
     lacking = len(without_proof(project, set_name))
     total = sum(len(stack.names) for stack in project.stacks(set_name))

@@ -53,7 +53,7 @@ def command(set_name: str, as_json: bool) -> None:
 
 
 def _rebases(project: Project) -> list[Result]:
-    """Return the rebases under way. Import their reader only if there are any."""
+    """Return the unfinished rebases. Import the rebase code only if there are any."""
     if not any((project.layout.private / "rebase").glob("*.json")):
         return []
     from patchq.rebase.state import under_way

@@ -139,7 +139,7 @@ def _show(
 
 
 def _older_results(project: Project) -> list[Verdict] | None:
-    """Return the verdicts of earlier runs; None with a message if they can't be read."""
+    """Return the verdicts of earlier runs; print a message and return None if they can't be read."""
     from patchq.errors import StateError
 
     try:
@@ -186,7 +186,7 @@ def _mutate(
 
 
 def summary(strength: dict[str, Any]) -> str:
-    """Return a short text for a patch's proof strength, from its JSON."""
+    """Return a short text for a patch's proof strength, given its JSON data."""
     if strength["message"]:
         return str(strength["message"])
     if strength["score"] is None:

@@ -73,7 +73,7 @@ def command(image: Path, platform: str, set_name: str, as_json: bool) -> None:
 
 
 def _named_sentences(found: Mapping[str, tuple[Difference, ...]], level: Level) -> list[str]:
-    """Return the sentences of a level, each with the name of its package."""
+    """Return the messages of one level, each with the name of its package."""
     from patchq.cli.differences import sentences
 
     named = []

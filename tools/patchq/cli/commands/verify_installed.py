@@ -92,8 +92,8 @@ def _show_package(package: InstalledPackage) -> None:
 def show(verdict: InstallVerdict, folder: str, others: Sequence[tuple[str, str]] = ()) -> None:
     """Print a verdict as text.
 
-    :param folder: folder of the wheels that should be installed.
-    :param others: sets and folders whose wheels are installed instead.
+    :param folder: folder with the wheels that should be installed.
+    :param others: other sets, with their folders, whose wheels are installed instead.
     """
     from patchq.cli.differences import can_allow, kernel_sentence, sentences
     from patchq.environment.differences import Level
