@@ -1,4 +1,4 @@
-"""Selection of a pull request's patches, target ref and source stack."""
+"""Selection of the patches of a pull request, their target ref, and the stack from which they are taken."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PROPOSABLE = ("Pending", "Submitted")
 class BranchPlan:
     """Patches to propose, and their target ref.
 
-    :ivar chosen: patches that the user asked for.
+    :ivar chosen: patches that the user named.
     :ivar names: chosen patches and their dependencies, in series order.
     :ivar why: reason for the choice of the target ref.
     """
@@ -44,8 +44,8 @@ class BranchPlan:
 def place(project: Project, patches: Sequence[str], topic: str, upstream: str, onto: str, set_name: str) -> BranchPlan:
     """Find the patches, their dependencies, their source stack and the target ref.
 
-    :raises UserError: if no patch is found, if the patches belong to several upstreams, or if no
-        stack has all of them.
+    :raises UserError: if no patch is found, if the patches belong to several upstreams, or if no stack
+        contains all of them.
     """
     stacks = project.stacks(set_name, [upstream] if upstream else [])
     if topic:
@@ -98,7 +98,7 @@ def _proposable(header: Header, topic: str) -> bool:
 
 
 def _find(project: Project, stacks: Sequence[Stack], name: str) -> tuple[Stack, str]:
-    """Find a patch in the set, or else in the stack of the newest other pin that has it."""
+    """Find a patch in the set; else in the stack of the newest other pin that contains it."""
     try:
         return find_patch(list(stacks), name)
     except UserError:
@@ -112,9 +112,9 @@ def _find(project: Project, stacks: Sequence[Stack], name: str) -> tuple[Stack, 
 
 
 def _source(project: Project, target: Pin, pin: Pin, chosen: Sequence[str], set_name: str) -> Carried:
-    """Choose the stack to take the patches from.
+    """Choose the stack from which the patches are taken.
 
-    Prefer the target's own stack, then the newest stack of an older pin that has all patches.
+    Prefer the target's own stack, then the newest stack of an older pin that contains all patches.
     """
     pins = older_first([*project.lock.upstreams[pin.upstream].pins.values(), target])
     older = pins[: pins.index(target) + 1]
@@ -126,7 +126,7 @@ def _source(project: Project, target: Pin, pin: Pin, chosen: Sequence[str], set_
 
 
 def set_with(project: Project, plan: BranchPlan, set_name: str) -> str:
-    """Return a set with the target pin, preferably ``set_name``; if there is none, ``set_name``."""
+    """Return a set that contains the target pin, preferably ``set_name``. If no set does, return ``set_name``."""
     having = []
     for n, refs in project.lock.sets.items():
         if refs.get(plan.upstream) == plan.onto.ref:
@@ -137,9 +137,9 @@ def set_with(project: Project, plan: BranchPlan, set_name: str) -> str:
 
 
 def alone(project: Project, carried: Carried, names: Sequence[str]) -> list[tuple[str, CommitInfo]]:
-    """Commit some patches of a stack on its base, without the others.
+    """Commit only the named patches of a stack on the stack's base.
 
-    :raises ConflictError: if a patch conflicts without the others.
+    :raises ConflictError: if a patch conflicts without the patches that were left out.
     """
     store, infos = project.store, dict(carried.commits)
     onto, tip = store.tree_of([carried.base])[0], carried.base

@@ -1,4 +1,4 @@
-"""Test runs for a pull request, with and without its patches.
+"""Test runs for a pull request, each with and without its patches.
 
 The runs cover proofs, added tests and upstream's own tests.
 """
@@ -28,9 +28,9 @@ MOST_TEST_FILES, TEST_SECONDS = 4, 120.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Branch:
-    """Patches committed on upstream's ref.
+    """Patches committed on top of upstream's ref.
 
-    :ivar old_tip: the same patches on the ref of their stack, for comparison.
+    :ivar old_tip: commit of the same patches on the ref of their own stack, for comparison.
     """
 
     base: Base
@@ -40,7 +40,7 @@ class Branch:
 
 
 def prove(project: Project, plan: BranchPlan, branch: Branch, set_name: str) -> tuple[Verdict, ...]:
-    """Run the proofs on the branch and on the bare ref.
+    """Run the proofs on the pull request's branch and on upstream's ref without patches.
 
     :raises BuildError: if a proof fails with its patch, or passes without it.
     """
@@ -66,7 +66,7 @@ def prove(project: Project, plan: BranchPlan, branch: Branch, set_name: str) -> 
 
 
 def run_added_tests(project: Project, plan: BranchPlan, branch: Branch, set_name: str) -> tuple[TestRun, ...]:
-    """Run the added tests on the branch and on a commit that adds nothing but the tests."""
+    """Run the added tests on the branch, and on a commit that adds only these tests to upstream's ref."""
     paths: list[str] = []
     for m in branch.members:
         if not m.absent:
@@ -104,7 +104,7 @@ def run_added_tests(project: Project, plan: BranchPlan, branch: Branch, set_name
 def run_upstreams(
     project: Project, plan: BranchPlan, branch: Branch, set_name: str, every_test: bool
 ) -> tuple[tuple[FileResult, ...], str]:
-    """Run upstream's tests for the changed files, on the bare ref and on the branch.
+    """Run upstream's tests for the changed files, on upstream's ref without patches and on the branch.
 
     :returns: the results, and the reason if the tests did not run.
     """

@@ -1,7 +1,7 @@
 """The command ``issue``: an upstream bug report for the bug that a patch fixes.
 
-A report holds a reproducer, versions and test results on the bare ref. Its text comes from
-``patches/<upstream>/reports/<patch>.toml``, or from the patch's message.
+A report contains a reproducer, versions, and test results on upstream's ref without patches. Its text comes
+from ``patches/<upstream>/reports/<patch>.toml``, or from the patch's message.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ _KEYS = ("title", "component", "reproducer", "evidence", "describe", "steps", "e
 class Report:
     """Bug report.
 
-    :ivar facts: recorded values, one row per test case; ``columns`` has their names.
+    :ivar facts: values that the tests recorded, one row per test case.\n:ivar columns: names of the values in
+        ``facts``.
     :ivar outcomes: one line for each test that failed or did not run.
     """
 
@@ -70,7 +71,7 @@ class Report:
 
 
 def folder_of(project: Project, patch: str) -> Path:
-    """Return the output folder of a patch's report."""
+    """Return the folder into which a patch's report is written."""
     return project.layout.private / "issue" / patch
 
 
@@ -78,8 +79,8 @@ def bug_report(project: Project, patch: str, *, onto: str = "", set_name: str = 
     """Collect the content of a bug report for a patch.
 
     :param onto: upstream's ref; by default the newest.
-    :param run: run the evidence on the bare ref.
-    :raises UserError: if the patch or ref doesn't exist, if the evidence can't run, or if the extra
+    :param run: run the reproducer on upstream's ref without patches.
+    :raises UserError: if the patch or ref doesn't exist, if the reproducer can't run, or if the extra
         ``contribute`` is not installed.
     """
     need("contribute", "patchq issue")
@@ -152,7 +153,7 @@ def bug_report(project: Project, patch: str, *, onto: str = "", set_name: str = 
 
 
 def report_path(project: Project, upstream: str, patch: str) -> Path:
-    """Return the path of the user's text for a report."""
+    """Return the path of the file with the user's own text for a report."""
     return project.layout.root / "patches" / upstream / "reports" / f"{patch}.toml"
 
 
@@ -197,13 +198,13 @@ def _results(
 
 
 def _case(test: str) -> str:
-    """Return a readable test name: its parameters, or else its function name."""
+    """Return a readable name of a test case: its parameters, or else its function name."""
     name = test.rpartition("::")[2]
     return name.partition("[")[2].removesuffix("]") or name.removeprefix("test_").replace("_", " ")
 
 
 def body(report: Report, *, inline: bool = True) -> str:
-    """Render the report with the questions of upstream's issue form, or default ones.
+    """Render the report with the questions of upstream's issue form; without a form, with default questions.
 
     :param inline: include the reproducer's text instead of a link to its file.
     """
@@ -238,7 +239,7 @@ _DEFAULT = [
 
 
 def _questions(rules: Rules) -> list[tuple[str, str]]:
-    """Return the labels of upstream's form, each with the part of the report that answers it."""
+    """Return the labels of the fields in upstream's form, each with the name of the report's field that answers it."""
     import yaml
 
     form = rules.bug_form
@@ -269,7 +270,7 @@ def _questions(rules: Rules) -> list[tuple[str, str]]:
 
 
 def title(report: Report) -> str:
-    """Return the title with the prefix from upstream's form."""
+    """Return the report's title, with the prefix that upstream's form prescribes."""
     import yaml
 
     form = report.rules.bug_form
@@ -285,7 +286,7 @@ def title(report: Report) -> str:
 def write_report(project: Project, report: Report, target: Path | None) -> Path:
     """Write a report's folder and return its path.
 
-    :param target: additional file for the report as a document.
+    :param target: additional file to write the report to, as one document.
     """
     folder = folder_of(project, report.patch)
     files = {"title.txt": f"{title(report)}\n", "body.md": body(report)}

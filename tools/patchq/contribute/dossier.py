@@ -1,4 +1,4 @@
-"""PR report: a folder with the mails, title, body and check results of a pull request."""
+"""PR report: a folder with a pull request's mails, title, body and check results."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def folder_of(project: Project, slug: str) -> Path:
 
 
 def read_owner(folder: Path) -> Owner:
-    """Read the owner from a folder's ``owner.toml``; without the file, return an empty owner.
+    """Read the pull request's owner from ``owner.toml`` in a folder. If the file is missing, return an empty owner.
 
     :raises FormatError: if the file is malformed.
     """
@@ -67,7 +67,7 @@ def read_owner(folder: Path) -> Owner:
 
 
 def write_dossier(project: Project, proposal: Proposal) -> Path:
-    """Write a PR report and keep an existing ``owner.toml``.
+    """Write the folder of a PR report. An existing ``owner.toml`` is kept.
 
     :returns: the folder.
     """
@@ -92,7 +92,7 @@ def write_dossier(project: Project, proposal: Proposal) -> Path:
 
 
 def as_json(proposal: Proposal) -> dict[str, Any]:
-    """Return the JSON content of ``patchq/pr/1``, without its schema field."""
+    """Return a PR report as JSON data for the schema ``patchq/pr/1``, without the field that names the schema."""
     found = asdict(proposal)
     rules = found.pop("rules")
     found["rules"] = {}
@@ -114,7 +114,7 @@ def as_json(proposal: Proposal) -> dict[str, Any]:
 
 
 def body(proposal: Proposal) -> str:
-    """Render the pull request's body from upstream's template, or from a default one."""
+    """Render the pull request's body from upstream's template; without one, from a default template."""
     contents = {}
     for key in ("summary", "claims", "details", "plan", "result", "notes"):
         contents[key] = render(f"pr/{key}.md.j2", p=proposal).strip()
@@ -127,11 +127,11 @@ def body(proposal: Proposal) -> str:
 
 
 def fill(template: str, contents: Mapping[str, str]) -> str:
-    """Fill the sections of a template that have known headings, and keep the others.
+    """Fill the sections of a template whose headings are known, and leave the other sections unchanged.
 
-    Content without a section goes to the details, or else to the first filled section. Without any
-    known heading, it goes before the template. Comments in filled sections are removed; checkboxes
-    stay for the user.
+    Content that has no section is put into the section for details, or else into the first filled section. If
+    no heading is known, all content is put before the template. Comments in filled sections are removed;
+    checkboxes stay for the user.
     """
     lines, sections = template.split("\n"), _sections(template)
     asked = [(start, end, ask) for start, end, ask in sections if ask in contents]
@@ -169,7 +169,7 @@ def _without_comments(text: str) -> str:
 
 
 def _sections(template: str) -> list[tuple[int, int, str]]:
-    """Return the first line, end line and content key of each section.
+    """Return the first line, the end line and the content key of each section of a template.
 
     A section ends at the next heading or horizontal rule. The key of an unknown heading is empty.
     """

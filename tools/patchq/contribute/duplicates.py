@@ -35,7 +35,7 @@ _TIMEOUT_S = 60.0
 
 
 class Searched(Enum):
-    """Source of the search results."""
+    """Program or file that was searched for open items."""
 
     GH = "gh"
     LIST = "list"
@@ -47,9 +47,9 @@ class OpenItem:
     """Open pull request or issue that overlaps with a branch.
 
     :ivar functions: functions that the branch changes and that the item changes or names.
-    :ivar files: files that both change.
-    :ivar words: words of the list's entry that appear in a message of the branch.
-    :ivar named: True if a message of the branch names the item.
+    :ivar files: files that both the branch and the item change.
+    :ivar words: words of the item's entry in the list that appear in a commit message of the branch.
+    :ivar named: True if a commit message of the branch names the item.
     """
 
     url: str
@@ -61,7 +61,7 @@ class OpenItem:
 
     @property
     def number(self) -> str:
-        """Number at the git host, such as ``#43200``."""
+        """Number of the item at the git host, such as ``#43200``."""
         match = _URL.fullmatch(self.url)
         if match:
             return f"#{match[2]}"
@@ -69,15 +69,15 @@ class OpenItem:
 
     @property
     def overlaps(self) -> bool:
-        """True if functions or words match, not only files."""
+        """True if functions or words overlap, not only files."""
         return bool(self.functions or self.words)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Duplicates:
-    """Open items that overlap with a branch, and the source of the search.
+    """Open items that overlap with a branch, and the program or file that was searched.
 
-    :ivar asked: date of the list; empty for ``gh``.
+    :ivar asked: date of the list; empty if ``gh`` searched.
     """
 
     searched: Searched
@@ -124,7 +124,7 @@ def find_duplicates(
 
 
 def changed_functions(store: Git, changes: Iterable[PathChange]) -> tuple[str, ...]:
-    """Return the qualified names of the innermost functions and macros that the changes touch."""
+    """Return the qualified names of the innermost functions and macros that the given changes edit."""
     found: dict[str, None] = {}
     for change in changes:
         if not bodies.language_of(change.path):
@@ -143,7 +143,7 @@ def changed_functions(store: Git, changes: Iterable[PathChange]) -> tuple[str, .
 
 
 def _specific(functions: Iterable[str]) -> list[str]:
-    """Return the last parts of qualified names, without short and common ones."""
+    """Return the last components of qualified names, without short and common names."""
     found: dict[str, None] = {}
     for name in map(_last_part, functions):
         if name not in _COMMON and len(name) > 5:
@@ -152,7 +152,7 @@ def _specific(functions: Iterable[str]) -> list[str]:
 
 
 def _last_part(name: str) -> str:
-    """Return the last part of a qualified name of Python or C++."""
+    """Return the last component of a qualified name of Python or C++."""
     return re.split(r"\.|::", name)[-1]
 
 
@@ -170,7 +170,7 @@ def _with_named(item: OpenItem, messages: Sequence[str]) -> OpenItem:
 def _ask_gh(
     repository: str, subjects: Sequence[str], functions: Sequence[str], files: Sequence[str]
 ) -> list[OpenItem] | None:
-    """Search the host's open pull requests and issues; return None if ``gh`` fails."""
+    """Search the git host's open pull requests and issues with ``gh``; return None if ``gh`` fails."""
     specific = _specific(functions)
     terms = [*specific[: MOST_SEARCHES - 1], *subjects[:1]]
     rows: dict[str, Any] = {}
@@ -204,7 +204,7 @@ def _ask_gh(
 
 
 def _functions_of_request(repository: str, url: str) -> set[str]:
-    """Return the words in the function context of a pull request's hunk headers."""
+    """Return the words after ``@@`` in a pull request's hunk headers, which name the functions around the hunks."""
     try:
         done = runner.run(["gh", "pr", "diff", url, "--repo", repository], cwd=Path("/"), timeout=_TIMEOUT_S)
     except runner.CommandError:

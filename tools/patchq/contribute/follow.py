@@ -1,7 +1,7 @@
 """The command ``follow``: a pull request in the project that rebases a stack onto a new release.
 
-The pull request is opened once and then edited. A closed pull request stays closed. If a user
-pushed to its branch, the branch stays unchanged.
+The pull request is opened once, and edited afterwards. A closed pull request is not opened again. If a user
+has pushed to its branch, the branch isn't changed.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ Verdicts = Callable[[str, Sequence[str]], Sequence[Verdict]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowRow:
-    """Row for one patch in the body."""
+    """Row for one patch in the table of a pull request's body."""
 
     patch: str
     outcome: str
@@ -63,9 +63,9 @@ class FollowRow:
 class Followed:
     """Result of ``follow``.
 
-    :ivar state: ``unknown`` (no source of releases), ``nothing`` (no newer release), ``there``
-        (already carried), ``closed`` (pull request closed or merged), ``same`` (pull request up to
-        date), ``opened``, ``edited`` or ``dry run``.
+    :ivar state: ``unknown`` (no source of releases), ``nothing`` (no newer release), ``there`` (the stack is
+        already carried), ``closed`` (pull request closed or merged), ``same`` (pull request up to date),
+        ``opened``, ``edited`` or ``dry run``.
     :ivar pushed: pushed commit; empty if nothing was pushed.
     """
 
@@ -83,7 +83,7 @@ class Followed:
 
 @dataclass(frozen=True, slots=True)
 class FollowTarget:
-    """Target of the pull request: the project's forge, remote and base branch."""
+    """Destination of the pull request: the project's git host (forge), remote and base branch."""
 
     forge: Forge
     remote: str = "origin"
@@ -92,9 +92,9 @@ class FollowTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """Content of a branch and its pull request.
+    """Content of a branch and its pull request, prepared by a dry run.
 
-    :ivar files: old SHA-256 (None: added) and new content (None: removed), by path.
+    :ivar files: old SHA-256 (None for an added file) and new content (None for a removed file), by path.
     """
 
     upstream: str
@@ -119,13 +119,13 @@ def follow(
 ) -> Followed:
     """Rebase a set's stack onto upstream's newest release, and open or update the pull request.
 
-    Conflicting patches are skipped. A patch that upstream has is dropped if its proof passes
-    without the patch. The branch gets the changes; the project's files are restored. If the forge
-    is in dry-run mode, nothing is pushed or sent.
+    Conflicting patches are skipped. A patch that upstream has is dropped if its proof passes without the
+    patch. The changes are committed to the pull request's branch, and then the files in the project's folder
+    are restored. If the forge is in dry-run mode, nothing is pushed or sent.
 
     :param onto: ref to use instead of the newest release.
     :param verdicts: function that runs the proofs of patches in a set.
-    :param save: folder for the prepared content, as input of :func:`send`.
+    :param save: folder to write the prepared content to, for a later :func:`send`.
     :raises UserError: if the files to commit have uncommitted changes.
     :raises SourceError: if upstream, the remote or the forge can't be reached.
     """
@@ -270,7 +270,8 @@ def _read(path: Path) -> Prepared:
 def _check_file(name: str, was: object, after: object, folder: str) -> None:
     """Check one file of a prepared branch.
 
-    :raises ValueError: if it is neither the lock nor in the folder, or if a content is not text.
+    :raises ValueError: if the file is neither the lock nor in the upstream's folder, or if its old or new
+        content is not text.
     """
     inside = str(check_inside(name, "the file")) == name
     if not inside or not (name == LOCK_NAME or name.startswith(folder)):
@@ -292,7 +293,7 @@ def _check_committed(project: Project, upstream: str) -> None:
 
 
 def _paths(upstream: str) -> list[str]:
-    """Return the paths of the project that the branch changes."""
+    """Return the paths of the project's files that the branch changes."""
     return [LOCK_NAME, f"patches/{upstream}"]
 
 
@@ -369,7 +370,7 @@ def _base(project: Project, target: FollowTarget) -> str:
 
 
 def _plain(body: str) -> str:
-    """Return the first line of a body without its markup."""
+    """Return the first line of a pull request's body, without markup."""
     return re.sub(r"[*\\]", "", body.split("\n", 1)[0])
 
 
@@ -378,7 +379,7 @@ def _marked(body: str, digest: str) -> str:
 
 
 def _digest(project: Project, upstream: str, body: str) -> str:
-    """Return the hash of the body and the files, except the ledger, whose timestamps change."""
+    """Return a hash of the body and the files. The ledger is left out, because its timestamps change."""
     digest = hashlib.sha256(body.encode())
     for path, data in _own_files(project, upstream).items():
         if not path.endswith("/ledger.jsonl"):
@@ -390,7 +391,7 @@ def _digest(project: Project, upstream: str, body: str) -> str:
 
 
 def _text(project: Project, done: Result, set_name: str, verdicts: Verdicts) -> tuple[str, str]:
-    """Return the title, and the body with counts, verdicts, open patches and changed diffs."""
+    """Return the title and the body of the pull request: counts, verdicts, open patches and changed diffs."""
     summary = tally_result(done).message
     names = []
     for step in done.steps:

@@ -1,8 +1,8 @@
 """Run of upstream's pre-commit hooks on a branch.
 
-pre-commit normally installs hooks from git hosts. This module instead installs known hooks as
-packages from the package index, at the version that upstream pins. Local hooks run unchanged if
-their language is supported. Hooks that can't be installed are reported as not run.
+pre-commit normally installs hooks from git hosts. patchq instead installs known hooks from the package index,
+at the version that upstream pins. Local hooks run unchanged if their language is supported. Hooks that can't
+be installed are reported as not run.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Gate:
     """Result of one hook on the files that a branch changes.
 
     :ivar tool: package and version, or upstream's own script.
-    :ivar before: if the hook failed, its state on upstream's version of the files.
+    :ivar before: if the hook failed, its state on the unpatched version of the files.
     """
 
     hook: str
@@ -45,13 +45,13 @@ class Gate:
 
     @property
     def ok(self) -> bool:
-        """True unless the branch causes a failure."""
+        """True unless the branch makes the hook fail."""
         return self.state != FAILED or self.before == FAILED
 
 
 @dataclass(frozen=True, slots=True)
 class _KnownHooks:
-    """Hooks of a known repository, as in its manifest.
+    """Hooks in a known repository, as listed in the repository's manifest.
 
     :ivar package: name on the package index; empty if there is no package.
     """
@@ -131,7 +131,7 @@ def run_gates(store: Git, config: str, replacements: Mapping[str, bytes], base: 
 
     Hooks that match no changed file are omitted.
 
-    :param replacements: files that the hooks read and the tree lacks.
+    :param replacements: files that the hooks read and that the tree doesn't contain.
     :raises FormatError: if the configuration is malformed.
     """
     changed = set()
@@ -168,7 +168,7 @@ def run_gates(store: Git, config: str, replacements: Mapping[str, bytes], base: 
 
 
 def _states(folder: Path, plan: Sequence[_Hook], changed: Iterable[str]) -> dict[str, str]:
-    """Return the state of each hook on the files that exist in a folder."""
+    """Return the state of each hook, run on the changed files that exist in a folder."""
     there = set()
     for path in changed:
         if (folder / path).is_file():
@@ -183,7 +183,7 @@ def _states(folder: Path, plan: Sequence[_Hook], changed: Iterable[str]) -> dict
 class _Hook:
     """Hook to run.
 
-    :ivar body: its ``repo: local`` form.
+    :ivar body: definition of the hook for ``repo: local``.
     :ivar missing: reason why the hook can't run; empty if it can.
     """
 
@@ -233,7 +233,7 @@ def _plan(config: str, folder: Path, changed: Iterable[str]) -> list[_Hook]:
 
 
 def _version(config: str, rev: str) -> str:
-    """Return the version of a ``rev``; for a commit id, the version in the comment after it."""
+    """Return the version that a ``rev`` names. If it is a commit id, return the version in the comment after it."""
     match = _VERSION.fullmatch(rev) or re.search(rf"{re.escape(rev)}\W*\#\s*v?(\d+(?:\.\d+)+)", config)
     if match and rev:
         return match[1]
@@ -269,7 +269,7 @@ def _resolve(url: str, version: str, own: Mapping[str, Any]) -> _Hook:
 
 
 def _names(config: Mapping[str, Any], path: str) -> bool:
-    """Return True if ``files`` matches a path, and ``exclude`` doesn't."""
+    """Return True if the pattern ``files`` matches a path, and the pattern ``exclude`` doesn't."""
     if not re.search(str(config.get("files", "")), path):
         return False
     return not re.search(str(config.get("exclude", "^$")), path)
@@ -299,7 +299,7 @@ def _applies(body: Mapping[str, Any], whole: Mapping[str, Any], folder: Path, ch
 
 
 def _run(folder: Path, plan: Sequence[_Hook], files: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """Run hooks on files of a tree and return the state and output of each."""
+    """Run hooks on files of a tree, and return each hook's state and output."""
     hooks, files = [hook for hook in plan if not hook.missing], sorted(files)
     if not hooks or not files:
         return {}
@@ -320,9 +320,9 @@ def _run(folder: Path, plan: Sequence[_Hook], files: Iterable[str]) -> dict[str,
 
 
 def _pre_commit(folder: Path, hooks: Sequence[_Hook], files: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Run hooks in one pre-commit process and return the state and output of each.
+    """Run hooks in one pre-commit process, and return each hook's state and output.
 
-    :raises runner.CommandError: if pre-commit fails, rather than a hook.
+    :raises runner.CommandError: if pre-commit itself fails, not a hook.
     """
     import yaml
 
@@ -347,7 +347,7 @@ _WORDS = {"Passed": PASSED, "Failed": FAILED, "Skipped": ""}
 
 
 def _read(output: str, keys: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Parse pre-commit's output by hook, omitting skipped hooks, which matched no file."""
+    """Parse pre-commit's output into each hook's state and output. Omit skipped hooks, which matched no file."""
     found: dict[str, tuple[str, list[str]]] = {}
     lines: list[str] = []
     for line in output.splitlines():

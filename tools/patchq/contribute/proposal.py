@@ -1,4 +1,4 @@
-"""Data of a pull request: its branch on upstream's ref, with the results of tests and checks."""
+"""Data of a pull request: its branch on top of upstream's ref, and the results of tests and checks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from patchq.sources.rules import Rules
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """User who takes responsibility for a pull request; empty until ``owner.toml`` is filled in."""
+    """User who takes responsibility for a pull request; all fields are empty until ``owner.toml`` is filled in."""
 
     name: str = ""
     email: str = ""
@@ -37,12 +37,12 @@ class Owner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BranchPatch:
-    """Patch of the branch.
+    """Patch on a pull request's branch.
 
     :ivar message: commit message for upstream.
-    :ivar chosen: True if the user asked for the patch; False for a dependency.
+    :ivar chosen: True if the user named the patch; False for a dependency.
     :ivar absent: True if upstream has the patch, so that the branch omits it.
-    :ivar moved: for the outcome ``offset``, the distance and the evidence for it.
+    :ivar moved: for the outcome ``offset``, how far the hunks moved, and the evidence for the new position.
     """
 
     patch: str
@@ -59,13 +59,13 @@ class BranchPatch:
 
     @property
     def plain_subject(self) -> str:
-        """Subject without tags and final full stop, with a capital first letter."""
+        """Subject without tags and without a final full stop; its first letter is a capital."""
         text = re.sub(r"^(\[[^\[\]]*\]\s*)+|^[a-z]+(\([^()]*\))?!?:\s+", "", self.subject).rstrip(".")
         return text[:1].upper() + text[1:]
 
     @property
     def why(self) -> str:
-        """Body of the message without trailers, each paragraph on one line for Markdown."""
+        """Body of the message without trailers. Each paragraph is on one line, as Markdown needs it."""
         paragraphs = without_trailers(self.message).split("\n\n")[1:]
         return "\n\n".join(map(_unwrapped, paragraphs))
 
@@ -81,7 +81,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestRun:
-    """Result of an added test on the branch and without the change."""
+    """Result of an added test, on the branch and on upstream's ref without the patches."""
 
     path: str
     before: str
@@ -91,9 +91,9 @@ class TestRun:
 
 @dataclass(frozen=True, slots=True)
 class Affected:
-    """Outcome of applying the branch as one patch to a ref.
+    """Outcome of applying the branch, squashed into one patch, to another ref.
 
-    If the patch applies, the ref still has the bug.
+    If the patch applies, the ref still contains the bug.
     """
 
     ref: str
@@ -103,14 +103,14 @@ class Affected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """Pull request, ready or not.
+    """Pull request, whether it is ready to be sent or not.
 
-    :ivar slug: name of its folder and branch.
-    :ivar source: source of the base: ``git``, or ``archive``, whose commits no git host has.
+    :ivar slug: name of the pull request's folder and branch.
+    :ivar source: origin of the base commit: ``git``, or ``archive`` for a commit that exists on no git host.
     :ivar elsewhere: required patches of other upstreams, each with its subject and status.
     :ivar upstreams: results of upstream's tests for the changed files.
     :ivar no_upstreams: reason why upstream's tests did not run.
-    :ivar origin: oldest ref whose stack has the patches.
+    :ivar origin: oldest ref whose stack contains the patches.
     :ivar touches: upstream's changes to the same lines since ``origin``.
     :ivar commits_known: True if ``touches`` names commits; False if it names releases.
     """
@@ -146,7 +146,7 @@ class Proposal:
 
     @property
     def branch_size(self) -> int:
-        """Number of commits."""
+        """Number of commits on the branch."""
         return sum(not m.absent for m in self.members)
 
     def member(self, patch: str) -> BranchPatch:
@@ -155,7 +155,7 @@ class Proposal:
 
     @property
     def affected_refs(self) -> list[str]:
-        """Refs to which the branch applies, so that they still have the bug."""
+        """Refs to which the branch applies. These refs still contain the bug."""
         return [a.ref for a in self.affected if a.outcome not in STOPS]
 
     @property
@@ -186,7 +186,7 @@ class Proposal:
 
     @property
     def touches_text(self) -> str:
-        """Sentence that lists upstream's changes to the same lines."""
+        """Sentence that lists upstream's changes to the lines that the branch changes."""
         seen: set[str] = set()
         for t in self.touches:
             seen.update(t.by)

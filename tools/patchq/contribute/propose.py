@@ -1,4 +1,4 @@
-"""The command ``pr``: patches applied to upstream's ref, then tested and checked.
+"""The command ``pr``: apply patches to upstream's ref, then test and check the result.
 
 ``propose`` pushes nothing and changes no stack or worktree.
 """
@@ -60,10 +60,10 @@ def propose(
     every_test: bool = False,
     set_name: str = "",
 ) -> Proposal:
-    """Prepare a pull request of patches, or of a topic's proposable patches.
+    """Prepare a pull request from the given patches, or from the patches of a topic that can be proposed.
 
-    The patches come from the target ref's own stack, or else from the newest older stack that has
-    them. Each proof runs on the branch and on the bare ref.
+    The patches come from the target ref's own stack, or else from the newest older stack that contains them.
+    Each proof runs on the branch and on upstream's ref without patches.
 
     :param onto: upstream's ref; by default the newest.
     :param owner: user who takes responsibility and signs off the commits.
@@ -165,7 +165,7 @@ def propose(
 
 
 def _carry(project: Project, plan: BranchPlan, owner: Owner) -> Branch:
-    """Apply the patches to the target ref, omitting dependencies that upstream has.
+    """Apply the patches to the target ref. Omit dependencies whose change upstream already contains.
 
     :raises UserError, ConflictError: with the reasons for all patches that can't be proposed.
     """
@@ -271,7 +271,7 @@ def _message(message: str, owner: Owner) -> str:
 def _upstream_tests(
     project: Project, plan: BranchPlan, base: Base, header: Header, contents: dict[BlobId, bytes]
 ) -> list[PathChange]:
-    """Return the tests that a patch adds to upstream, as changes of its commit."""
+    """Return the tests that a patch adds to upstream's test suite, as changes for the patch's commit."""
     found = []
     for path in header.values("Upstream-Test"):
         check_inside(path, "Upstream-Test:")
@@ -294,7 +294,7 @@ def _upstream_tests(
 
 
 def _since(project: Project, plan: BranchPlan, branch: Branch, set_name: str) -> _Since:
-    """Compare the same lines on other refs that are available locally."""
+    """Compare the lines that the branch changes with other refs that are available locally."""
     store, carried = project.store, plan.carried
     upstream = project.lock.upstreams[plan.upstream]
     have = store.refs("refs/patchq/base", "refs/patchq/archive")
@@ -353,9 +353,10 @@ def _affected(
     commits: Sequence[CommitId],
     having: Sequence[str],
 ) -> tuple[Affected, ...]:
-    """Return the outcome of the branch as one patch on each ref.
+    """Return the outcome of applying the branch, squashed into one patch, to each ref.
 
-    If the patch stops on a ref whose own stack has the patches, the outcome is ``WRITTEN``.
+    If the patch doesn't apply to a ref, but the ref's own stack contains the patches, the outcome is
+    ``WRITTEN``.
     """
     whole = _squashed(project, plan.carried.base, branch.old_tip)
     columns = carry(project.store, [whole], commits, plan.carried.base)
@@ -453,7 +454,7 @@ def _sign_off_check(commits: Sequence[CommitInfo], owner: Owner) -> Check:
 
 
 def _named(duplicates: Duplicates) -> list[Check]:
-    """Check that the messages name each open item with matching functions or words."""
+    """Check that the commit messages name each open item whose functions or words match the branch."""
     if duplicates.searched is Searched.NOWHERE:
         return []
     unnamed, named = [], []

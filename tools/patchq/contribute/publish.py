@@ -16,9 +16,9 @@ from patchq.system.paths import ref_to_folder
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """Published stack.
+    """Result of publishing one stack.
 
-    :ivar was: previous commit of the branch; empty for a new branch.
+    :ivar was: commit of the branch before it was published again; empty for a new branch.
     """
 
     upstream: str
@@ -40,17 +40,17 @@ def publish(
 ) -> tuple[str, list[Published]]:
     """Push all applied stacks of a set, or the named ones, to a repository.
 
-    Each stack gets a branch ``patchq/SET/UPSTREAM``, which only moves from a published commit. Each
-    stack also gets an annotated tag ``patchq/UPSTREAM-REF-ID``, which never moves. ``ID`` is the
-    first eight characters of the stack id.
+    Each stack gets a branch ``patchq/SET/UPSTREAM``. The branch is moved only if its current commit was
+    published by patchq. Each stack also gets an annotated tag ``patchq/UPSTREAM-REF-ID``, which never moves.
+    ``ID`` is the first eight characters of the stack id.
 
     :param to: path or URL of the repository, or the name of a remote of the project's repository;
         empty for the project's repository.
     :param on_upstream: start at upstream's commit, which requires a repository with upstream's
         history. Otherwise the branch starts with a root commit of upstream's tree.
     :returns: the stack id and the published stacks.
-    :raises UserError: if a stack is not fully applied, or if no tag of patchq names an existing
-        branch's commit.
+    :raises UserError: if a stack is not fully applied, or if the branch exists and no tag of patchq names its
+        commit.
     :raises SourceError: with the message of git or the remote.
     """
     set_name = project.choose_set(set_name)
@@ -106,7 +106,7 @@ def publish(
 
 
 def _from_the_root(project: Project, one: Applied) -> CommitId:
-    """Commit the stack on a root commit of upstream's tree, with reproducible ids."""
+    """Commit the stack on top of a root commit with upstream's tree. The commit ids are reproducible."""
     store, pin = project.store, one.stack.pin
     wanted = [one.state.base, *(p.applied.commit for p in one.state.patches)]
     infos = {}
@@ -138,7 +138,7 @@ def _published(one: Applied, tip: CommitId, set_name: str, stack_id: str, there:
 def _tag(project: Project, found: Published, stack_id: str, set_name: str, one: Applied) -> str:
     """Write an annotated tag to the store.
 
-    Its date is the last patch's, so that the tag is reproducible.
+    The tag's date is the date of the last patch, so that the tag is reproducible.
     """
     (info,) = project.store.log("--no-walk=unsorted", CommitId(found.commit))
     patches = "".join(f"  {p.applied.name} {p.sha256}\n" for p in one.state.patches)

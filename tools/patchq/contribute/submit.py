@@ -25,7 +25,7 @@ _URL = re.compile(r"https?://[^\s\[\]]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
-    """Pushed branch of a pull request, and its URL once it is open."""
+    """Pushed branch of a pull request, and the pull request's URL once it is open."""
 
     remote: str = ""
     branch: str = ""
@@ -35,7 +35,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitState:
-    """Upstream status of a pull request.
+    """Status of a pull request at the upstream's git host.
 
     :ivar refs: refs of the stacks whose ``Upstream-Status:`` changed.
     """
@@ -51,7 +51,7 @@ def _sent_path(project: Project, slug: str) -> Path:
 
 
 def sent(project: Project, slug: str) -> Sent:
-    """Return the pushed branch and the URL of a pull request; empty before it is sent."""
+    """Return the pushed branch and the URL of a pull request; both are empty before they exist."""
     path = _sent_path(project, slug)
     data = fsio.read_or_none(path)
     if data is None:
@@ -66,7 +66,7 @@ def _save(project: Project, slug: str, what: Sent) -> None:
 
 
 def push(project: Project, proposal: Proposal, remote: str) -> Sent:
-    """Push the branch to a fork, replacing the previously pushed branch if its commit is unchanged.
+    """Push the branch to a fork. Replace the previously pushed branch only if its commit is unchanged.
 
     :param remote: URL of the fork, or the name of a remote of the project's repository.
     :raises UserError: if the pull request has problems, or if its base comes from an archive.
@@ -129,7 +129,7 @@ def ready_to_open(project: Project, proposal: Proposal) -> list[str]:
 
 
 def open_pull_request(project: Project, proposal: Proposal, command: list[str]) -> SubmitState:
-    """Open a pull request by ``gh``, and set the status of its patches to ``Submitted``.
+    """Open a pull request with ``gh``, and set the status of its patches to ``Submitted``.
 
     :raises SourceError: if ``gh`` is not installed or fails.
     """
@@ -144,7 +144,7 @@ def open_pull_request(project: Project, proposal: Proposal, command: list[str]) 
 
 
 def open_issue(project: Project, report: Report) -> str:
-    """Open an issue by ``gh`` and return its URL.
+    """Open an issue with ``gh``, and return its URL.
 
     :raises UserError: if the owner is incomplete.
     :raises SourceError: if ``gh`` is not installed or fails.
@@ -177,7 +177,7 @@ def _answered(owner: Owner, folder: Path) -> None:
 
 
 def refresh(project: Project, upstream: str, names: tuple[str, ...], url: str) -> SubmitState:
-    """Fetch the state of a pull request by ``gh``, and record it in the patches.
+    """Fetch the state of a pull request with ``gh``, and record it in the patches.
 
     :raises SourceError: if ``gh`` is not installed, fails or prints unexpected output.
     """
@@ -191,7 +191,7 @@ def refresh(project: Project, upstream: str, names: tuple[str, ...], url: str) -
 
 
 def record(project: Project, upstream: str, names: tuple[str, ...], url: str, state: str, merge: str) -> SubmitState:
-    """Set ``Upstream-Status:`` of patches in each stack that has them.
+    """Set the ``Upstream-Status:`` trailer of patches in each stack that contains them.
 
     :param state: ``OPEN``, ``MERGED`` or ``CLOSED``.
     :param merge: merge commit; may be empty.
@@ -219,9 +219,9 @@ def submitted(project: Project) -> dict[tuple[str, str], tuple[str, ...]]:
 
 
 def _gh(command: list[str], by_hand: str = "") -> str:
-    """Run gh and return its output.
+    """Run ``gh`` and return its output.
 
-    :param by_hand: command that records a pull request which was opened without gh.
+    :param by_hand: command for the hint, which records a pull request that the user opened without ``gh``.
     """
     try:
         # Not in the project: gh runs git, which could run commands from its configuration.
