@@ -1,8 +1,8 @@
-"""Owners of a file's lines: the patches of a stack that wrote them.
+"""Ownership of a file's lines: which patch of a stack wrote each line.
 
-A file is followed through the stack. Each line is an object that stays the same in all versions of
-the file that have the line, so an edit of lines in the last version can be made in any other
-version that has them.
+A file is followed through the stack. Each line is one object, shared by all versions of the file that contain
+the line. So an edit of lines in the last version can also be made in any other version that contains these
+lines.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _DIFF = ("--unified=0", "--inter-hunk-context=0", "--no-ext-diff", "--no-textcon
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplacedLines:
-    """Lines of one version that others replace in the next. Both ranges count from 0 and are half-open."""
+    """Lines of one version that the next version replaces by others. Both ranges count from 0 and are half-open."""
 
     start: int
     end: int
@@ -30,7 +30,7 @@ class ReplacedLines:
 
 
 def regions(store: Git, before: BlobId, after: BlobId) -> list[ReplacedLines] | None:
-    """Return the differences of two blobs; None if one is binary."""
+    """Return the regions in which two blobs differ; None if one of them is binary."""
     if before == after:
         return []
     text = store.run("diff", *_DIFF, before, after, config=("diff.algorithm=myers", "diff.indentHeuristic=true"))
@@ -43,7 +43,10 @@ def regions(store: Git, before: BlobId, after: BlobId) -> list[ReplacedLines] | 
 
 
 def _range(first: bytes, count: bytes | None) -> tuple[int, int]:
-    """Return the half-open range of a hunk's header. An empty range names the line before it."""
+    """Return the half-open range of lines in a hunk's header.
+
+    For an empty range, the header names the line before it.
+    """
     size = 1
     if count is not None:
         size = int(count)
@@ -64,17 +67,16 @@ class Line:
 
 @dataclass(slots=True)
 class Version:
-    """Lines of a file after some patches.
+    """Lines of a file after the first patches of the stack.
 
-    :ivar gaps: for the place before each line and after the last one, the patches that removed lines
-        there.
+    :ivar gaps: patches that removed lines before each line, and after the last line.
     """
 
     lines: list[Line] = field(default_factory=list)
     gaps: list[frozenset[int]] = field(default_factory=lambda: [frozenset()])
 
     def patched(self, changed: Sequence[ReplacedLines], content: bytes, patch: int) -> Version:
-        """Return the version after a patch with this content."""
+        """Return the next version, in which a patch has changed the file to this content."""
         new = split_lines(content)
         lines: list[Line] = []
         gaps: list[frozenset[int]] = []
@@ -105,7 +107,7 @@ class Version:
         return Version(lines, [*gaps, end])
 
     def owners(self, region: ReplacedLines) -> set[int]:
-        """Return the patches that own the lines of an edit, or lines next to an insertion."""
+        """Return the patches that own the edited lines; for an insertion, those that own the adjacent lines."""
         start, end = region.start, region.end
         if start == end:
             lines = self.lines[max(start - 1, 0) : start + 1]
@@ -123,7 +125,7 @@ class Version:
 
 @dataclass(slots=True, kw_only=True)
 class LineEdits:
-    """Edits of lines, which can be made in each version that has the lines.
+    """Edits of lines. They can be made in every version that contains the lines.
 
     :ivar at_start: lines to insert at the start of the file.
     """
@@ -134,7 +136,7 @@ class LineEdits:
     at_start: list[Line] = field(default_factory=list)
 
     def add(self, last: Version, region: ReplacedLines, new: Sequence[bytes], owner: int) -> None:
-        """Add an edit of the last version."""
+        """Add an edit that was made in the last version."""
         written = [Line(text, owner) for text in new[region.new_start : region.new_end]]
         old = last.lines[region.start : region.end]
         if old:
@@ -155,7 +157,7 @@ class LineEdits:
             self.at_start = written
 
     def made(self, version: Version) -> bytes:
-        """Return the content of a version with the edits."""
+        """Return the content of a version after making the edits in it."""
         found = list(self.at_start)
         for line in version.lines:
             key = id(line)

@@ -1,4 +1,4 @@
-"""Trees with some files replaced."""
+"""Creation of trees in which some files are replaced."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Replaced = Mapping[bytes, NewFile | TreeEntry | None]
 
 
 def write_trees(store: Git, trees: Sequence[tuple[TreeId, Replaced]]) -> list[TreeId]:
-    """Write each tree with its replaced files, with one git process."""
+    """Write each tree with its replaced files, and return the new trees. All use one git process."""
     marks = []
     with MergeObjects(store, set()) as objects:
         for tree, replaced in trees:

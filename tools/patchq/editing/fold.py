@@ -1,9 +1,9 @@
-"""The command ``fold``: edits of a worktree go into the patches that own the edited lines.
+"""The command ``fold``: move edits of a worktree into the patches that own the edited lines.
 
-A patch owns the lines that it wrote, and the places where it removed lines. An edit belongs to a
-patch if that patch alone owns lines of it; an insertion, if that patch alone owns a line next to
-it. The edit is made in that patch and in all patches above it, line by line and without merging.
-So each patch still applies, and the stack's tree is the edited tree.
+A patch owns the lines that it wrote, and the places where it removed lines. An edit belongs to a patch if no
+other patch owns one of the edited lines. An insertion belongs to a patch if no other patch owns an adjacent
+line. The edit is made in that patch and in all patches above it, line by line and without merging. So each
+patch still applies, and the stack's tree is the edited tree.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ class OwnedEdit:
     """Edit of consecutive lines, or of a file as a whole.
 
     :ivar line: first line in the edited file; 0 for a file as a whole.
-    :ivar removed: number of lines.
-    :ivar added: number of lines.
-    :ivar owners: patches that own its lines, from the bottom; one for an edit that can be folded.
+    :ivar removed: number of removed lines.
+    :ivar added: number of added lines.
+    :ivar owners: patches that own the edited lines, lowest first. An edit with exactly one owner can be
+        folded.
     """
 
     path: str
@@ -58,7 +59,7 @@ class OwnedEdit:
 class Folded:
     """Result of ``fold``.
 
-    :ivar edits: edits that are now in their patches.
+    :ivar edits: edits that were moved into their patches.
     :ivar left: edits that stay in the worktree.
     :ivar empty: patches that change nothing now.
     """
@@ -70,9 +71,9 @@ class Folded:
 
 
 class UnownedEditsError(UserError):
-    """Edits that belong to no single patch. Nothing was changed.
+    """Error for edits that belong to no single patch. Nothing was changed.
 
-    :ivar edits: those edits.
+    :ivar edits: edits without a single owner.
     :ivar others: number of the other edits.
     """
 
@@ -95,7 +96,7 @@ def _owned_by(edit: OwnedEdit) -> str:
 
 
 def _next(stack: Stack, edits: Sequence[OwnedEdit]) -> str:
-    """Return the commands that take edits without a single owner."""
+    """Return the commands for edits that have no single owner."""
     upstream = stack.pin.upstream
     name = PatchNames(stack.names).take(slug(PurePosixPath(edits[0].path).stem))
     found = [f"`patchq new {upstream} {sh(name)}` makes a patch of them"]
@@ -110,12 +111,12 @@ def _next(stack: Stack, edits: Sequence[OwnedEdit]) -> str:
 
 @dataclass(slots=True)
 class _Edited:
-    """Edited file with its state after each patch.
+    """Edited file with its version after each patch.
 
-    :ivar paths: its path after each number of patches; None where it doesn't exist.
-    :ivar entries: its entry after each number of patches.
-    :ivar versions: its lines after each number of patches; empty for a file that isn't text.
-    :ivar touching: numbers of the patches that change it.
+    :ivar paths: path of the file after each number of patches; None where the file doesn't exist.
+    :ivar entries: tree entry of the file after each number of patches.
+    :ivar versions: lines of the file after each number of patches; empty for a file that isn't text.
+    :ivar touching: numbers of the patches that change the file.
     """
 
     change: PathChange
@@ -127,7 +128,7 @@ class _Edited:
 
 @dataclass(slots=True)
 class _Placed:
-    """Edits to make, from the patch ``owner`` up."""
+    """Edits of a file to make in the patch ``owner`` and in all patches above it."""
 
     owner: int
     file: _Edited
@@ -135,7 +136,7 @@ class _Placed:
 
 
 def fold(project: Project, upstream: str, *, partial: bool = False) -> Folded:
-    """Put the edits of a worktree into the patches that own the edited lines.
+    """Move the edits of a worktree into the patches that own the edited lines.
 
     :param partial: leave edits without a single owner in the worktree instead of refusing.
     :raises UnownedEditsError: if edits have no single owner.
@@ -209,7 +210,7 @@ def _check_head(stack: Stack, state: State, worktree: Worktree) -> CommitId:
 
 
 def _edited_files(store: Git, state: State, entries: Sequence[ReconciledEntry], edited: TreeId) -> list[_Edited]:
-    """Return each edited file with its history in the stack. Renames are followed."""
+    """Return each edited file with its versions in the stack. Renames are followed."""
     changes: list[dict[bytes, PathChange]] = []
     for made in store.changes_of([entry.commit.commit for entry in entries]):
         by_path = {}
@@ -251,7 +252,7 @@ def _renamed_from(store: Git, commit: CommitId, changes: dict[bytes, PathChange]
 def _entries(
     store: Git, state: State, paths: Sequence[bytes | None], steps: dict[int, PathChange]
 ) -> list[TreeEntry | None]:
-    """Return the entry of a file after each number of patches."""
+    """Return the tree entry of a file after each number of patches."""
     first = paths[0]
     base = None
     if first is not None:
@@ -263,7 +264,7 @@ def _entries(
 
 
 def _read_versions(store: Git, files: Sequence[_Edited]) -> None:
-    """Read the lines of each file after each patch, except of files that aren't text."""
+    """Read the lines of each file after each patch; skip files that aren't text."""
     blobs = []
     for file in files:
         for entry in file.entries:
@@ -275,7 +276,7 @@ def _read_versions(store: Git, files: Sequence[_Edited]) -> None:
 
 
 def _versions(store: Git, entries: Sequence[TreeEntry | None], contents: Mapping[BlobId, bytes]) -> list[Version]:
-    """Return the lines of a file after each patch; empty if an entry or a change isn't text."""
+    """Return the lines of a file after each patch; an empty list if one of the versions isn't text."""
     versions: list[Version] = []
     before: TreeEntry | None = None
     for number, entry in enumerate(entries):
@@ -301,7 +302,7 @@ def _versions(store: Git, entries: Sequence[TreeEntry | None], contents: Mapping
 
 
 def _unowned(entry: TreeEntry | None, contents: Mapping[BlobId, bytes]) -> Version:
-    """Return the lines of a file before any patch."""
+    """Return the lines of a file before any patch; no patch owns them."""
     version = Version()
     if entry:
         version = _replaced(version, contents[entry.blob], 0)
@@ -317,7 +318,7 @@ def _replaced(version: Version, content: bytes, number: int) -> Version:
 
 
 def _owned(store: Git, file: _Edited) -> list[tuple[set[int], OwnedEdit, _Placed | None]]:
-    """Return each edit of a file with its owners, and its place if it has one owner."""
+    """Return each edit of a file with its owners; with a single owner, also where to make the edit."""
     old, new = file.change.old, file.change.new
     path = show_path(file.change.path)
     changed = None
@@ -345,7 +346,7 @@ def _owned(store: Git, file: _Edited) -> list[tuple[set[int], OwnedEdit, _Placed
 
 
 def _with_edits(store: Git, entries: Sequence[ReconciledEntry], placed: Sequence[_Placed]) -> list[ReconciledEntry]:
-    """Return the entries with each edit made in its patch and in those above."""
+    """Return the entries after making each edit in its patch and in the patches above it."""
     lowest = min(place.owner for place in placed)
     by_id: dict[int, _Edited] = {}
     blobs = []

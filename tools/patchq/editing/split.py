@@ -1,4 +1,4 @@
-"""The command ``split``: some files or hunks of a patch become a new patch next to it."""
+"""The command ``split``: move files or hunks of a patch to a new patch next to it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _HUNK = re.compile(r"(.+):([0-9]{1,9})")
 
 
 class ProofKeeper(Enum):
-    """The half of a split patch that keeps its proof."""
+    """Choice which of the two patches keeps the proof after a split."""
 
     OLD = "old"
     NEW = "new"
@@ -40,10 +40,10 @@ class ProofKeeper(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """Part of a patch that ``split`` can move.
+    """File or hunk of a patch that ``split`` can move.
 
     :ivar hunk: number of the hunk in its file, from 1; 0 for a file that can only move as a whole.
-    :ivar line: line at which the hunk begins after the patch.
+    :ivar line: line at which the hunk begins in the patched file.
     """
 
     path: str
@@ -57,8 +57,8 @@ class Part:
 class SplitPatch:
     """Result of ``split``.
 
-    :ivar proofs: proofs of the patch before.
-    :ivar required_by: patches whose ``Requires:`` names the patch.
+    :ivar proofs: proofs of the patch before the split.
+    :ivar required_by: patches whose ``Requires:`` names the split patch.
     """
 
     exported: Exported
@@ -71,7 +71,7 @@ class SplitPatch:
 
 @dataclass(slots=True)
 class _Split:
-    """Change of one file, and the part of it that moves to the new patch.
+    """Change of one file by the patch, and the hunks of it that move to the new patch.
 
     :ivar hunks: empty for a file that can only move as a whole.
     :ivar chosen: indices of the hunks that move.
@@ -88,7 +88,7 @@ class _Split:
 
     @property
     def path(self) -> str:
-        """The path after the patch."""
+        """Path of the file after the patch."""
         for change in self.changes:
             if change.new:
                 return show_path(change.path)
@@ -124,16 +124,16 @@ def split(
     keeper: ProofKeeper = ProofKeeper.OLD,
     set_name: str = "",
 ) -> SplitPatch:
-    """Move files and hunks of a patch into a new patch directly after it.
+    """Move files and hunks of a patch to a new patch directly after it.
 
-    The tree of the stack stays the same. Both patches have the author and the trailers of the patch.
+    The tree of the stack stays the same. Both patches have the author and the trailers of the original patch.
 
     :param files: paths to move.
     :param hunks: hunks to move, each as ``PATH:NUMBER``.
     :param message: message of the new patch.
-    :param before: put the new patch directly before the patch.
-    :param keeper: the half that keeps the trailers of the proof.
-    :raises UserError: if the name is taken, or if a half would be empty.
+    :param before: put the new patch directly before the original one.
+    :param keeper: which of the two patches keeps the proof's trailers.
+    :raises UserError: if the name is taken, or if one of the two patches would be empty.
     """
     check_name(new, "a patch")
     set_name = project.choose_set(set_name)
@@ -189,7 +189,7 @@ def _index(entries: Sequence[ReconciledEntry], name: str) -> int:
 
 
 def _files_of(store: Git, entry: ReconciledEntry) -> list[_Split]:
-    """Return the files that a patch changes. A renamed file is one of them."""
+    """Return the files that a patch changes. A renamed file counts as one file."""
     commit, parent = entry.commit, entry.commit.parents[0]
     changes = {}
     for change in store.changes(parent, commit.commit):
@@ -215,7 +215,7 @@ def _files_of(store: Git, entry: ReconciledEntry) -> list[_Split]:
 
 
 def _choose(found: Sequence[_Split], patch: str, files: Sequence[str], hunks: Sequence[str]) -> None:
-    """Mark the named files and hunks.
+    """Mark the named files and hunks as moved.
 
     :raises UserError: if a name is not in the patch, or if everything or nothing is named.
     """
@@ -265,7 +265,7 @@ def _same_mode(change: PathChange) -> bool:
 def _halves(
     store: Git, entry: ReconciledEntry, found: Sequence[_Split], new: str, *, before: bool
 ) -> list[tuple[str, TreeId]]:
-    """Return the name and the tree of both halves, in order."""
+    """Return the name and the tree of each of the two patches, in order."""
     parent = store.tree_of([entry.commit.parents[0]])[0]
     blobs = []
     for file in found:
@@ -300,9 +300,9 @@ def _keep_hunks(
     *,
     moved: bool,
 ) -> None:
-    """Add the file with some of its hunks.
+    """Add a file in which only some of its hunks are applied.
 
-    :param moved: True if a rename and a new mode belong to this half, too.
+    :param moved: True if the file's rename and new mode belong to this patch, too.
     """
     old = next(change for change in file.changes if change.old)
     assert old.old
@@ -319,7 +319,7 @@ def _keep_hunks(
 
 
 def _patched(content: bytes, hunks: Sequence[Hunk]) -> bytes:
-    """Apply hunks of a file's own diff at their old lines."""
+    """Apply hunks of a file's own diff at the line numbers in their headers."""
     lines = diff.split_lines(content)
     made: list[bytes] = []
     at = 0
@@ -353,12 +353,12 @@ def _without_proof(message: str) -> str:
 
 
 def _without(block: Sequence[str], keys: Collection[str]) -> list[str]:
-    """Return the trailers whose lower-case keys are not listed."""
+    """Return the trailers whose keys, in lower case, are not in ``keys``."""
     return [line for line in block if _key(line) not in keys]
 
 
 def _new_message(old: str, name: str, message: str, keeper: ProofKeeper) -> str:
-    """Return the message of the new patch, with the trailers of the patch."""
+    """Return the message of the new patch, with the trailers of the original patch."""
     text, block = split_trailers(clean_message(old))
     if keeper is ProofKeeper.OLD:
         block = _without(block, _PROOF)

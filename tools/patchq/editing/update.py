@@ -1,4 +1,4 @@
-"""Update of patches from newer versions of the commits that they were imported from."""
+"""Update of imported patches from newer versions of their commits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from patchq.stacks.reconcile import ReconciledEntry
 
 
 class Update(str, Enum):
-    """Result for a commit of the branch, or for a patch whose commit the branch no longer has."""
+    """Result for a commit of the branch, or for a patch whose commit is no longer in the branch."""
 
     NEW = "new"
     CHANGED = "changed"
@@ -35,8 +35,8 @@ class Update(str, Enum):
 class Revision:
     """Commit of a branch.
 
-    :ivar name: name of its patch if it is new.
-    :ivar before: tree of its parent.
+    :ivar name: name for the patch if the commit is new.
+    :ivar before: tree of the commit's parent.
     :ivar info: author, tree and message as for a new patch; ``commit`` is the id in the branch.
     """
 
@@ -51,12 +51,12 @@ class Revision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Updated:
-    """Result for one commit.
+    """Result of the update for one commit.
 
     :ivar name: name of the patch.
     :ivar error: reason for a conflict.
-    :ivar unchecked: True if the commit of the last import is gone: the new diff replaces edits of the
-        patch since then, if there were any.
+    :ivar unchecked: True if the commit of the last import no longer exists. Then edits of the patch since
+        that import can't be detected, and the new diff replaces them.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Updated:
 
 
 def origin_id(message: str, repository: str) -> str:
-    """Return the commit that ``Origin:`` names for a patch imported from a repository, or "".
+    """Return the commit id in the ``Origin:`` of a patch imported from this repository; else an empty string.
 
     >>> origin_id("Fix\\n\\nOrigin: up@abc\\n", "up"), origin_id("Fix\\n\\nOrigin: up@abc\\n", "other")
     ('abc', '')
@@ -80,7 +80,7 @@ def origin_id(message: str, repository: str) -> str:
 def pair(
     store: Git, entries: Sequence[ReconciledEntry], revisions: Sequence[Revision], repository: str
 ) -> dict[int, str]:
-    """Return the patch that each commit is a version of, by the commit's index.
+    """Return the patch of which each commit is a new version, by the commit's index.
 
     A commit is matched by its id in ``Origin:``, by ``Change-Id:``, by author, date and subject, and
     by its diff. Among the patches imported from this repository, author and date or the subject
@@ -143,15 +143,16 @@ def update(
     pairs: Mapping[int, str],
     original: Callable[[ReconciledEntry], Revision | None],
 ) -> tuple[list[ReconciledEntry], list[Updated]]:
-    """Return the updated stack, and the result for each commit.
+    """Return the stack with updated patches, and the result for each commit.
 
-    Matched patches keep their names, trailers and places; if the branch reordered them, they
-    exchange places. A new commit goes after the one before it in the branch. A patch whose commit
-    conflicts stays as it is.
+    Matched patches keep their names, trailers and places. If the branch has reordered its commits, their
+    patches exchange places. The patch of a new commit is placed after the patch of the preceding commit. If a
+    commit conflicts, its patch stays unchanged.
 
     :param pairs: result of :func:`pair`.
-    :param original: returns the commit that a patch was imported from, if it is available.
-    :raises ConflictError: if a patch that the branch doesn't have conflicts with the new versions.
+    :param original: function that returns the commit from which a patch was imported, if that commit is
+        available.
+    :raises ConflictError: if a patch that doesn't come from the branch conflicts with the new versions.
     """
     by_name = {entry.name: entry for entry in entries}
     results: dict[int, Updated] = {}
@@ -195,7 +196,7 @@ def update(
 def _ordered(
     entries: Sequence[ReconciledEntry], count: int, pairs: Mapping[int, str]
 ) -> list[tuple[ReconciledEntry | None, int | None]]:
-    """Return the patches in their new order, each with the index of its commit, if it has one."""
+    """Return the patches in their new order, each with the index of its commit (None if it comes from no commit)."""
     by_name = {entry.name: entry for entry in entries}
     matched = sorted(pairs)
     slots = iter(matched)
@@ -223,9 +224,9 @@ def _choose(
     revision: Revision,
     before: Revision | None,
 ) -> tuple[Update, Revision | None]:
-    """Return the result for a matched commit, and its new version if the patch changes.
+    """Return the result for a matched commit, and the patch's new version if the patch changes.
 
-    :param before: the commit that the patch was imported from; None if it is gone.
+    :param before: commit from which the patch was imported; None if it no longer exists.
     """
     kept = store.patch_ids_of([entry.commit.commit])[0]
     (new,) = _patch_ids(store, [revision])
@@ -251,7 +252,7 @@ def _choose(
 
 
 def _message(kept: str, new: str) -> str:
-    """Return the text of ``new``, if any, with the trailers of ``kept`` and those that it adds."""
+    """Return the text of ``new`` (if any) with the trailers of ``kept``, and with trailers that only ``new`` has."""
     text, trailers = split_trailers(clean_message(kept))
     if not new:
         return clean_message(kept)
@@ -264,7 +265,7 @@ def _message(kept: str, new: str) -> str:
 
 
 def _with_origin(message: str, new: str) -> str:
-    """Return ``message`` with the ``Origin:`` of ``new``."""
+    """Return ``message`` with its ``Origin:`` replaced by the one in ``new``."""
     origin = _trailer(new, "origin")
     text, trailers = split_trailers(message)
     if not origin:
@@ -314,7 +315,7 @@ def _change_id(message: str) -> str:
 
 
 def _trailer(message: str, wanted: str) -> str:
-    """Return the value of the first trailer with a key in lower case; empty if there is none."""
+    """Return the value of the first trailer whose key, in lower case, is ``wanted``; empty if no trailer matches."""
     for key, value in parse_trailers(message):
         if key.lower() == wanted:
             return value
