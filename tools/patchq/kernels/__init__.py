@@ -1,3 +1,6 @@
-"""Kernels compiled before their first use, and their wheel. A unit is one source of a module."""
+"""Kernels that are compiled before their first use, and the wheel that contains them.
+
+A unit is one source file of a kernel module.
+"""
 
 __all__ = ["ahead", "left", "wanted"]

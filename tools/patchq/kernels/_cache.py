@@ -1,8 +1,8 @@
 """Cache of compiled units, shared by all projects.
 
-The key of a unit is a hash of its compilers, flags and source. The headers of a unit are known only
-after it was compiled. An entry therefore lists, for each set of headers with their hashes, the
-resulting object.
+The key of a unit is a hash of its compilers, flags and source. The headers of a unit are known only after the
+unit was compiled. A cache entry therefore lists sets of headers with their hashes, each with the resulting
+object file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MOST = 20
 
 
 class Hashes:
-    """SHA-256 of files. Each file is read once."""
+    """Cache of SHA-256 hashes of files. Each file is read once."""
 
     def __init__(self) -> None:
         self._known: dict[Path, str] = {}
@@ -38,7 +38,7 @@ class Hashes:
 
 
 class UnitCache:
-    """Compiled units below ``folder``. ``places`` are placeholders for folders of this machine."""
+    """Compiled units below ``folder``. Folders of this machine are replaced by the placeholders ``places``."""
 
     def __init__(self, folder: Path, root: Path, places: Mapping[str, Path]) -> None:
         self.folder = folder
@@ -47,13 +47,11 @@ class UnitCache:
         self.hashes = Hashes()
 
     def key(self, *parts: object) -> str:
-        """Return the key of a unit. It is the same on every machine."""
+        """Return the cache key of a unit. The key is the same on every machine."""
         return hashlib.sha256(self._name(json.dumps([_FORMAT, *parts])).encode()).hexdigest()
 
     def find(self, key: str) -> Path | None:
-        """Return the object that was compiled from the same inputs; None if it is missing or
-        damaged.
-        """
+        """Return the object that was compiled from the same inputs; None if it is missing or damaged."""
         for entry in self._entries(key):
             if self._has_headers(entry["headers"]):
                 path = self._object(entry["object"])
@@ -62,7 +60,7 @@ class UnitCache:
         return None
 
     def _has_headers(self, headers: Mapping[str, str]) -> bool:
-        """Return whether the headers have these hashes."""
+        """Return whether the header files now have these hashes."""
         return all(self.hashes.of(self._path(name)) == headers[name] for name in headers)
 
     def keep(self, key: str, headers: list[str], made: Path) -> Path:
@@ -108,7 +106,7 @@ class UnitCache:
 
 
 def headers_in(text: str) -> list[str]:
-    """Return the files that a dependency file for make names.
+    """Return the files that a compiler's dependency file (in make's format) names.
 
     >>> headers_in("a.o: b.cu \\\\\\n c\\\\ d.h\\n")
     ['b.cu', 'c d.h']

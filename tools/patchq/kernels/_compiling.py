@@ -45,7 +45,7 @@ _COMPILER_VARIABLES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """A source of a module, relative to the root, with its flags and the memory of its compiler."""
+    """Source file of a module (path relative to the root), with its flags and the memory that its compiler needs."""
 
     module: str
     source: str
@@ -57,8 +57,8 @@ class Unit:
 class Compiled:
     """Objects by module and source, and the cost of compiling them.
 
-    :ivar found: Units from the cache.
-    :ivar largest: Largest memory of one process, in GiB.
+    :ivar found: Number of units taken from the cache.
+    :ivar largest: Peak memory of the largest compiler process, in GiB.
     """
 
     compiled: int = 0
@@ -69,7 +69,7 @@ class Compiled:
 
 
 class MemoryBudget:
-    """Memory shared by compilers. A compiler waits until enough is free or no other runs."""
+    """Memory shared by compilers. A compiler waits until enough memory is free, or until no other compiler runs."""
 
     def __init__(self, gib: float) -> None:
         self.left = gib
@@ -78,7 +78,7 @@ class MemoryBudget:
         self._changed = threading.Condition()
 
     def take(self, gib: float) -> float:
-        """Wait for memory; return the amount taken."""
+        """Wait until memory is free, and return the amount that was reserved."""
         gib = min(gib, self.whole)
         with self._changed:
             self._changed.wait_for(lambda: self.left >= gib or not self._running)
@@ -87,7 +87,7 @@ class MemoryBudget:
         return gib
 
     def give(self, gib: float) -> None:
-        """Return memory to the budget."""
+        """Return reserved memory to the budget."""
         with self._changed:
             self.left += gib
             self._running -= 1
@@ -95,7 +95,7 @@ class MemoryBudget:
 
 
 def memory_gib() -> float:
-    """Return the free memory of this machine, or of its control group, with a margin."""
+    """Return the free memory of this machine or of its control group, minus a margin."""
     left = 4.0
     for line in Path("/proc/meminfo").read_text().splitlines():
         name, _, value = line.partition(":")
@@ -123,7 +123,7 @@ def compile_units(
     say: Callable[[str], None],
     count: Callable[[int, int], None] = lambda done, total: None,
 ) -> Compiled:
-    """Compile the units that the cache lacks. Each unit is cached as soon as it is compiled.
+    """Compile the units that are not in the cache. Each unit is added to the cache as soon as it is compiled.
 
     :param jobs: Number of parallel compilers; 0 for one per core.
     :param gib: Memory for all compilers; 0 for the free memory.
@@ -179,7 +179,7 @@ def compile_units(
 
 
 def _keys(units: Sequence[Unit], root: Path, tools: Toolchain, cache: UnitCache) -> dict[Unit, str]:
-    """Return the cache keys of the units."""
+    """Return the cache key of each unit."""
     headers = _header_names(root)
     keys = {}
     for unit in units:
@@ -208,9 +208,7 @@ def _header_names(root: Path) -> str:
 
 
 def _compile(unit: Unit, key: str, root: Path, *, tools: Toolchain, cache: UnitCache) -> Path:
-    """Compile one unit with paths relative to the root, so that the object is the same on every
-    machine.
-    """
+    """Compile one unit with paths relative to the root, so that the object is the same on every machine."""
     includes: list[str] = []
     for place in tools.includes:
         includes += ["-isystem", place]

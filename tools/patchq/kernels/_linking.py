@@ -24,7 +24,7 @@ _OLDEST_GLIBC = 17
 
 
 def soname(library: str, release: str) -> str:
-    """Return the soname of the library for ``-lNAME``.
+    """Return the soname of the library that ``-lNAME`` links.
 
     >>> soname("cudart", "13.0"), soname("cuda", "13.0")
     ('libcudart.so.13', 'libcuda.so.1')
@@ -82,7 +82,7 @@ def machine(data: bytes) -> str:
 
 
 def targets(data: bytes) -> set[str]:
-    """Return the architectures of the device code: ``sm_121``, or ``compute_121`` for PTX."""
+    """Return the architectures of a module's device code: ``sm_121``, or ``compute_121`` for PTX."""
     prefixes = {1: "compute", 2: "sm"}
     found = set()
     start = data.find(_FATBIN)
@@ -102,7 +102,7 @@ def targets(data: bytes) -> set[str]:
 
 
 def glibc(modules: Mapping[str, bytes]) -> int:
-    """Return the minor version of the oldest glibc 2.x that the modules run with."""
+    """Return the minor version of the oldest glibc 2.x with which the modules run."""
     newest = _OLDEST_GLIBC
     for data in modules.values():
         for minor in re.findall(rb"GLIBC_2\.(\d+)\b", data):

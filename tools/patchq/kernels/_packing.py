@@ -1,4 +1,4 @@
-"""Kernels wheels, in which upstream finds compiled modules by name."""
+"""Kernel wheels: packages in which upstream finds compiled modules by their names."""
 
 from __future__ import annotations
 
@@ -66,11 +66,11 @@ def package_init(parent: str, version: str, distribution: str, arch: str) -> byt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
-    """Contents of a kernels wheel.
+    """Contents of a kernel wheel.
 
     :ivar modules: Modules by name.
     :ivar tools: Versions of the compilers.
-    :ivar units: Number of units of each module.
+    :ivar units: Number of units (source files) of each module.
     :ivar wanted: Names of all modules, including those that were left out.
     """
 
@@ -83,8 +83,7 @@ class Contents:
 
 
 def check_modules(contents: Contents) -> None:
-    """Check that each module is for the contents' platform and has code for their architecture
-    only.
+    """Check that each module is for the contents' platform and contains code only for their architecture.
 
     :raises BuildError: for a module of another platform or architecture.
     """
@@ -100,9 +99,9 @@ def check_modules(contents: Contents) -> None:
 
 
 def pack(job: Job, item: Applied, config: BuildConfig, contents: Contents) -> Path:
-    """Write the wheel into the set's folder.
+    """Write the kernel wheel into the set's folder.
 
-    :param item: Applied upstream of the kernels.
+    :param item: Applied upstream to which the kernels belong.
     :raises BuildError: for a module of another platform or architecture.
     """
     check_modules(contents)

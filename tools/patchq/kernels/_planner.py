@@ -1,9 +1,8 @@
-"""Plans of modules from FlashInfer's generators, run by a Python with the patched FlashInfer on its
-path.
+"""Planner of kernel modules. It runs FlashInfer's generators, in a Python with the patched FlashInfer on its path.
 
-It reads ``{"root": …, "modules": [{"call": …, "args": […]}]}`` and prints a line of JSON with the
-name, sources and flags of each module. Paths below ``root`` are relative. Generated sources are
-written to ``root/gen``. Nothing is compiled.
+The program reads ``{"root": …, "modules": [{"call": …, "args": […]}]}`` from standard input and prints a line
+of JSON with the name, sources and flags of each module. Paths below ``root`` are relative. Generated sources
+are written to ``root/gen``. Nothing is compiled.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import Any
 
 
 def argument(value: Any) -> Any:
-    """Return torch's object for a text like ``torch.bfloat16``, and other values unchanged."""
+    """Return torch's object for a text such as ``torch.bfloat16``; return other values unchanged."""
     if isinstance(value, str) and value.startswith("torch."):
         import torch
 
@@ -34,7 +33,7 @@ def relative(flag: str, root: str, headers: str) -> str:
 
 
 def main() -> None:
-    """Answer the question on standard input."""
+    """Read the request from standard input, and print the plans."""
     question = json.load(sys.stdin)
     root = os.path.realpath(question["root"])
     # FlashInfer prints messages while it is imported.

@@ -1,4 +1,4 @@
-"""Compilers for kernels: nvcc, and the C++ compiler for the target machine."""
+"""Compilers for kernels: nvcc, and the C++ compiler that builds for the target machine."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from patchq.system import runner
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Toolchain:
-    """Compilers for a platform.
+    """Compilers for a target platform.
 
-    :ivar cuda: Folder of the toolkit.
+    :ivar cuda: Folder of the CUDA toolkit.
     :ivar release: Release of the toolkit (``13.0``).
-    :ivar identity: Versions of the compilers. Objects of other versions may differ.
-    :ivar more: Further folders of headers.
+    :ivar identity: Versions of the compilers. Other versions may produce different objects.
+    :ivar more: Additional folders with headers.
     """
 
     platform: str
@@ -39,7 +39,7 @@ class Toolchain:
 
     @property
     def places(self) -> dict[str, Path]:
-        """Placeholders for this machine's folders, for data that is the same on every machine."""
+        """Placeholders for this machine's folders, so that stored data is the same on every machine."""
         found = {"@CUDA@": self.cuda}
         for number, place in enumerate(self.more):
             found[f"@MORE{number}@"] = place
@@ -49,7 +49,7 @@ class Toolchain:
 def find_toolchain(platform: str) -> Toolchain:
     """Return the compilers for a platform.
 
-    :raises BuildError: if one is missing; the hint names its package.
+    :raises BuildError: if a compiler is missing; the hint names its package.
     """
     nvcc = _find_nvcc()
     # The program on PATH may be a script that starts another nvcc; nvcc itself prints its folder.

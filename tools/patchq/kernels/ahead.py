@@ -29,11 +29,11 @@ from patchq.system import fsio, runner
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelBuild:
-    """A kernels wheel and the cost of its build.
+    """Result of building a kernel wheel: the wheel, and the cost of the build.
 
-    :ivar compiled: Units that were compiled.
-    :ivar found: Units from the cache.
-    :ivar largest: Largest memory of one compiler process, in GiB.
+    :ivar compiled: Number of units that were compiled.
+    :ivar found: Number of units taken from the cache.
+    :ivar largest: Peak memory of the largest compiler process, in GiB.
     """
 
     built: Built
@@ -46,7 +46,7 @@ class KernelBuild:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModulePlan:
-    """A module as described by upstream's generator. Sources are relative to the root."""
+    """Kernel module as described by upstream's generator. Paths of sources are relative to the root."""
 
     name: str
     sources: tuple[str, ...]
@@ -56,7 +56,7 @@ class ModulePlan:
 
     @property
     def units(self) -> list[_compiling.Unit]:
-        """Its sources, with the flags of their compilers."""
+        """Units of the module: its sources, with the flags of their compilers."""
         units = []
         for source in self.sources:
             flags = self.flags["nvcc" if source.endswith(".cu") else "cxx"]
@@ -84,8 +84,8 @@ def build_kernels(
     :param platform: Platform of the host; empty for this machine's.
     :param jobs: Number of parallel compilers; 0 for one per core.
     :param gib: Memory for all compilers; 0 for the free memory.
-    :param only: Parts of module names to select; empty for all modules. Other modules compile at
-        first use.
+    :param only: Substrings of the names of modules to compile; empty for all modules. The other modules are
+        compiled at first use.
     :raises BuildError: if a compiler is missing or fails. Compiled units are kept and not compiled
         again.
     """
@@ -154,7 +154,7 @@ def _is_selected(name: str, only: Sequence[str]) -> bool:
 
 
 def _root(project: Project, parent: Built) -> Path:
-    """Unpack the wheel into an empty folder, because its code is run there."""
+    """Unpack the parent wheel into an empty folder, from which its generators are run."""
     folder = project.layout.private / "kernels"
     root = folder / parent.sha256[:16]
     shutil.rmtree(folder, ignore_errors=True)
@@ -232,7 +232,7 @@ def _read_plan(raw: Any, gib: float) -> ModulePlan:
 def _link(
     plans: Sequence[ModulePlan], compiled: _compiling.Compiled, folder: Path, tools: Toolchain
 ) -> dict[str, bytes]:
-    """Link each module and return its bytes by name."""
+    """Link each module, and return the content of each module file by name."""
     folder.mkdir(parents=True, exist_ok=True)
     modules = {}
     for plan in plans:
@@ -244,9 +244,9 @@ def _link(
 
 
 def _pack(project: Project, upstream: str, wanted: Wanted, contents: _packing.Contents, *, parent: Built) -> Built:
-    """Write the wheel next to its parent.
+    """Write the kernel wheel next to the wheel of its parent.
 
-    :raises UserError: if the applied stack isn't the parent's any more.
+    :raises UserError: if the applied stack is no longer the one from which the parent was built.
     """
     set_name = parent.path.parent.name
     with project.locked("build"):

@@ -1,4 +1,4 @@
-"""Kernel modules that an environment would compile at first use, for lack of a kernels wheel."""
+"""Check for kernel modules that an environment would compile at first use, because it has no kernel wheel."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from patchq.names import counted
 
 
 def judge_left(upstream: str, wanted: Wanted, packages: tuple[InstalledPackage, ...], cache: str) -> Diagnosis:
-    """Report the kernels that an environment compiles at first use, with their cost and location.
+    """Report the kernels that an environment will compile at first use, with the cost and the cache folder.
 
     :param packages: Packages found in the environment, including the kernels' package if it is
         installed.
@@ -61,7 +61,7 @@ def judge_left(upstream: str, wanted: Wanted, packages: tuple[InstalledPackage, 
 
 
 def _cost(wanted: Wanted, cache: str) -> str:
-    """Describe the memory and time that compiling takes, and the folder of the result."""
+    """Describe the memory and time that compiling takes, and the folder where the result is cached."""
     most = max((module.gib for module in wanted.modules), default=0)
     cost = f"; one compiler takes up to {most:g} GiB"
     if wanted.minutes:

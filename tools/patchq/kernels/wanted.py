@@ -26,11 +26,11 @@ _GIB = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedModule:
-    """A generator and its arguments.
+    """Generator function of a kernel module, with its arguments.
 
-    :ivar on: Prefixes of its architectures (``sm_12``); empty for all.
-    :ivar refs: Refs of upstream that need it; empty for all.
-    :ivar gib: Memory of one compiler process, in GiB.
+    :ivar on: Prefixes of the architectures that need the module (``sm_12``); empty for all.
+    :ivar refs: Upstream refs that need the module; empty for all.
+    :ivar gib: Memory that one compiler process needs, in GiB.
     """
 
     call: str
@@ -40,7 +40,7 @@ class WantedModule:
     gib: float
 
     def is_for(self, arch: str, ref: str) -> bool:
-        """Return whether an architecture needs the module at a ref of upstream."""
+        """Return whether an architecture needs the module at an upstream ref."""
         if self.on and not arch.startswith(self.on):
             return False
         return not self.refs or ref in self.refs
@@ -48,7 +48,7 @@ class WantedModule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Contents of a kernels wheel. Upstream looks for this ``distribution`` and ``package``.
+    """Kernel modules to compile into a wheel. Upstream looks for the names ``distribution`` and ``package``.
 
     :ivar minutes: Minutes of one processor to compile all modules; 0 if not measured.
     """
@@ -60,7 +60,7 @@ class Wanted:
     minutes: float = 0
 
     def on(self, arch: str, ref: str) -> tuple[WantedModule, ...]:
-        """Return the modules for an architecture at a ref of upstream."""
+        """Return the modules that an architecture needs at an upstream ref."""
         found: list[WantedModule] = []
         for module in self.modules:
             if module.is_for(arch, ref):
@@ -72,8 +72,8 @@ def read_wanted(project: Project, upstream: str) -> Wanted:
     """Read ``kernels/UPSTREAM.toml`` of a project.
 
     :raises UserError: if the file doesn't exist.
-    :raises FormatError: if it is malformed (docs/reference/formats.md), or names a ref that the
-        lock lacks.
+    :raises FormatError: if it is malformed (docs/reference/formats.md), or names a ref that isn't in the
+        lock.
     """
     name = f"{KERNELS}/{upstream}.toml"
     data = project_files.read(project.layout.root, project.layout.root / name, _MOST_BYTES)
@@ -95,9 +95,9 @@ def read_wanted(project: Project, upstream: str) -> Wanted:
 
 
 def parse_wanted(data: bytes, name: str) -> Wanted:
-    """Parse a file of wanted kernels.
+    """Parse the contents of a ``kernels/UPSTREAM.toml``.
 
-    :raises FormatError: if it is malformed.
+    :raises FormatError: if the contents are malformed.
     """
     try:
         return _wanted(toml.loads(data))
@@ -169,12 +169,12 @@ def _refuse_unknown(raw: Mapping[str, Any], known: set[str]) -> None:
 
 
 def arch_list(arch: str) -> str:
-    """Return an architecture in the format of FlashInfer's variable.
+    """Return an architecture in the form of FlashInfer's variable ``FLASHINFER_CUDA_ARCH_LIST``.
 
     >>> arch_list("sm_121f"), arch_list("sm_90a")
     ('12.1f', '9.0a')
 
-    :raises UserError: if it is malformed.
+    :raises UserError: if the architecture is malformed.
     """
     found = _ARCH.fullmatch(arch)
     if not found:
@@ -183,6 +183,6 @@ def arch_list(arch: str) -> str:
 
 
 def every_wanted(project: Project) -> dict[str, Wanted]:
-    """Read all files in ``kernels/``, by upstream."""
+    """Read all files in ``kernels/``, and return their contents by upstream."""
     folder = project.layout.root / KERNELS
     return {path.stem: read_wanted(project, path.stem) for path in sorted(folder.glob("*.toml"))}
