@@ -28,11 +28,10 @@ def without_secrets(text: str) -> str:
 
 
 def nearest(word: str, known: Sequence[str], otherwise: str = "") -> str:
-    """Return a hint with the most similar known word, or ``otherwise``.
+    """Return a hint that suggests the most similar known word; ``otherwise`` if none is similar.
 
     >>> nearest("aply", ["apply", "drop"])
     'did you mean apply?'
-
     """
     import difflib
 

@@ -1,4 +1,4 @@
-"""Optional dependencies: the libraries of each extra of pyproject.toml, and the error if they are not installed.
+"""Optional dependencies: the libraries of each extra in pyproject.toml, and the error if they are not installed.
 
 Call :func:`need` before the first import of such a library. The import stays in the module that uses it.
 """
@@ -38,7 +38,7 @@ def install_command(extra: str) -> str:
 
 
 def missing(extra: str) -> list[str]:
-    """Return the libraries of an extra that are not installed, by import name; import none of them."""
+    """Return an extra's libraries that are not installed, by import name, without importing any library."""
     found: list[str] = []
     for name in LIBRARIES[extra]:
         if find_spec(name) is None:
@@ -49,7 +49,7 @@ def missing(extra: str) -> list[str]:
 def need(extra: str, purpose: str) -> None:
     """Raise an error unless all libraries of an extra are installed.
 
-    :param purpose: the operation that needs them, as the subject of "needs".
+    :param purpose: operation that needs the libraries, worded as the subject of "needs".
     :raises UserError: with the ``pip install`` command as its hint.
     """
     if lacking := missing(extra):

@@ -1,4 +1,4 @@
-"""Types for values that must not be mixed up, and escapes for displayed characters. Data only."""
+"""Types for values that must not be confused, and escapes for displaying unusual characters. Data only."""
 
 from __future__ import annotations
 
@@ -44,27 +44,25 @@ def show_path(path: bytes) -> str:
 
 
 def show_paths(paths: Iterable[bytes]) -> str:
-    """Return tree paths for display, separated by commas."""
+    """Return several tree paths for display, separated by commas."""
     return ", ".join(map(show_path, paths))
 
 
 def name_for(path: str) -> str:
-    """Return a name for a patch of a file, for commands that users may copy.
+    """Return a name for a new patch that changes a file, for commands that users may copy.
 
     >>> name_for("vllm/model_executor/envs.py"), name_for(".gitignore")
     ('envs', 'gitignore')
-
     """
     stem = path.rpartition("/")[2].lstrip(".").partition(".")[0]
     return re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-") or "edits"
 
 
 def sh(word: object) -> str:
-    """Quote a word of a command that users may copy, if a shell would interpret the word.
+    """Quote a word of a command that users may copy, if a shell would interpret it.
 
     >>> print(sh("v1.0"), sh("v1.0;x"), sh("it's"))
     v1.0 'v1.0;x' "it's"
-
     """
     text = str(word)
     if "'" in text and not re.search(r'["$`\\!]', text):
@@ -102,7 +100,7 @@ class AppliedPatch:
     """Patch of a stack as a commit on the worktree's branch.
 
     :ivar empty: True if the patch changes nothing.
-    :ivar by_rule: True if its diff doesn't apply, and its rules made the commit.
+    :ivar by_rule: True if the patch's diff doesn't apply and its rules made the change instead.
     """
 
     name: str
@@ -113,7 +111,7 @@ class AppliedPatch:
 
     @property
     def outcome(self) -> str:
-        """Outcome as the ledger names it: ``clean``, ``offset`` or ``by rule``."""
+        """Outcome in the ledger's words: ``clean``, ``offset`` or ``by rule``."""
         if self.by_rule:
             return "by rule"
         if self.offsets:
@@ -123,7 +121,7 @@ class AppliedPatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackResult:
-    """State of one stack after ``apply``."""
+    """State of one stack after it was applied."""
 
     upstream: str
     ref: str
@@ -138,9 +136,9 @@ class StackResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProofRequest:
-    """Request for a proof with ``tip`` as the tree of its upstream.
+    """Request to run a proof on the tree of the commit ``tip``.
 
-    The other upstreams have the set's stacks.
+    The set's stacks are applied to the other upstreams.
 
     :ivar bare: True to run without the patches of the other upstreams.
     """

@@ -1,4 +1,4 @@
-"""The public name of the proofs' pytest plugin: ``-p patchq.testing``."""
+"""Public name of the pytest plugin for proofs: ``-p patchq.testing``."""
 
 import sys
 
