@@ -1,4 +1,4 @@
-"""Checks of this machine, and of environments and images that should run the patched build."""
+"""Checks of this machine, and checks that environments and images run the patched build."""
 
 __all__ = [
     "differences",

@@ -1,8 +1,8 @@
 """Compiled caches (``.pyc``), which Python loads in place of their sources.
 
-An interpreter of the version that wrote a cache compares it with its source. Without such an
-interpreter the cache is reported as not checked. An unchecked hash-based cache, which Python loads
-whatever its source holds, is always refused.
+To compare a cache with its source, an interpreter of the version that wrote the cache is needed. If this
+machine has no such interpreter, the cache is reported as not checked. Python loads an unchecked hash-based
+cache even if the source differs, so such a cache is always reported as a problem.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _CODES = {
 
 @dataclass(frozen=True, slots=True)
 class _BytecodeCache:
-    """A cache to compare. ``level`` is its optimisation level."""
+    """Bytecode cache to compare with its source. ``level`` is the cache's optimisation level."""
 
     source: str
     path: str
@@ -50,11 +50,10 @@ def judge_caches(
     root: str = "",
     python: str = "",
 ) -> None:
-    """Report each cache of these sources that the interpreter would load and that differs from its
-    source.
+    """Report each bytecode cache that the interpreter would load and that differs from its source.
 
     :param root: Folder to which reported paths are relative; empty for absolute paths.
-    :param python: Program of that interpreter. By default, one of the same version on this machine.
+    :param python: Program of that interpreter. By default, a program of the same version on this machine.
     """
     files = interpreter.files
     wrong: dict[str, list[str]] = {fault: [] for fault in _CODES}
@@ -87,7 +86,7 @@ def judge_caches(
 
 
 def _existing(interpreter: Interpreter, sources: Iterable[str]) -> Iterator[_BytecodeCache]:
-    """Yield the caches of the sources that exist."""
+    """Yield the existing caches of the sources."""
     files = interpreter.files
     for name in sources:
         source = files.resolve(name)
@@ -97,7 +96,7 @@ def _existing(interpreter: Interpreter, sources: Iterable[str]) -> Iterator[_Byt
 
 
 def _unreadable(files: FileTree, cache: _BytecodeCache) -> str:
-    """Return why a cache can't be compared, or an empty string."""
+    """Return the reason why a cache can't be compared; empty if it can."""
     paths = (cache.path, cache.source)
     if any(files.kind(path) is not FileKind.FILE for path in paths):
         return "is not a regular file"
@@ -113,7 +112,7 @@ def _shown(cache: _BytecodeCache, root: str) -> str:
 
 
 def _is_unchecked(data: bytes) -> bool:
-    """Return whether a cache is hash-based and not checked when it is loaded (PEP 552)."""
+    """Return whether a cache is hash-based and unchecked (PEP 552): Python loads it without reading the source."""
     return int.from_bytes(data[4:8], "little") == 1
 
 
@@ -122,14 +121,14 @@ def _version(interpreter: Interpreter) -> str:
 
 
 def _same_version(interpreter: Interpreter) -> str:
-    """Return a program of the interpreter's version on this machine, or an empty string."""
+    """Return a program on this machine of the interpreter's version; empty if there is none."""
     if interpreter.version == sys.version_info[:2]:
         return sys.executable
     return shutil.which(f"python{_version(interpreter)}") or ""
 
 
 def _compare(python: str, files: FileTree, caches: Sequence[_BytecodeCache]) -> list[tuple[str, str]]:
-    """Run ``compiled.py`` and return the fault of each cache, empty for none, and its detail."""
+    """Run ``compiled.py``, and return each cache's fault (empty if it has none) and its detail."""
     if not caches:
         return []
     jobs = []

@@ -1,8 +1,8 @@
-"""Comparison of compiled caches with their sources, run by an interpreter of the caches' version.
+"""Comparison of bytecode caches with their sources, run by an interpreter of the caches' version.
 
-Standard library only, any Python from 3.8. Each source is compiled and compared with the code in
-its cache. No code is executed. The comparison runs in child processes, because a damaged cache can
-crash the interpreter.
+This script uses only the standard library, and runs in any Python from 3.8. It compiles each source and
+compares the result with the code in the source's cache. It executes neither. The comparison runs in child
+processes, because a damaged cache can crash the interpreter.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Job = Tuple[Span, int, Span, int]
 
 
 def judge_all(jobs: List[Job]) -> List[Tuple[str, str]]:
-    """Return the fault of each job's cache, empty for none, and a detail of it."""
+    """Return the fault of each job's cache (empty if it has none) and a detail of the fault."""
     answers = [("unreadable", "crashes the interpreter")] * len(jobs)
     share = -(-len(jobs) // (os.cpu_count() or 1)) or 1
     running = []
@@ -47,7 +47,7 @@ def judge_all(jobs: List[Job]) -> List[Tuple[str, str]]:
 
 
 def start(jobs: List[Job], numbers: range) -> Tuple[int, int, range]:
-    """Fork a child that compares some of the caches and writes a line of JSON for each.
+    """Fork a child process that compares some of the caches and writes a line of JSON for each.
 
     Return the pipe to read from, the child's process id and ``numbers``.
     """
@@ -78,7 +78,7 @@ def start(jobs: List[Job], numbers: range) -> Tuple[int, int, range]:
 
 
 def judge(source_span: Span, mtime: int, cache_span: Span, level: int) -> Tuple[str, str]:
-    """Return the fault of a cache, empty for none, and a detail of it."""
+    """Return the fault of a cache (empty if it has none) and a detail of the fault."""
     data, source = content(cache_span), content(source_span)
     # Header of a cache (PEP 552): magic number, flags, then a hash or time and size.
     flags = int.from_bytes(data[4:8], "little")
@@ -106,7 +106,7 @@ def little_endian(number: int) -> bytes:
 
 
 def content(span: Span) -> bytes:
-    """Return the bytes of a span."""
+    """Return the bytes at a span of a file."""
     path, offset, size = span
     with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
         file.seek(offset)

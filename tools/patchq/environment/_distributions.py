@@ -25,9 +25,9 @@ _SUFFIXES = (".dist-info", ".egg-info", ".egg-link")
 
 @dataclass(kw_only=True)
 class Distribution:
-    """An installed distribution.
+    """Installed distribution.
 
-    :ivar root: Folder to which the paths in RECORD are relative, links resolved.
+    :ivar root: Folder to which the paths in RECORD are relative, with symbolic links resolved.
     :ivar info: Path of the metadata folder or file.
     """
 
@@ -76,7 +76,7 @@ class Distribution:
 
     @cached_property
     def name(self) -> str:
-        """Canonical name."""
+        """Canonical name of the distribution."""
         return canonical(self.label.split("-")[0])
 
     @cached_property
@@ -90,12 +90,12 @@ class Distribution:
 
     @cached_property
     def requires(self) -> tuple[str, ...]:
-        """Canonical names of its requirements. Markers and extras are ignored."""
+        """Canonical names of the distributions that this one requires. Markers and extras are ignored."""
         return self._metadata.requires
 
     @cached_property
     def editable(self) -> str:
-        """Source folder of an editable install, or an empty string."""
+        """Source folder of an editable install; empty if the install isn't editable."""
         if self.info.endswith(".egg-link"):
             return self.files.text(self.info, 1 << 16).strip().partition("\n")[0] or "?"
         try:
@@ -131,12 +131,12 @@ class Distribution:
 
     @property
     def record_error(self) -> OSError | ValueError | None:
-        """Fault of RECORD."""
+        """Fault of RECORD; None if it has none."""
         return self._record[1]
 
     @cached_property
     def recorded(self) -> dict[str, RecordRow]:
-        """Rows of RECORD by absolute path."""
+        """Rows of RECORD by the absolute path of their file."""
         return {posixpath.normpath(posixpath.join(self.root, row.path)): row for row in self.rows}
 
     @cached_property
@@ -155,7 +155,7 @@ class Distribution:
 
 
 def installed(places: Iterable[ImportPlace]) -> list[Distribution]:
-    """Return the distributions on the path, each once, in the order of the path."""
+    """Return the distributions on the path, each once, in the order of the path's entries."""
     found: dict[str, Distribution] = {}
     for place in places:
         files = place.files
@@ -172,7 +172,7 @@ def installed(places: Iterable[ImportPlace]) -> list[Distribution]:
 
 
 def intact(files: FileTree, distributions: Iterable[Distribution], path: str, owner: str) -> bool:
-    """Return whether the file ``path`` has the hash that ``owner``'s RECORD gives for it."""
+    """Return whether the file ``path`` has the hash that the RECORD of ``owner`` gives for it."""
     real = files.resolve(path)
     for distribution in distributions:
         row = distribution.recorded.get(real)
@@ -185,7 +185,7 @@ def intact(files: FileTree, distributions: Iterable[Distribution], path: str, ow
 
 
 def closure(distributions: Iterable[Distribution], names: Iterable[str]) -> set[str]:
-    """Return the canonical names of the named distributions and of all their requirements."""
+    """Return the canonical names of the named distributions and of all distributions that they require."""
     requires: dict[str, set[str]] = {}
     for distribution in distributions:
         requires.setdefault(distribution.name, set()).update(distribution.requires)

@@ -1,4 +1,4 @@
-"""Read access to a file tree: a real folder or the layers of an image. Nothing in it is run.
+"""Read access to a file tree: a real folder or the layers of an image. Nothing in the tree is run.
 
 Paths are absolute within the tree. Symbolic links resolve as if the tree were the root file system.
 """
@@ -32,7 +32,7 @@ class FileKind(Enum):
 
 
 class Span(NamedTuple):
-    """Part of a file on this machine with the content of a file in the tree."""
+    """Range of bytes in a file on this machine that holds the content of a file in the tree."""
 
     path: str
     offset: int
@@ -40,14 +40,14 @@ class Span(NamedTuple):
 
 
 class FileTree(ABC):
-    """Read access to a tree."""
+    """Read access to a file tree."""
 
     def __init__(self) -> None:
         self._real: dict[str, str] = {}
 
     @abstractmethod
     def kind(self, path: str) -> FileKind | None:
-        """Return the kind of ``path``, whose parents are not links; None if it doesn't exist."""
+        """Return the kind of the file ``path``, whose parents are not links; None if it doesn't exist."""
 
     @abstractmethod
     def target(self, path: str) -> str:
@@ -55,7 +55,7 @@ class FileTree(ABC):
 
     @abstractmethod
     def names(self, folder: str) -> list[str]:
-        """Return the sorted names in ``folder``; none if it can't be listed."""
+        """Return the sorted names in ``folder``; an empty list if the folder can't be listed."""
 
     @abstractmethod
     def size(self, path: str) -> int:
@@ -69,18 +69,18 @@ class FileTree(ABC):
     def span(self, path: str) -> Span:
         """Return the location of a plain file's content on this machine.
 
-        :raises OSError: if the content wasn't kept.
+        :raises OSError: if the content of this file wasn't kept.
         """
 
     @abstractmethod
     def digest(self, path: str, kinds: Iterable[str]) -> dict[str, str]:
-        """Return hexadecimal digests of a plain file by the names of their algorithms.
+        """Return the hexadecimal digests of a plain file, by the names of the hash algorithms.
 
-        :raises OSError: if it can't be read.
+        :raises OSError: if the file can't be read.
         """
 
     def resolve(self, path: str) -> str:
-        """Return ``path`` with all links resolved; empty for a loop of links."""
+        """Return ``path`` with all links resolved; empty if the links form a loop."""
         try:
             return self._resolve(posixpath.normpath(posixpath.join("/", path)), MAX_LINKS)
         except RecursionError:
@@ -111,10 +111,9 @@ class FileTree(ABC):
         return real
 
     def follow(self, path: str) -> str:
-        """Return ``path`` with links and ``..`` resolved as by the kernel: ``link/..`` is the parent of
-        the link's target.
+        """Resolve links and ``..`` in ``path`` as the kernel does: ``link/..`` is the parent of the link's target.
 
-        Return an empty string if a part before ``..`` is not a folder.
+        Return an empty string if a component before ``..`` is not a folder.
         """
         real = "/"
         try:
@@ -127,7 +126,7 @@ class FileTree(ABC):
         return real
 
     def real_kind(self, path: str) -> FileKind | None:
-        """Return the kind of ``path``, links followed; None if it doesn't exist."""
+        """Return the kind of the file ``path`` after following links; None if it doesn't exist."""
         real = self.resolve(path)
         if real:
             return self.kind(real)
@@ -140,15 +139,15 @@ class FileTree(ABC):
         return self.real_kind(path) is FileKind.FOLDER
 
     def listed(self, folder: str) -> list[str]:
-        """Return the sorted names in ``folder``, links followed."""
+        """Return the sorted names in ``folder`` after following links."""
         if self.is_folder(folder):
             return self.names(self.resolve(folder))
         return []
 
     def read(self, path: str, most: int = MAX_TEXT) -> bytes:
-        """Return the content of a plain file, links followed.
+        """Return the content of a plain file after following links.
 
-        :raises OSError: if it is not a plain file, has more than ``most`` bytes, or can't be read.
+        :raises OSError: if the file is not a plain file, has more than ``most`` bytes, or can't be read.
         """
         real = self.resolve(path)
         kind = self.real_kind(path)
@@ -168,7 +167,7 @@ class FileTree(ABC):
             return file.read(span.size)
 
     def text(self, path: str, most: int = MAX_TEXT) -> str:
-        """Return a file's text, with invalid UTF-8 as surrogates; empty if it can't be read."""
+        """Return a file's text, with invalid UTF-8 as surrogates; empty if the file can't be read."""
         try:
             return self.read(path, most).decode("utf-8", "surrogateescape")
         except OSError:
@@ -178,7 +177,8 @@ class FileTree(ABC):
         """Yield the path and kind of each file below ``top``, except folders. Links are not
         followed.
 
-        A folder that can't be listed is ``UNREADABLE``, and so is ``top`` if it has too many files.
+        A folder that can't be listed is yielded as ``UNREADABLE``. ``top`` is, too, if it contains too many
+        files.
         """
         todo = [top]
         count = 0
@@ -198,7 +198,7 @@ class FileTree(ABC):
 
 
 class Folder(FileTree):
-    """File system of this machine, or the tree below one of its folders."""
+    """File system of this machine, or the file tree below one of its folders."""
 
     def __init__(self, root: Path | str = "/") -> None:
         super().__init__()

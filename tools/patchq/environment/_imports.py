@@ -1,8 +1,8 @@
 """Module search on an interpreter's path: folders, zip files and ``.pth`` files.
 
-The order within a folder is that of :class:`importlib.machinery.FileFinder`: package, extension,
-source, sourceless cache. A folder without ``__init__`` counts only if nothing on the whole path has
-the name.
+Within a folder, files are searched in the order of :class:`importlib.machinery.FileFinder`: package,
+extension, source, sourceless cache. A folder without ``__init__`` is used only if no other entry of the path
+provides a module of this name.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MAX_ZIP = 256 << 20
 
 
 class ImportedModule(NamedTuple):
-    """A file from which a name may be imported: a source, extension or cache."""
+    """File from which a module may be imported: a source, an extension or a cache."""
 
     path: str
     place: str
@@ -33,7 +33,7 @@ class ImportedModule(NamedTuple):
 
 @dataclass(kw_only=True)
 class ImportPlace:
-    """An entry of ``sys.path``: a folder or a zip file. Anything else counts as empty."""
+    """Entry of ``sys.path``: a folder or a zip file. Any other entry counts as empty."""
 
     files: FileTree
     path: str
@@ -42,7 +42,7 @@ class ImportPlace:
 
     @cached_property
     def archive(self) -> dict[str, bytes | None] | None:
-        """Members of a zip file, with the content of metadata only. None for a folder."""
+        """Members of a zip file, with the content of metadata files only; None for a folder."""
         if not self.files.is_file(self.path):
             return None
         members: dict[str, bytes | None] = {}
@@ -65,21 +65,21 @@ class ImportPlace:
         return self.files.listed(self.path)
 
     def text(self, name: str) -> str:
-        """Return the text of a file in this place; empty if it doesn't exist."""
+        """Return the text of a file in this entry; empty if the file doesn't exist."""
         if self.archive is not None:
             return (self.archive.get(name) or b"").decode("utf-8", "surrogateescape")
         return self.files.text(f"{self.path}/{name}")
 
     @cached_property
     def modules(self) -> dict[str, list[str]]:
-        """Names in the folder, by the module that each may be."""
+        """Names in the folder, by the module that each of them may be."""
         found: dict[str, list[str]] = {}
         for name in self.names:
             found.setdefault(name.partition(".")[0], []).append(name)
         return found
 
     def find(self, module: str) -> list[ImportedModule]:
-        """Return the files of a module or package of this name, in Python's order."""
+        """Return the files of a module or package of this name, in the order in which Python prefers them."""
         packages, plain = [], []
         for name in self.modules.get(module, ()):
             path = f"{self.path}/{name}"
@@ -92,7 +92,7 @@ class ImportPlace:
         return [ImportedModule(path, self.path) for path in [*packages, *modules]]
 
     def _names_in(self, name: str) -> list[str]:
-        """Return the names in a folder of this place."""
+        """Return the names in a subfolder of this entry."""
         if self.archive is None:
             return ImportPlace(files=self.files, path=f"{self.path}/{name}", version=self.version).names
         found = []
@@ -103,13 +103,13 @@ class ImportPlace:
         return found
 
     def has_folder(self, module: str) -> bool:
-        """Return whether a folder has this name: a namespace package, if nothing else is found."""
+        """Return whether a folder has this name. It is a namespace package if no module of this name is found."""
         if module not in self.modules.get(module, ()):
             return False
         return self.files.is_folder(f"{self.path}/{module}")
 
     def _sorted(self, module: str, names: Iterable[str]) -> list[str]:
-        """Return the names that this interpreter imports as ``module``, in its order."""
+        """Return the names that this interpreter would import as ``module``, in its order of preference."""
         ranked = []
         for name in names:
             if not name.startswith(module):
@@ -121,9 +121,7 @@ class ImportPlace:
         return [name for _, name in sorted(ranked)]
 
     def _loads(self, tag: str | None) -> bool:
-        """Return whether this version loads extensions with ``tag``
-        (``cpython-312-x86_64-linux-gnu``).
-        """
+        """Return whether this version loads extensions with ``tag`` (such as ``cpython-312-x86_64-linux-gnu``)."""
         if tag is None or tag == "abi3" or self.version == (0, 0):
             return True
         return re.match(r"cpython-{}{}t?(?:-|$)".format(*self.version), tag) is not None
@@ -133,12 +131,13 @@ class ImportPlace:
 class Interpreter:
     """Settings that decide which modules an interpreter imports.
 
-    :ivar prefix: Folder of its environment, with the scripts in ``bin``.
-    :ivar base: Folder of the base Python: for a virtual environment, the Python that it was made from; for
-        a folder without a Python, the Python that imports from the folder; else the prefix.
+    :ivar prefix: Folder of the interpreter's environment. Its scripts are in ``bin`` below this folder.
+    :ivar base: Folder of the base Python. For a virtual environment, this is the Python from which it was
+        created; for a folder without a Python, the Python that imports from the folder; otherwise it equals
+        the prefix.
     :ivar stdlib: Entries of ``sys.path`` for the standard library, in order.
-    :ivar path: Entries of ``sys.path`` without the first, which is the folder of the script or the
-        working folder.
+    :ivar path: Entries of ``sys.path`` after the first one, which is the folder of the script or the working
+        folder.
     :ivar sites: Folders whose ``.pth`` files are read.
     :ivar working: Working folder of a process; empty if it isn't known.
     :ivar caches: Folder that ``PYTHONPYCACHEPREFIX`` names, or an empty string.
@@ -156,12 +155,12 @@ class Interpreter:
 
     @property
     def tag(self) -> str:
-        """Tag of its caches: ``cpython-312``."""
+        """Tag of the interpreter's caches: ``cpython-312``."""
         return "cpython-{}{}".format(*self.version)
 
     @property
     def is_found(self) -> bool:
-        """True for an environment with an interpreter, false for a lone site folder."""
+        """True for an environment with an interpreter; False for a site folder without one."""
         return self.version != (0, 0)
 
     @property
@@ -188,7 +187,7 @@ class Interpreter:
 
 
 def find_all(places: Sequence[ImportPlace], module: str) -> list[ImportedModule]:
-    """Return the files that an import of ``module`` may find, in the order of the search."""
+    """Return the files that an import of ``module`` may load, in the order of the search."""
     found = []
     for place in places:
         found += place.find(module)
@@ -196,7 +195,7 @@ def find_all(places: Sequence[ImportPlace], module: str) -> list[ImportedModule]
 
 
 def cache_paths(source: str, tag: str, prefix: str = "") -> Iterator[tuple[str, int]]:
-    """Yield the caches of a source and their optimisation levels."""
+    """Yield the paths of a source's possible caches, with their optimisation levels."""
     folder, name = posixpath.split(source)
     if prefix:
         folder = f"{prefix}{folder}"
@@ -212,11 +211,11 @@ def cache_paths(source: str, tag: str, prefix: str = "") -> Iterator[tuple[str, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathFile:
-    """A ``.pth`` file, as any supported version of Python may read it.
+    """Contents of a ``.pth`` file. They may be read differently by different versions of Python.
 
     :ivar code: Lines that Python executes.
     :ivar folders: Paths that are added to ``sys.path``.
-    :ivar error: Reason why it can't be read, or an empty string.
+    :ivar error: Reason why the file can't be read; empty if it can.
     """
 
     path: str
@@ -228,9 +227,9 @@ class PathFile:
 def path_files(files: FileTree, site: str) -> Iterator[PathFile]:
     """Yield the ``.pth`` files of a site folder.
 
-    Python before 3.13 reads lines in the encoding of the locale, also from hidden files. Later
-    versions skip a byte order mark and split at every Unicode line boundary. A line counts as code
-    if any version would run it.
+    Versions of Python before 3.13 decode lines by the locale's encoding, and also read hidden files. Later
+    versions skip a byte order mark and split at every Unicode line boundary. A line counts as code if any
+    version would run it.
     """
     for name in files.listed(site):
         if not name.endswith(".pth"):
@@ -254,7 +253,7 @@ def path_files(files: FileTree, site: str) -> Iterator[PathFile]:
 
 
 def _decoded(data: bytes) -> Iterator[str]:
-    """Yield the texts that Python may read, depending on its version and the locale."""
+    """Yield the decoded texts of a file, because Python's decoding depends on its version and the locale."""
     try:
         yield data.decode()
     except UnicodeDecodeError:
@@ -263,6 +262,6 @@ def _decoded(data: bytes) -> Iterator[str]:
 
 
 def _split(text: str) -> Iterator[str]:
-    """Yield lines as Python before 3.13 splits them, then as later versions do."""
+    """Yield lines as Python before 3.13 splits them, followed by lines as later versions split them."""
     yield from text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     yield from text.removeprefix("\ufeff").splitlines()

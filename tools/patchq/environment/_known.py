@@ -1,8 +1,9 @@
 """Known start-up code of common tools, identified by its content, and the modules that it imports.
 
-The name of a file, or its row in a RECORD, doesn't prove what the file does. Each entry is
-therefore a whole line of a ``.pth`` file, or the SHA-256 of a whole module. Sources: releases of
-virtualenv, uv, setuptools, coverage and pytest-cov, and python3-minimal of Debian and Ubuntu.
+A file's name, or its row in a RECORD, doesn't prove what the file does. Each entry of the tables in this
+module is therefore a whole line of a ``.pth`` file, or the SHA-256 of a whole module. The entries come from
+releases of virtualenv, uv, setuptools, coverage and pytest-cov, and from python3-minimal of Debian and
+Ubuntu.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from typing import NamedTuple
 class KnownLine(NamedTuple):
     """Effects of known start-up code.
 
-    :ivar imports: Modules that it imports, if they exist.
-    :ivar owner: Distribution whose RECORD may identify these modules; empty if their content must
-        be known.
-    :ivar claims: Modules that it adds to ``sys.modules`` or finds with its own finder.
-    :ivar front: True if the path lines of the file go to the front of ``sys.path``.
+    :ivar imports: Modules that the code imports, if they exist.
+    :ivar owner: Distribution whose RECORD is enough to identify these modules; empty if their content must be
+        known.
+    :ivar claims: Modules that the code adds to ``sys.modules`` or finds with its own finder.
+    :ivar front: True if the code moves the paths that the ``.pth`` file adds to the front of ``sys.path``.
     """
 
     imports: tuple[str, ...] = ()
@@ -152,7 +153,7 @@ else:
 
 
 def known_line(line: str) -> KnownLine | None:
-    """Return the effects of a code line of a ``.pth`` file; None if the line isn't known."""
+    """Return the effects of a ``.pth`` file's code line; None if the line isn't known."""
     line = line.rstrip()
     if line in _LINES:
         return _LINES[line]
@@ -169,7 +170,7 @@ def known_line(line: str) -> KnownLine | None:
 
 
 def known_module(source: bytes) -> KnownLine | None:
-    """Return the effects of importing a start-up module; None if its content isn't known."""
+    """Return the effects of importing a start-up module; None if the module's content isn't known."""
     if hashlib.sha256(source).hexdigest() in _MODULES or _is_empty(source):
         return KnownLine()
     if source.decode("latin-1") == _APPORT:

@@ -1,4 +1,4 @@
-"""Python environments of a file tree, derived from its folders. Nothing in the tree is run."""
+"""Python environments in a file tree, found by the names of its folders. Nothing in the tree is run."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _NO_VERSION = (0, 0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """Environment of a process that may start an interpreter.
+    """Settings of a process that may start an interpreter.
 
-    :ivar env: Environment variables.
+    :ivar env: Environment variables of the process.
     :ivar home: Home folder of the user.
     :ivar working: Working folder.
     """
@@ -40,7 +40,7 @@ class Process:
 
     @property
     def python_path(self) -> list[str]:
-        """Entries of ``PYTHONPATH``. Empty and relative entries are below the working folder."""
+        """Entries of ``PYTHONPATH``. Empty and relative entries are resolved below the working folder."""
         value = self.env.get("PYTHONPATH", "")
         if not value:
             return []
@@ -49,11 +49,12 @@ class Process:
 
 
 def environments(files: FileTree, folders: set[str], process: Process) -> list[Interpreter]:
-    """Return an interpreter for each environment of a tree.
+    """Return an interpreter for each Python environment in a file tree.
 
-    An environment is a folder that has ``lib/pythonX.Y`` with a standard library or a site folder.
-    A site folder elsewhere is an environment by itself. A folder that ``pip install --user`` or
-    ``--prefix`` fills has no Python: its base is the Python whose path has its site folders.
+    An environment is a folder that contains ``lib/pythonX.Y`` with a standard library or a site folder. A
+    site folder anywhere else counts as an environment of its own. A folder that ``pip install --user`` or
+    ``--prefix`` has filled contains no Python. Its base is the Python whose path contains the folder's site
+    folders.
 
     :param folders: All folders of the tree.
     """
@@ -102,7 +103,7 @@ def _lone_site(files: FileTree, site: str, process: Process) -> Interpreter:
 
 
 def _with_base(one: Interpreter, others: Iterable[Interpreter]) -> Interpreter:
-    """Set the base of an environment without a Python to the Python that has it on its path."""
+    """Set the base of an environment without a Python to the Python whose path contains the environment."""
     if one.stdlib:
         return one
     resolve = one.files.resolve
@@ -114,7 +115,7 @@ def _with_base(one: Interpreter, others: Iterable[Interpreter]) -> Interpreter:
 
 
 def _is_nested(site: str) -> bool:
-    """Return whether a site folder is data of a package, which no interpreter reads."""
+    """Return whether a site folder is only data inside a package, so that no interpreter reads it."""
     above = posixpath.dirname(site)
     return _SITE.match(above + "/") is not None and "-packages/" in above
 
@@ -165,7 +166,7 @@ def _interpreter(files: FileTree, prefix: str, version: tuple[int, int], process
 
 
 def _venv_settings(files: FileTree, prefix: str) -> dict[str, str]:
-    """Return the settings in ``pyvenv.cfg``; empty if the file doesn't exist."""
+    """Return the settings in ``pyvenv.cfg`` of a prefix; empty if the file doesn't exist."""
     settings = {}
     for line in files.text(f"{prefix.rstrip('/')}/pyvenv.cfg", 1 << 20).splitlines():
         key, equals, value = line.partition("=")
@@ -175,7 +176,7 @@ def _venv_settings(files: FileTree, prefix: str) -> dict[str, str]:
 
 
 def _stdlib(files: FileTree, base: str, version: tuple[int, int]) -> tuple[str, ...]:
-    """Return the path entries of a base's standard library; empty if it has none."""
+    """Return the path entries of a base Python's standard library; empty if it has none."""
     major, minor = version
     for name in _LIB_NAMES:
         lib = f"{base.rstrip('/')}/{name}"
@@ -186,9 +187,7 @@ def _stdlib(files: FileTree, base: str, version: tuple[int, int]) -> tuple[str, 
 
 
 def _sites(files: FileTree, prefix: str, version: tuple[int, int]) -> list[str]:
-    """Return the site folders of a prefix, as ``site.getsitepackages`` does, also on Debian and
-    Fedora.
-    """
+    """Return the site folders of a prefix as ``site.getsitepackages`` does, including those of Debian and Fedora."""
     prefix = prefix.rstrip("/")
     name = f"python{version[0]}.{version[1]}"
     found = [f"{prefix}/{lib}/{name}/site-packages" for lib in _LIB_NAMES]

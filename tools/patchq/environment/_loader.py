@@ -1,7 +1,7 @@
 """Variables and files that make the dynamic loader, a shell or Python load other code.
 
-A variable is a problem only if it has an effect. A folder that doesn't exist, or that replaces
-nothing, has none.
+A variable is a problem only if it has an effect. A variable that names a folder has no effect if the folder
+doesn't exist or replaces no library or module.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def judge_variables(
     *,
     working: str = "",
 ) -> None:
-    """Report variables of a process, and loader settings, that load other code.
+    """Report a process's variables and the loader's settings that make other code load.
 
     :param working: Working folder of the process; empty if it isn't known.
     """
@@ -68,7 +68,7 @@ def judge_variables(
 
 
 def _judge_run(env: Mapping[str, str], files: FileTree, findings: Findings) -> None:
-    """Report files that a process loads or runs at its start."""
+    """Report files that a process loads or runs when it starts."""
     for name in _PRELOADS:
         for entry in re.split(r"[ :]+", env.get(name, "")):
             if entry and _may_exist(files, entry):
@@ -97,7 +97,7 @@ def _judge_python(
 
 
 def _library_path(env: Mapping[str, str], working: str) -> list[str]:
-    """Return the folders of ``LD_LIBRARY_PATH``. Empty and relative ones are below ``working``."""
+    """Return the folders in ``LD_LIBRARY_PATH``. Empty and relative entries are resolved below ``working``."""
     value = env.get("LD_LIBRARY_PATH", "")
     entries = []
     if value:
@@ -110,9 +110,7 @@ def _library_path(env: Mapping[str, str], working: str) -> list[str]:
 
 
 def _judge_site_libraries(environment: InstalledEnvironment, folders: Iterable[str], findings: Findings) -> None:
-    """Report libraries in ``folders`` that replace recorded libraries of torch or a patched
-    package.
-    """
+    """Report libraries in ``folders`` that replace recorded libraries of torch or of a patched package."""
     files = environment.files
     recorded: dict[str, set[str]] = {}
     for distribution in environment.distributions:
@@ -168,7 +166,7 @@ def _configured(files: FileTree, path: str, depth: int) -> list[str]:
 
 
 def _matching(files: FileTree, pattern: str) -> list[str]:
-    """Return the files that match a pattern with wildcards in its last part."""
+    """Return the files that match a pattern with wildcards in its last path component."""
     folder, _, name = pattern.rpartition("/")
     shape = re.compile(re.escape(name).replace(r"\*", ".*").replace(r"\?", "."))
     found: list[str] = []
@@ -179,7 +177,7 @@ def _matching(files: FileTree, pattern: str) -> list[str]:
 
 
 def _may_exist(files: FileTree, entry: str) -> bool:
-    """Return whether the loader may find a library."""
+    """Return whether the loader may find a library of this name."""
     if "/" not in entry or "$" in entry:
         return True  # the loader searches several folders for a bare name, and for $LIB and $ORIGIN
     return files.real_kind(entry) is not None
@@ -207,7 +205,7 @@ def _modules_named(variable: str, value: str) -> list[str]:
 
 
 def _is_owned(environment: InstalledEnvironment, module: str) -> bool:
-    """Return whether the standard library or an installed distribution has a module."""
+    """Return whether the standard library or an installed distribution contains a module."""
     top = module.split(".")[0]
     if top in _ACTING:
         return False

@@ -1,10 +1,10 @@
-"""Settings of an interpreter, printed as JSON by that interpreter: standard library only, any
-Python from 3.8.
+"""Settings of an interpreter, printed as JSON by that interpreter.
 
-It imports nothing of the environment; patchq reads and checks the files. It runs twice:
+This script uses only the standard library, and runs in any Python from 3.8. It imports nothing from the
+environment. patchq runs it twice, and then reads and checks the environment's files:
 - ``{"look": "start"}``, in a normal start: prints the path, the finders, and where an import would
   find each package. Code that runs at the start can falsify this answer.
-- ``{"look": "settings"}``, started with ``-I -S``: nothing of the environment has run before it.
+- ``{"look": "settings"}``, started with ``-I -S``: prints the settings. No code of the environment runs before it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ VARIABLE = re.compile("PYTHON|LD_|(BASH_ENV|ENV|FLASHINFER_WORKSPACE_BASE)$")
 
 
 def spec_of(name: str, finders: List[Any], places: Any = None) -> Any:
-    """Return the spec that an import of ``name`` would find, without importing a parent package."""
+    """Return the spec that an import of ``name`` would find. No parent package is imported."""
     spec: Any = None
     full = ""
     for part in name.split("."):
@@ -44,7 +44,7 @@ def spec_of(name: str, finders: List[Any], places: Any = None) -> Any:
 
 
 def found(spec: Any) -> Facts:
-    """Return a spec's folder or file, and the folders in which its submodules are searched."""
+    """Return the folder or file of a spec, and the folders in which its submodules are searched."""
     if spec is None:
         return {"origin": "", "places": []}
     places = [os.path.realpath(place) for place in spec.submodule_search_locations or []]
@@ -57,7 +57,7 @@ def found(spec: Any) -> Facts:
 
 
 def at_start(packages: List[str]) -> Facts:
-    """Return the state after a normal start, with the location of each package."""
+    """Return the interpreter's state after a normal start, and the location of each package."""
     loaded = set(sys.modules)
     # The empty entry is the folder that this runs in.
     path = []
@@ -81,7 +81,7 @@ def at_start(packages: List[str]) -> Facts:
 
 
 def added_finders() -> List[str]:
-    """Return the names of the finders that aren't Python's own."""
+    """Return the names of the finders that don't belong to Python itself."""
     names = []
     for finder in sys.meta_path:
         kind: type = type(finder)
@@ -93,9 +93,9 @@ def added_finders() -> List[str]:
 
 
 def site_folders(prefix: str, isolated: bool) -> List[str]:
-    """Return the folders whose .pth files a normal start reads.
+    """Return the folders whose .pth files are read in a normal start.
 
-    They are computed without such a start, because code that runs there can hide them.
+    The folders are computed without a normal start, because start-up code can hide them.
     """
     import site
 
@@ -108,7 +108,7 @@ def site_folders(prefix: str, isolated: bool) -> List[str]:
 
 
 def settings() -> Facts:
-    """Return the interpreter's settings. The prefix is that of its virtual environment, if any."""
+    """Return the interpreter's settings. In a virtual environment, the prefix is that of the environment."""
     prefix, isolated = sys.prefix, False
     program = os.path.dirname(os.path.abspath(sys.executable))
     for folder in (program, os.path.dirname(program)):

@@ -1,4 +1,4 @@
-"""Comparison of files in ``bin`` with the console scripts that installers write."""
+"""Comparison of the files in ``bin`` with the console scripts that installers write."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _MAIN = ast.dump(ast.parse("__name__ == '__main__'", mode="eval").body)
 
 
 def scripts_of(distribution: Distribution) -> dict[str, EntryPoint]:
-    """Return the console scripts of a distribution by name."""
+    """Return the console scripts that a distribution declares, by name."""
     groups = ("console_scripts", "gui_scripts")
     return {point.name: point for point in distribution.entry_points if point.group in groups}
 
@@ -59,7 +59,7 @@ def judge_scripts(
     search: Iterable[str] = (),
     python: str = "",
 ) -> None:
-    """Report scripts of a distribution that do anything but call their entry point.
+    """Report scripts of a distribution that do anything other than call their entry point.
 
     :param python: Program of the interpreter, if known. Scripts must start the same program.
     :param search: Folders of ``PATH``, if known.
@@ -89,11 +89,11 @@ def judge_scripts(
 
 
 def _program_folders(interpreter: Interpreter, root: str) -> set[str]:
-    """Return the folders of the Pythons that import from ``root``, links resolved.
+    """Return the folders, with links resolved, of the Pythons that import from ``root``.
 
-    The base Python of a virtual environment doesn't import from the virtual environment. It does
-    import from its own site folders and the user's, which a virtual environment with
-    ``--system-site-packages`` also uses.
+    The base Python of a virtual environment doesn't import from the virtual environment. It imports from its
+    own site folders and from the user's. A virtual environment with ``--system-site-packages`` imports from
+    these folders, too.
     """
     resolve = interpreter.files.resolve
     folders = {resolve(interpreter.scripts)}
@@ -113,7 +113,7 @@ def _fault(
     programs: Collection[str],
     python: str,
 ) -> str:
-    """Return the fault of a script, or an empty string.
+    """Return the fault of a script; empty if it has none.
 
     :param programs: Folders of the Pythons that the script may start.
     """
@@ -149,9 +149,7 @@ def _fault(
 
 
 def _is_interpreter(interpreter: Interpreter, program: str, folders: Collection[str]) -> bool:
-    """Return whether a program in ``folders`` has the name of a Python of the environment's
-    version.
-    """
+    """Return whether a program in ``folders`` has the name of a Python of the environment's version."""
     files = interpreter.files
     major, minor = interpreter.version
     folder, name = posixpath.split(program)
@@ -161,7 +159,7 @@ def _is_interpreter(interpreter: Interpreter, program: str, folders: Collection[
 
 
 def _are_same(files: FileTree, one: str, other: str) -> bool:
-    """Return whether two paths name the same program or copies of it."""
+    """Return whether two paths lead to the same program or to copies of it."""
     first, second = files.resolve(one), files.resolve(other)
     if first == second:
         return True
@@ -183,7 +181,7 @@ def is_script(files: FileTree, program: str) -> bool:
 
 
 def _calls(body: str, point: EntryPoint) -> bool:
-    """Return whether a script's code imports and calls the entry point, and does nothing else."""
+    """Return whether a script's code only imports and calls the entry point."""
     module, _, attribute = point.value.replace(" ", "").partition(":")
     first = attribute.split(".")[0]
     if not re.fullmatch(r"[\w.]+:[\w.]+", f"{module}:{attribute}"):

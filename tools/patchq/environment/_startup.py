@@ -1,4 +1,4 @@
-"""Start-up code, shadowed modules and plugins of an environment."""
+"""Start-up code, shadowed modules and plugins in an environment."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _OTHERS = re.compile(r"(?:site|dist)-packages|lib-dynload|__pycache__|config-.*"
 
 
 def judge_environment(environment: InstalledEnvironment, packages: Mapping[str, str], findings: Findings) -> list[str]:
-    """Report other code that an environment runs; return the sources of its start-up code.
+    """Report unexpected code that an environment runs; return the source files of its start-up code.
 
     :param packages: Import names of the patched packages by distribution.
     """
@@ -64,7 +64,7 @@ def judge_environment(environment: InstalledEnvironment, packages: Mapping[str, 
 
 
 def judge_startup(environment: InstalledEnvironment, findings: Findings) -> list[str]:
-    """Report code that runs at each start; return its sources."""
+    """Report code that runs at each start of the interpreter; return its source files."""
     return _judge_path_files(environment, findings) + _judge_custom(environment, findings)
 
 
@@ -89,9 +89,7 @@ def _judge_path_files(environment: InstalledEnvironment, findings: Findings) -> 
 
 
 def _judge_known(environment: InstalledEnvironment, known: KnownLine, name: str, findings: Findings) -> list[str]:
-    """Report unknown modules that known code imports, and modules that it shadows; return the
-    sources.
-    """
+    """Report unknown modules that known start-up code imports, and modules that it shadows; return the source files."""
     taken = []
     for claim in known.claims:
         if _is_needed(environment, claim):
@@ -109,10 +107,9 @@ def _judge_known(environment: InstalledEnvironment, known: KnownLine, name: str,
 def _judge_module(
     environment: InstalledEnvironment, path: str, findings: Findings, *, owner: str = "", name: str
 ) -> None:
-    """Report a module that runs at each start, unless its content is known or ``owner`` recorded
-    it.
+    """Report a module that runs at each start, unless its content is known or ``owner`` has recorded it.
 
-    :param name: File that imports the module.
+    :param name: Name of the file that imports the module.
     """
     files = environment.files
     own = posixpath.basename(path)
@@ -143,9 +140,9 @@ def _is_needed(environment: InstalledEnvironment, module: str) -> bool:
 
 
 def _judge_custom(environment: InstalledEnvironment, findings: Findings) -> list[str]:
-    """Report sitecustomize and usercustomize; return their sources.
+    """Report sitecustomize and usercustomize; return their source files.
 
-    The folder of the script isn't on the path when Python imports them.
+    When Python imports these modules, the folder of the script isn't on the path yet.
     """
     sources = []
     for module in _CUSTOM:
@@ -184,7 +181,10 @@ def _is_known(module: str) -> bool:
 
 
 def _judge_forms(module: str, paths: list[str], findings: Findings) -> None:
-    """Report a module with several files, except later sourceless caches, which Python ignores."""
+    """Report a standard module with several files.
+
+    Sourceless caches after the first file don't count: Python ignores them.
+    """
     others = []
     for path in paths[1:]:
         if not path.endswith(".pyc"):
@@ -194,7 +194,7 @@ def _judge_forms(module: str, paths: list[str], findings: Findings) -> None:
 
 
 def _judge_build_folder(environment: InstalledEnvironment, findings: Findings) -> None:
-    """Report ``pybuilddir.txt``, which redirects the extension modules of an interpreter."""
+    """Report ``pybuilddir.txt``, which makes an interpreter load its extension modules from another folder."""
     interpreter, files = environment.interpreter, environment.files
     settings = files.text(f"{interpreter.prefix.rstrip('/')}/pyvenv.cfg", 1 << 20)
     homes = re.findall(r"(?im)^[ \t]*home[ \t]*=[ \t]*(/.*?)[ \t]*$", settings)
@@ -220,9 +220,7 @@ def _packages(place: ImportPlace) -> Iterator[ImportPlace]:
 
 
 def _judge_shadows(environment: InstalledEnvironment, packages: Mapping[str, str], findings: Findings) -> None:
-    """Report modules that Python finds before those of the standard library, a package or its
-    requirements.
-    """
+    """Report modules that Python finds before those of the standard library, of a package or of its requirements."""
     interpreter = environment.interpreter
     library: set[str] = set()
     for path in interpreter.stdlib:
@@ -246,7 +244,7 @@ def _judge_shadows(environment: InstalledEnvironment, packages: Mapping[str, str
 
 
 def _judge_found(place: ImportPlace, modules: frozenset[str] | set[str], findings: Findings) -> None:
-    """Report those modules that a place has."""
+    """Report those of the given modules that an entry of the path contains."""
     for module in modules.intersection(place.modules):
         for found in place.find(module)[:1]:
             findings.judge(module, Code.SHADOWED, [found.path], module)
@@ -267,9 +265,7 @@ def _judge_winner(
 
 
 def _needed(environment: InstalledEnvironment, packages: Mapping[str, str]) -> dict[str, list[Distribution]]:
-    """Return the modules of the packages and their requirements, with the distributions that record
-    them.
-    """
+    """Return the modules of the packages and of their requirements, with the distributions that record each module."""
     names = closure(environment.distributions, packages)
     found: dict[str, list[Distribution]] = {}
     for distribution in environment.distributions:
@@ -280,7 +276,7 @@ def _needed(environment: InstalledEnvironment, packages: Mapping[str, str]) -> d
 
 
 def _is_rightful(environment: InstalledEnvironment, path: str, owners: Iterable[Distribution]) -> bool:
-    """Return whether ``owners`` recorded a module, or it only declares a namespace package."""
+    """Return whether ``owners`` recorded a module, or the module only declares a namespace package."""
     real = environment.files.resolve(path)
     if any(real in owner.recorded for owner in owners):
         return True
@@ -300,7 +296,7 @@ def _is_namespace(source: str) -> bool:
 
 
 def _judge_plugins(environment: InstalledEnvironment, packages: Mapping[str, str], findings: Findings) -> None:
-    """Report entry points of other distributions that a patched package may load."""
+    """Report entry points of other distributions that a patched package may load as plugins."""
     ours = set(map(canonical, packages))
     points = []
     for distribution in environment.distributions:
@@ -324,7 +320,7 @@ def _judge_plugins(environment: InstalledEnvironment, packages: Mapping[str, str
 
 
 def _quoted_by_loaders(environment: InstalledEnvironment, packages: Mapping[str, str]) -> set[str]:
-    """Return the quoted names in the packages' sources that load entry points."""
+    """Return the strings in those of the packages' source files that load entry points."""
     files = environment.files
     found: set[str] = set()
     for package in packages.values():

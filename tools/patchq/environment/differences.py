@@ -1,6 +1,4 @@
-"""Differences between an environment or image and the build. ``patchq.cli.differences`` renders
-them.
-"""
+"""Differences between an environment or image and the build. ``patchq.cli.differences`` renders them."""
 
 from __future__ import annotations
 
@@ -12,14 +10,14 @@ from patchq.names import show_path
 
 
 class Level(str, Enum):
-    """Severity of a difference. With a ``PROBLEM``, something other than the build may run."""
+    """Severity of a difference. A ``PROBLEM`` means that the environment may run something other than the build."""
 
     PROBLEM = "problem"
     NOTE = "note"
 
 
 class Code(str, Enum):
-    """Kind of a difference. docs/reference/json.md describes each."""
+    """Kind of a difference. docs/reference/json.md describes each kind."""
 
     # Which package an import finds.
     NOT_INSTALLED = "not-installed"
@@ -88,10 +86,10 @@ class Code(str, Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One difference.
+    """Difference between an environment or image and the build.
 
-    :ivar paths: Files concerned, printable.
-    :ivar words: Other names that the message contains.
+    :ivar paths: Affected files, escaped for printing.
+    :ivar words: Other words to insert into the message.
     """
 
     code: Code
@@ -102,11 +100,11 @@ class Difference:
 
 @dataclass
 class Findings:
-    """Differences found so far.
+    """Differences that were found so far.
 
-    :ivar allow: Names of files, distributions and variables that the lock allows. A difference with
-        such a name is a note.
-    :ivar groups: Entry point groups, listed in the lock, that the packages load.
+    :ivar allow: Names of files, distributions and variables that the lock allows. A difference about such a
+        name is only a note.
+    :ivar groups: Entry point groups that the packages load, as listed in the lock.
     """
 
     allow: frozenset[str] = frozenset()

@@ -1,4 +1,4 @@
-"""Checks of this machine and project for ``doctor``."""
+"""Checks of this machine and of the project, for ``doctor``."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Health(str, Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """Result of one check, with its message and hint."""
+    """Result of one check, with a message and a hint."""
 
     topic: str
     level: Health
@@ -67,7 +67,7 @@ def _problem(topic: str, message: str, hint: str = "") -> Diagnosis:
 
 
 def examine(project: Project | None) -> list[Diagnosis]:
-    """Check git, nvcc and, if given, the project and its disk."""
+    """Check git and nvcc; if a project is given, also check the project and its disk."""
     found = [_git(), *_nvcc()]
     if project is not None:
         found += _project(project)
@@ -117,7 +117,7 @@ def _git() -> Diagnosis:
 
 
 def targets(nvcc: str, archs: tuple[str, ...] = ARCHS) -> dict[str, str]:
-    """Compile an empty kernel for each target; return the error of each, empty for none."""
+    """Compile an empty kernel for each target; return the compiler's error for each, empty if it succeeds."""
     errors = {}
     with tempfile.TemporaryDirectory(prefix="patchq-") as folder:
         source, cubin = Path(folder, "k.cu"), Path(folder, "k.cubin")
@@ -158,7 +158,7 @@ def _nvcc() -> list[Diagnosis]:
 
 
 def _repository(project: Project) -> list[Diagnosis]:
-    """Check that git tracks the lock and the patches, and nothing of ``.patchq``."""
+    """Check that git tracks the lock and the patches, and no file in ``.patchq``."""
     topic, root = "repository", project.layout.root
     if not person.has_repository(root):
         message = "the project is not in a git repository: its patches have no history"

@@ -1,7 +1,7 @@
-"""Files and settings of a container image, read without a daemon. Nothing is unpacked or run.
+"""Reader for the files and settings of a container image, without a daemon. Nothing is unpacked or run.
 
-An image is an OCI layout (a folder, or a tar archive of it), an archive from ``docker save``, or a
-root file system as a folder, such as a running container's. Every digest in an image is checked.
+An image is an OCI layout (a folder, or a tar archive of the folder), an archive from ``docker save``, or a
+root file system as a folder, such as that of a running container. Every digest in an image is checked.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ _ARCHS = {"aarch64": "arm64", "x86_64": "amd64"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageEntry:
-    """A file of an image.
+    """File in an image.
 
     :ivar target: Target of a link.
-    :ivar offset: Position of a plain file's content in the temporary file; -1 if it isn't kept.
+    :ivar offset: Position of a plain file's content in the temporary file; -1 if the content isn't kept.
     """
 
     kind: FileKind
@@ -79,7 +79,7 @@ class ImageEntry:
 
 
 class Layers(FileTree):
-    """Files of an image's layers. Content that may be read later is kept in a temporary file."""
+    """Files in an image's layers. Content that may be read later is kept in a temporary file."""
 
     def __init__(self, wanted: Collection[str] = ()) -> None:
         super().__init__()
@@ -145,13 +145,13 @@ class Layers(FileTree):
         return posixpath.join(real, name)
 
     def drop(self, path: str) -> None:
-        """Remove a file."""
+        """Remove the entry of a file."""
         gone = self.entries.pop(path, None)
         if gone and gone.kind is FileKind.LINK:
             self._real.clear()
 
     def put(self, path: str, entry: ImageEntry) -> None:
-        """Add or replace a file."""
+        """Add or replace the entry of a file."""
         self.drop(path)
         if entry.kind is FileKind.LINK:
             self._real.clear()
@@ -165,7 +165,7 @@ class Layers(FileTree):
             folder = posixpath.dirname(folder)
 
     def finish(self) -> None:
-        """Forget folders without files."""
+        """Remove folders that contain no files."""
         self.folders = {"/"}
         for path in self.entries:
             self._add_parents(path)
@@ -195,8 +195,8 @@ class Layers(FileTree):
 class Image:
     """Files and settings of an image.
 
-    :ivar folders: All folders in it.
-    :ivar labels: None for a root file system, which has no settings.
+    :ivar folders: All folders in the image.
+    :ivar labels: Labels of the image; None for a root file system, which has no settings.
     :ivar env: Environment variables of a container.
     :ivar working: Working folder of a container.
     :ivar user: User of a container.
@@ -214,13 +214,13 @@ class Image:
 
 
 def read_image(path: Path, platform: str = "", *, keep: Collection[str] = ()) -> Image:
-    """Read an image.
+    """Read a container image.
 
     :param keep: Paths of more files whose content will be read.
     :param platform: Platform of the image to choose (``aarch64``); may be empty if there is only
         one image.
-    :raises UserError: if it isn't an image, is damaged, or holds several images and none was
-        chosen.
+    :raises UserError: if the path isn't an image, if the image is damaged, or if it contains several images
+        and no platform was chosen.
     """
     try:
         if path.is_dir() and not (path / "oci-layout").exists():
@@ -289,7 +289,7 @@ class _Checked:
         return data
 
     def finish(self) -> None:
-        """Read the rest and check the digest.
+        """Read the rest of the blob and check its digest.
 
         :raises ValueError: if the digest differs.
         """
@@ -300,7 +300,7 @@ class _Checked:
 
 
 class _Store:
-    """Blobs of an image by name. ``opened`` opens a file in the image's folder or archive."""
+    """Blobs of an image by name. The function ``opened`` opens a file in the image's folder or archive."""
 
     def __init__(self, opened: Callable[[str], IO[bytes]], names: set[str]) -> None:
         self._opened = opened
@@ -358,7 +358,7 @@ def _open_below(folder: Path, name: str) -> IO[bytes]:
 
 
 def _manifest(store: _Store, platform: str) -> dict[str, Any]:
-    """Return the image's config and layers, from the OCI index or ``docker save``'s list."""
+    """Return the config and layers of the image, from the OCI index or from the list that ``docker save`` writes."""
     if "index.json" not in store.names:
         images = json.loads(store.read("manifest.json"))
         if len(images) != 1:
@@ -383,7 +383,7 @@ def _manifest(store: _Store, platform: str) -> dict[str, Any]:
 
 
 def _check_docker_list(store: _Store, manifest: Mapping[str, Any]) -> None:
-    """Compare an OCI image with ``docker save``'s list, which older programs use to load the image.
+    """Compare an OCI image with the list that ``docker save`` writes, because older programs load images by this list.
 
     :raises ValueError: if the list names another image.
     """
@@ -410,7 +410,7 @@ def _fits(manifest: Mapping[str, Any], platform: str) -> bool:
 
 
 def _layer(file: _Checked, image: Layers) -> None:
-    """Apply a layer on top of the layers before it."""
+    """Apply a layer on top of the earlier layers."""
     own: set[str] = set()
     with tar.open_stream(file) as layer:
         for member in tar.members(layer):
@@ -453,7 +453,7 @@ def _is_kept(path: str, size: int) -> bool:
 
 
 def _remove(image: Layers, path: str, own: set[str], below: bool = False) -> None:
-    """Remove files of earlier layers below ``path`` and, unless ``below``, at ``path``.
+    """Remove files of earlier layers below ``path``; unless ``below`` is set, also remove ``path`` itself.
 
     :param own: Paths that this layer has added.
     """

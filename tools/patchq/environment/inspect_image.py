@@ -1,4 +1,4 @@
-"""Comparison of an image with a lock for ``verify-image``: labels, attestation and interpreters."""
+"""Comparison of a container image with a lock, for ``verify-image``: labels, attestation and interpreters."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _SPLITTING = frozenset({"sh", "bash", "dash", "ash", "ksh", "zsh", "busybox", "e
 
 @dataclass(frozen=True, slots=True)
 class Signer:
-    """Required signer of the attestation. ``root`` is the project's folder, with the key."""
+    """Required signer of the attestation. The folder ``root`` of the project contains the key."""
 
     signing: Signing
     root: Path
@@ -64,10 +64,10 @@ class Signer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """Properties that an image must have.
+    """Properties that an image is required to have.
 
     :ivar packages: Import names of the required packages by distribution.
-    :ivar references: Wheels that were built here.
+    :ivar references: Wheels that were built in this project.
     :ivar statement: Attestation of these wheels, if any.
     :ivar materials: Bill of materials of these wheels, if any.
     :ivar signer: Required signer, if any.
@@ -87,7 +87,7 @@ class Expected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageVerdict:
-    """Result of the checks of an image. ``differences`` don't include those of its packages."""
+    """Result of checking an image. ``differences`` don't include the differences of its packages."""
 
     image: str
     packages: tuple[InstalledPackage, ...]
@@ -128,7 +128,7 @@ def judge_image(image: Image, expected: Expected) -> ImageVerdict:
 def _judge_start(
     image: Image, expected: Expected, variables: Mapping[str, str], findings: Findings
 ) -> list[InstalledPackage]:
-    """Check the interpreters of an image, started with ``variables``; return the packages."""
+    """Check the image's interpreters when started with ``variables``; return the packages."""
     files = image.files
     home = image.env.get("HOME") or _home(files, image.user)
     process = Process(env=variables, home=home, working=image.working)
@@ -151,7 +151,7 @@ def _judge_start(
 
 
 def find_installed(image: Image, distribution: str) -> list[InstalledEnvironment]:
-    """Return the environments of an image that have a distribution, each copy of it once."""
+    """Return the environments of an image that contain a distribution. Each copy of it is returned once."""
     home = image.env.get("HOME") or _home(image.files, image.user)
     process = Process(env=image.env, home=home, working=image.working)
     found = []
@@ -205,7 +205,7 @@ def _judge_attestation(files: FileTree, expected: Expected, findings: Findings) 
 
 
 def _is_of(statement: bytes, expected: Expected) -> bool:
-    """Return whether an attestation names the expected stack and lock."""
+    """Return whether an attestation is about the expected stack and lock."""
     definition = json.loads(statement)["predicate"]["buildDefinition"]
     if definition["externalParameters"] != {"set": expected.set_name, "stackId": expected.stack_id}:
         return False
@@ -244,7 +244,7 @@ def _judge_package(
     distribution: str,
     package: str,
 ) -> InstalledPackage:
-    """Check a package in the environment that has it. It must be the only one in the image."""
+    """Check a package in the environment that contains it. The image must contain only one such environment."""
     holders = []
     for candidate in candidates:
         if candidate.interpreter.is_found and candidate.named(distribution):
@@ -321,7 +321,7 @@ def _judge_program(
 
 
 def _which(image: Image, name: str) -> str:
-    """Return the path of a program on ``PATH``, or an empty string."""
+    """Return the path of a program, found on ``PATH``; empty if it isn't found."""
     for folder in _search(image):
         if image.files.is_file(f"{folder}/{name}"):
             return f"{folder}/{name}"
@@ -329,7 +329,7 @@ def _which(image: Image, name: str) -> str:
 
 
 def _search(image: Image) -> list[str]:
-    """Return the folders of ``PATH``: first those that the command sets, then the image's."""
+    """Return the folders in ``PATH``: first those that the command sets, then those of the image."""
     values = [value for name, value in _assignments(image) if name == "PATH"]
     values.append(image.env.get("PATH") or _DEFAULT_PATH)
     folders = ":".join(values).split(":")
@@ -345,8 +345,9 @@ def _program_folders(environment: InstalledEnvironment) -> list[str]:
 
 
 def _words(image: Image) -> list[str]:
-    """Return the words of a container's command. A command for a shell or ``env -S`` is split into
-    words.
+    """Return the words of a container's command.
+
+    Split the commands inside it that are passed to a shell or ``env -S``.
     """
     words: list[str] = []
     splits = False
@@ -360,7 +361,7 @@ def _words(image: Image) -> list[str]:
 
 
 def _split(text: str) -> list[str]:
-    """Split a shell command into words, and the words that contain commands again."""
+    """Split a shell command into words, and split words that are themselves commands."""
     lexer = shlex.shlex(text, posix=True, punctuation_chars=True)
     lexer.whitespace_split, lexer.commenters = True, ""
     try:
@@ -397,8 +398,8 @@ def _assignments(image: Image) -> Iterator[tuple[str, str]]:
 def _starts(image: Image) -> list[dict[str, str]]:
     """Return the sets of variables with which programs may start.
 
-    They are the image's variables, without and with each value that the command sets. The command
-    doesn't show which of its programs gets a value.
+    The sets are: the image's variables alone, and the image's variables with each value that the command
+    sets. All are checked, because the command doesn't show which of its programs gets which value.
     """
     values: dict[str, dict[str, None]] = {}
     for name, value in _assignments(image):
@@ -415,7 +416,7 @@ def _starts(image: Image) -> list[dict[str, str]]:
 
 
 def _judge_site_links(image: Image, findings: Findings) -> None:
-    """Report site folders that are loops of links."""
+    """Report site folders that can't be resolved because their links form a loop."""
     files = image.files
     for folder in sorted(image.folders):
         for name in ("site-packages", "dist-packages"):

@@ -1,4 +1,4 @@
-"""Checks of one patched package: the place where an import finds it, and its files."""
+"""Checks of one patched package: where an import finds it, and whether its files are those of the build."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class PackageState(str, Enum):
 
 
 class Basis(str, Enum):
-    """Reference that a package was compared with."""
+    """Kind of reference with which a package was compared."""
 
     WHEEL = "wheel"
     #: The expected stack id, and the files with their own RECORD.
@@ -57,10 +57,10 @@ class Basis(str, Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """A wheel to compare an install with.
+    """Wheel with which an installed package is compared.
 
     :ivar files: SHA-256 of each file by its installed path.
-    :ivar changed: True if the wheel differs from the wheel that was built here.
+    :ivar changed: True if the wheel file was changed after it was built.
     """
 
     name: str
@@ -72,9 +72,10 @@ class Reference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstalledPackage:
-    """Result of the checks of one package.
+    """Result of checking one package.
 
-    :ivar against: Name of the wheel, or the first characters of the stack id.
+    :ivar against: Name of the wheel, or first characters of the stack id, with which the package was
+        compared.
     """
 
     distribution: str
@@ -97,7 +98,7 @@ class InstalledPackage:
 class Start:
     """State of an interpreter after a normal start. Code of the environment may have falsified it.
 
-    :ivar specs: Location of each package, from all finders.
+    :ivar specs: Location of each package according to all finders.
     :ivar loaded: Packages that start-up code has imported.
     :ivar finders: Names of the import hooks.
     """
@@ -109,7 +110,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Location of a package: its folder or file, and all folders of its submodules."""
+    """Location of a package: its own folder or file, and all folders in which its submodules are searched."""
 
     origin: str = ""
     places: tuple[str, ...] = ()
@@ -117,7 +118,7 @@ class Location:
 
 @dataclass
 class InstalledEnvironment:
-    """An interpreter's path and the distributions on it."""
+    """Interpreter's path, and the distributions on this path."""
 
     interpreter: Interpreter
 
@@ -135,7 +136,7 @@ class InstalledEnvironment:
 
     @cached_property
     def versions(self) -> dict[str, list[str]]:
-        """Installed versions by canonical name."""
+        """Installed versions by the distributions' canonical names."""
         found: dict[str, list[str]] = {}
         for distribution in self.distributions:
             found.setdefault(distribution.name, []).append(distribution.version)
@@ -150,9 +151,7 @@ class InstalledEnvironment:
 
     @cached_property
     def attested(self) -> dict[str, str]:
-        """Packages with a manifest, by distribution (or by folder name, if the manifest is
-        damaged).
-        """
+        """Packages that contain a manifest, by distribution (or by folder name, if the manifest is damaged)."""
         packages: dict[str, str] = {}
         for place in self.places:
             if place.archive is not None:
@@ -171,7 +170,7 @@ class InstalledEnvironment:
         return packages
 
     def locate(self, package: str) -> Location:
-        """Return the location of a package on the path, without other finders."""
+        """Return the location of a package on the path. Import hooks are ignored."""
         places = self.places
         origin = ""
         for part in package.split("."):
@@ -215,10 +214,10 @@ _Record = dict[str, RecordRow]
 
 @dataclass(kw_only=True)
 class _Judge:
-    """State of the checks of one package.
+    """State of checking one package.
 
-    :ivar digests: Digests, or an error, of each plain file of the package below the root.
-    :ivar odd: Kind of each file that isn't plain, with the target of a link or the name of the kind.
+    :ivar digests: Digests of each plain file of the package below the root, or the error from reading it.
+    :ivar odd: Kind of each file that isn't a plain file, with the target of a link or the name of the kind.
     :ivar outside: Recorded paths outside of the environment.
     """
 
@@ -249,7 +248,7 @@ class _Judge:
 
 
 def _judge_unpatched(judge: _Judge, versions: Sequence[str], unpatched: bool) -> InstalledPackage:
-    """Check a package without a manifest.
+    """Check a package that contains no manifest.
 
     :param unpatched: True if no patch changes the package.
     """
@@ -284,11 +283,11 @@ def judge_package(
     """Check one package.
 
     :param start: Result of a normal start, if the interpreter can be started.
-    :param expected: Required stack id or its first characters; empty for any.
+    :param expected: Required stack id, or its first characters; empty if any id is right.
     :param references: Wheels of the package, of any version.
-    :param unpatched: True if no patch changes the package, so that upstream's build is right.
-    :param python: Program of the interpreter, if it can be started; not a script that starts it.
-    :param search: Folders of ``PATH`` of a process, if known.
+    :param unpatched: True if no patch changes the package, so that upstream's own build is right.
+    :param python: Program of the interpreter, if it can be started; not a script that starts the interpreter.
+    :param search: Folders in the ``PATH`` of a process, if known.
     """
     judge = _Judge(environment=environment, distribution=distribution, package=package, python=python)
     found = judge.found
@@ -373,7 +372,7 @@ class WheelComparison:
 def compare_with_wheel(
     environment: InstalledEnvironment, distribution: str, package: str, wheel: Reference
 ) -> WheelComparison:
-    """Compare an installed package with a wheel, whatever its RECORD and manifest say."""
+    """Compare an installed package with a wheel, without relying on the package's RECORD and manifest."""
     judge = _Judge(environment=environment, distribution=distribution, package=package)
     judge.location = environment.locate(package)
     origin = judge.location.origin
@@ -421,7 +420,7 @@ _THIN = "_patchq_thin_"
 
 
 def thin_packages(environments: Iterable[InstalledEnvironment], packages: Mapping[str, str]) -> dict[str, str]:
-    """Return the thin wheels of packages: their own packages by distribution."""
+    """Return the packages of thin wheels for these packages, by distribution."""
     found = {}
     for environment in environments:
         for name, package in environment.attested.items():
@@ -431,9 +430,9 @@ def thin_packages(environments: Iterable[InstalledEnvironment], packages: Mappin
 
 
 def _judge_release(judge: _Judge, own: Sequence[Distribution], thin: str, start: Start | None) -> InstalledPackage:
-    """Check a release that a thin wheel patches: its files must be those that the wheel names.
+    """Check a release that a thin wheel patches: its files must be the ones that the wheel names.
 
-    :param thin: Distribution of the thin wheel, which is checked as a package of its own.
+    :param thin: Distribution of the thin wheel. It is checked separately as another package.
     """
     environment, found, files = judge.environment, judge.found, judge.environment.files
     package = _THIN + judge.package
@@ -468,7 +467,7 @@ def _judge_release(judge: _Judge, own: Sequence[Distribution], thin: str, start:
 
 
 def _is_started(environment: InstalledEnvironment, package: str) -> bool:
-    """Return whether a ``.pth`` file of the environment imports a thin wheel's package."""
+    """Return whether a ``.pth`` file in the environment imports a thin wheel's package."""
     for site in environment.interpreter.sites:
         for file in path_files(environment.files, site):
             if f"import {package}" in file.code:
@@ -477,7 +476,7 @@ def _is_started(environment: InstalledEnvironment, package: str) -> bool:
 
 
 def _manifest_text(files: FileTree, path: str) -> tuple[str, str]:
-    """Return the text of a manifest and the reason why it can't be read; one of them is empty."""
+    """Return the text of a manifest, and the reason why it can't be read. One of the two is empty."""
     try:
         return files.read(path).decode("utf-8", "surrogateescape"), ""
     except OSError as error:
@@ -485,7 +484,7 @@ def _manifest_text(files: FileTree, path: str) -> tuple[str, str]:
 
 
 def _judge_place(judge: _Judge, own: Sequence[Distribution], direct: Location) -> None:
-    """Check that an import finds the package in one place only."""
+    """Check that an import can find the package in only one place."""
     environment, location, found = judge.environment, judge.location, judge.found
     known = (location.origin, *location.places)
     others = [path for path in environment.copies(judge.package) if path not in known]
@@ -501,10 +500,9 @@ def _judge_place(judge: _Judge, own: Sequence[Distribution], direct: Location) -
 
 
 def _judge_record(judge: _Judge, here: Sequence[Distribution], manifest: str) -> tuple[_Record, Distribution | None]:
-    """Return RECORD by path, and its distribution.
+    """Return the rows of RECORD by path, and the distribution to which the RECORD belongs.
 
-    If several distributions have the package, it is the RECORD of the version that the manifest
-    names.
+    If several distributions contain the package, use the RECORD of the version that the manifest names.
     """
     found = judge.found
     infos = []
@@ -540,7 +538,7 @@ def _judge_record(judge: _Judge, here: Sequence[Distribution], manifest: str) ->
 
 
 def _named_distribution(infos: Sequence[Distribution], manifest: str) -> Distribution:
-    """Return the distribution of the version that the manifest names, or the first one."""
+    """Return the distribution with the version that the manifest names; if none has it, the first distribution."""
     named = re.search(r'"version": "([^"]+)"', manifest)
     if named:
         for info in infos:
@@ -550,7 +548,7 @@ def _named_distribution(infos: Sequence[Distribution], manifest: str) -> Distrib
 
 
 def _judge_rows(judge: _Judge, rows: Sequence[RecordRow]) -> _Record:
-    """Return the rows by path."""
+    """Check the rows of RECORD, and return them by path."""
     record: _Record = {}
     twice, unhashed = [], []
     for row in rows:
@@ -567,16 +565,12 @@ def _judge_rows(judge: _Judge, rows: Sequence[RecordRow]) -> _Record:
 
 
 def _needs_hash(path: str) -> bool:
-    """Return whether RECORD must have a hash for a file: for all but caches and signatures of
-    RECORD.
-    """
+    """Return whether RECORD must contain a hash for a file: for all files but caches and signatures of RECORD."""
     return not _CACHE.fullmatch(path) and not posixpath.basename(path).startswith("RECORD")
 
 
 def _read_files(judge: _Judge, infos: Sequence[Distribution]) -> None:
-    """Hash every file that is recorded for the package or lies in its folders; list files of other
-    kinds.
-    """
+    """Hash every plain file that is recorded for the package or is in its folders; list other files by kind."""
     files, root = judge.files, judge.root
     wanted = _recorded_inside(judge, infos)
     tops = {judge.package.split(".")[0]}
@@ -617,7 +611,7 @@ def _kinds(files: FileTree, root: str, wanted: Iterable[str], tops: Set[str]) ->
 
 
 def _recorded_inside(judge: _Judge, infos: Sequence[Distribution]) -> dict[str, RecordRow]:
-    """Return the recorded files inside of the environment; add the others to ``judge.outside``."""
+    """Return the recorded files inside the environment; add the other ones to ``judge.outside``."""
     root = judge.root
     prefixes = {judge.files.resolve(judge.environment.interpreter.prefix)}
     # Scripts and data are next to the library folder. A folder of ``pip install --target`` has no
@@ -638,14 +632,14 @@ def _recorded_inside(judge: _Judge, infos: Sequence[Distribution]) -> dict[str, 
 
 
 def _is_below(root: str, path: str) -> bool:
-    """Return whether a recorded path is a plain relative path below the root."""
+    """Return whether a recorded path is relative, contains no ``..``, and so stays below the root."""
     if path.startswith("/") or "\\" in path or ".." in path.split("/"):
         return False
     return posixpath.normpath(posixpath.join(root, path)).startswith(root + "/")
 
 
 def _digests(files: FileTree, root: str, name: str, row: RecordRow | None) -> dict[str, str]:
-    """Return the digests of a file, or its error; none if its size differs from that in RECORD."""
+    """Return a file's digests or its error. Don't read the file if its size differs from the size in RECORD."""
     path = posixpath.normpath(posixpath.join(root, name))
     kinds = {"sha256"}
     if row and row.kind in HASHES:
@@ -659,7 +653,7 @@ def _digests(files: FileTree, root: str, name: str, row: RecordRow | None) -> di
 
 
 def _look_up(files: FileTree, root: str, name: str) -> tuple[str, FileKind | None]:
-    """Return the path and kind of ``name``, or of the first link or missing file on its path."""
+    """Return the path and kind of ``name``. If a parent is a link or is missing, return the first such parent."""
     path = "/"
     if not name.startswith("/"):
         path = root
@@ -675,7 +669,7 @@ def _look_up(files: FileTree, root: str, name: str) -> tuple[str, FileKind | Non
 
 
 def _judge_files(judge: _Judge, record: _Record, here: Sequence[Distribution]) -> set[str]:
-    """Compare every file with RECORD and report other files; return the paths that differ."""
+    """Compare every file with RECORD, report files that RECORD doesn't list, and return the paths that differ."""
     found, digests = judge.found, judge.digests
     damaged = {path: one["error"] for path, one in digests.items() if "error" in one}
     odd = _judge_odd(judge, record, damaged)
@@ -711,9 +705,9 @@ def _judge_files(judge: _Judge, record: _Record, here: Sequence[Distribution]) -
 
 
 def _judge_odd(judge: _Judge, record: _Record, damaged: Mapping[str, str]) -> set[str]:
-    """Report files of the package that can't be read or aren't plain files; return the latter.
+    """Report the package's files that can't be read or aren't plain files; return the latter.
 
-    :param damaged: Plain files that can't be read, with the reason.
+    :param damaged: Plain files that can't be read, each with the reason.
     """
     holders = set()
     for path in record:
@@ -738,7 +732,7 @@ def _judge_odd(judge: _Judge, record: _Record, damaged: Mapping[str, str]) -> se
 
 
 def _judge_added(judge: _Judge, record: _Record, here: Sequence[Distribution]) -> None:
-    """Report files of the package that RECORD lacks, unless they belong to another distribution."""
+    """Report files of the package that RECORD doesn't list, unless they belong to another distribution."""
     added = set()
     for path in judge.digests:
         if path not in record and not _CACHE.fullmatch(path):
@@ -754,7 +748,7 @@ def _judge_added(judge: _Judge, record: _Record, here: Sequence[Distribution]) -
 
 
 def _owners(judge: _Judge, added: set[str], here: Sequence[Distribution]) -> dict[str, str]:
-    """Return the other distributions in the same folder that record some of these files."""
+    """Return which other distributions in the same folder record some of these files, by file."""
     owners: dict[str, str] = {}
     if not added:
         return owners
@@ -778,7 +772,7 @@ def _parents(path: str) -> list[str]:
 
 
 def _judge_manifest(judge: _Judge, manifest: Manifest, record: _Record, known: set[str]) -> None:
-    """Compare the manifest with the files, because a file and its row in RECORD may both be forged.
+    """Compare the manifest with the files, because both a file and its row in RECORD may be forged.
 
     :param known: Files that are already reported.
     """
@@ -813,7 +807,7 @@ def _matching_wheels(manifest: Manifest, references: Sequence[Reference]) -> lis
 
 
 def _judge_wheel(judge: _Judge, wheels: Sequence[Reference], record: _Record, known: set[str]) -> str:
-    """Compare files and RECORD with the closest of some wheels; return the name of the wheel.
+    """Compare the files and RECORD with the most similar of the wheels; return the name of that wheel.
 
     :param known: Files that are already reported.
     """
@@ -827,7 +821,7 @@ def _judge_wheel(judge: _Judge, wheels: Sequence[Reference], record: _Record, kn
 
 
 def _unlike_wheel(judge: _Judge, wheel: Reference, record: _Record) -> set[str]:
-    """Return the installed and recorded files that differ from those of a wheel."""
+    """Return the installed and recorded files that differ from the files in a wheel."""
     wrong = set()
     for path, digest in wheel.files.items():
         if judge.digests.get(path, {}).get("sha256") != digest:
@@ -845,7 +839,7 @@ def _unlike_wheel(judge: _Judge, wheel: Reference, record: _Record) -> set[str]:
 
 
 def _judge_installs(judge: _Judge, manifest: Manifest, versions: Sequence[str]) -> None:
-    """Check that the metadata names the manifest's version only, and that siblings have theirs."""
+    """Check that only the manifest's version is installed, and that siblings have the versions in the manifest."""
     if manifest.version not in versions:
         judge.found.add(Code.MIXED_INSTALLS, (), ", ".join(versions) or "nothing", manifest.version)
     elif len(versions) > 1:

@@ -1,4 +1,4 @@
-"""Facts about this machine on which the result of a proof depends."""
+"""Facts about this machine that affect the result of a proof."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from patchq.system import runner
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """Versions and GPU of a machine; empty for missing parts. ``capability`` is like ``9.0``."""
+    """Software versions and GPU of a machine. Unknown fields are empty. ``capability`` looks like ``9.0``."""
 
     python: str
     torch: str
@@ -24,7 +24,7 @@ class Machine:
 
     @property
     def can(self) -> frozenset[str]:
-        """Values of ``Needs:`` that this machine meets."""
+        """Values of ``Needs:`` whose requirement this machine meets."""
         if self.nvcc:
             found = {"nvcc"}
         else:
@@ -34,7 +34,7 @@ class Machine:
         return frozenset(found)
 
     def facts(self) -> dict[str, str]:
-        """Return the fields for JSON."""
+        """Return the facts as fields for JSON."""
         return asdict(self)
 
 
@@ -56,7 +56,7 @@ def this_machine() -> Machine:
 
 
 def nvcc_release() -> str:
-    """Return the release of nvcc (``13.0``), or an empty string."""
+    """Return the release of nvcc (``13.0``); empty if nvcc isn't found."""
     path = shutil.which("nvcc")
     if not path:
         return ""
@@ -71,7 +71,7 @@ def nvcc_release() -> str:
 
 
 def _gpu() -> tuple[str, str, str]:
-    """Return the GPU's name and capability and the driver's CUDA version, or three empty strings."""
+    """Return the GPU's name and capability and the driver's CUDA version; all are empty if there is no GPU."""
     path = shutil.which("nvidia-smi")
     if not path:
         return "", "", ""

@@ -1,9 +1,8 @@
-"""Support for the kernels' PTX instructions on an architecture, tested with each ptxas (``doctor
---arch``).
+"""Test which of the kernels' PTX instructions each ptxas assembles for an architecture (``doctor --arch``).
 
-The architecture's suffix matters: without a suffix, SM12x has no FP4, and nvcc compiles FP4 code to
-a stub that aborts at launch. Each instruction is therefore assembled for the bare target and for
-both suffixes.
+The suffix of the architecture makes a difference: without a suffix, SM12x supports no FP4, and nvcc compiles
+FP4 code to a stub that aborts at launch. Each instruction is therefore assembled for the target without
+suffix and with both suffixes.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _ARCH = re.compile(r"(sm_\d+)([af]?)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PtxInstruction:
-    """An instruction and its use in the kernels. ``needed`` is True for instructions that SM12x has."""
+    """PTX instruction and its use in the kernels. ``needed`` is True for instructions that SM12x supports."""
 
     name: str
     use: str
@@ -159,7 +158,7 @@ INSTRUCTIONS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assembled:
-    """Result of assembling an instruction for a target. ``message`` is ptxas's error, or an empty string."""
+    """Result of assembling an instruction for a target. ``message`` is ptxas's error, or empty."""
 
     toolkit: str
     target: str
@@ -168,9 +167,9 @@ class Assembled:
 
 
 def probe(archs: Sequence[str], found: Sequence[Toolkit]) -> list[Assembled]:
-    """Assemble each instruction for each suffix of each architecture with each toolkit.
+    """Assemble each instruction with each toolkit, for each architecture and suffix.
 
-    :param archs: Architectures with or without suffix (``sm_121``, ``sm_121f``).
+    :param archs: Architectures, with or without suffix (``sm_121``, ``sm_121f``).
     :raises UserError: if an architecture is malformed.
     """
     targets: dict[str, None] = {}
@@ -206,7 +205,7 @@ def _assemble(path: Path, toolkit: Toolkit, target: str, instruction: PtxInstruc
 
 
 def lacking(results: Sequence[Assembled], target: str) -> list[str]:
-    """Return the needed instructions that no toolkit assembles for a target."""
+    """Return the needed instructions that no toolkit can assemble for a target."""
     good = set()
     for one in results:
         if one.target == target and not one.message:

@@ -1,7 +1,7 @@
-"""Signatures of attestations: DSSE envelopes with a key, or bundles from the sigstore program.
+"""Signatures of attestations: DSSE envelopes signed with a key, or bundles made by the program sigstore.
 
-https://github.com/secure-systems-lab/dsse. The private key is not in the project; an environment
-variable names its file.
+DSSE is specified at https://github.com/secure-systems-lab/dsse. The private key is not in the project: an
+environment variable names the key's file.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TIMEOUT = 120.0
 
 
 def name_of(signing: Signing) -> str:
-    """Return the name of the file with the signature."""
+    """Return the name of the file that contains the signature."""
     if signing.key:
         return ENVELOPE
     return BUNDLE
@@ -40,8 +40,8 @@ def name_of(signing: Signing) -> str:
 def sign(signing: Signing, root: Path, statement: bytes) -> bytes | None:
     """Return the signature of a statement; None if no key or token is available.
 
-    A key is available if :data:`KEY_VARIABLE` names its file. sigstore is available in a CI job
-    that has a token or can request one from GitHub. It never opens a browser.
+    A key is available if the environment variable :data:`KEY_VARIABLE` names its file. sigstore is available
+    in a CI job that has a token or can request one from GitHub. No browser is opened.
 
     :raises UserError: if the key can't be read or isn't the key that the lock names.
     """
@@ -60,7 +60,7 @@ def sign(signing: Signing, root: Path, statement: bytes) -> bytes | None:
 
 
 def fault(signing: Signing, root: Path, statement: bytes, signature: bytes | None) -> str:
-    """Return the fault of a statement's signature, or an empty string.
+    """Return what is wrong with a statement's signature; empty if the signature is valid.
 
     :raises UserError: if the public key can't be read, or a required library or program isn't
         installed.
@@ -95,7 +95,7 @@ def _sigstore(arguments: list[str]) -> None:
 
 
 def _seal(signing: Signing, root: Path, statement: bytes, private: Path) -> bytes:
-    """Return a DSSE envelope of the statement, signed with the private key."""
+    """Return a DSSE envelope that contains the statement, signed with the private key."""
     public = _public(signing, root)
     from securesystemslib.dsse import Envelope
     from securesystemslib.signer import CryptoSigner

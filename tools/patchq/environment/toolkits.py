@@ -1,9 +1,9 @@
-"""Usable CUDA toolkits of a machine.
+"""Search for the usable CUDA toolkits of a machine.
 
-An nvcc may exist and still be unable to compile: pip's package of nvcc lacks headers that every
-source includes, and a copied toolkit may lack its ptxas. A toolkit is usable if nvcc prints its
-version and compiles an empty kernel to PTX, and its ptxas assembles that PTX. Other toolkits are
-reported with the missing part.
+An nvcc may exist and still be unable to compile: pip's package of nvcc lacks headers that every source
+includes, and a copied toolkit may lack its ptxas. A toolkit is usable if nvcc prints its version and compiles
+an empty kernel to PTX, and its ptxas assembles that PTX. Other toolkits are reported together with the part
+that is missing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _REPAIR_HINT = "repair or remove this toolkit"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Toolkit:
-    """An nvcc, its release, its ptxas, and the PTX version that it writes."""
+    """Usable nvcc, its release, its ptxas, and the PTX version that it writes."""
 
     nvcc: str
     release: str
@@ -40,9 +40,7 @@ class Toolkit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unusable:
-    """An nvcc that can't be used, with the reason in ``message``. ``release`` is empty if it isn't
-    known.
-    """
+    """Unusable nvcc, with the reason in ``message``. ``release`` is empty if the release isn't known."""
 
     nvcc: str
     release: str
@@ -53,10 +51,10 @@ class Unusable:
 def toolkits(more: Sequence[str] = ()) -> tuple[list[Toolkit], list[Unusable]]:
     """Return the first usable toolkit of each release, and the compilers that can't be used.
 
-    They are searched on PATH, in CUDA_HOME, in /usr/local and among this Python's packages.
+    Toolkits are searched on PATH, in CUDA_HOME, in /usr/local and among this Python's packages.
 
     :param more: Paths of nvcc to try first.
-    :raises UserError: if one of ``more`` can't be used.
+    :raises UserError: if an nvcc in ``more`` can't be used.
     """
     found: dict[str, Toolkit] = {}
     unusable = []
@@ -86,7 +84,7 @@ def _places() -> Iterator[Path]:
 
 
 def _installed() -> Iterator[Path]:
-    """Yield the usual paths of nvcc outside of PATH."""
+    """Yield the usual paths of nvcc that aren't on PATH."""
     for variable in ("CUDA_HOME", "CUDA_PATH"):
         if os.environ.get(variable):
             yield Path(os.environ[variable]) / "bin" / "nvcc"
@@ -95,7 +93,7 @@ def _installed() -> Iterator[Path]:
 
 
 def judge(nvcc: str, known: Container[str] = ()) -> Toolkit | Unusable | None:
-    """Test an nvcc. Return None if its release is in ``known``."""
+    """Test an nvcc; return None if its release is already in ``known``."""
     fault = _program_fault(nvcc)
     if fault:
         hint = "remove it from PATH, or repair the toolkit"
@@ -125,7 +123,7 @@ def judge(nvcc: str, known: Container[str] = ()) -> Toolkit | Unusable | None:
 
 
 def _program_fault(path: str) -> str:
-    """Return why a path is not a program, or an empty string."""
+    """Return the reason why a path is not a program; empty if it is one."""
     if not os.access(path, os.F_OK):
         if os.path.islink(path):
             return "is a broken link"
@@ -138,7 +136,7 @@ def _program_fault(path: str) -> str:
 
 
 def _try(nvcc: str, release: str, ptxas: str, folder: Path) -> Toolkit | Unusable:
-    """Compile an empty kernel to PTX and assemble it."""
+    """Compile an empty kernel to PTX, and assemble the PTX."""
 
     def unusable(message: str, hint: str) -> Unusable:
         return Unusable(nvcc=nvcc, release=release, message=message, hint=hint)
@@ -176,7 +174,7 @@ _HOST_COMPILER = re.compile(r"host compiler|execvp|\b(gcc|g\+\+|cc1plus)\b.*No s
 
 
 def _missing(error: runner.CommandError) -> tuple[str, str]:
-    """Return the part that a compiler lacks for an empty kernel, and a hint."""
+    """Return what a compiler lacks to compile an empty kernel, and a hint."""
     output = (error.stderr + b"\n" + error.stdout).decode("utf-8", "replace")
     header = _HEADER.search(output)
     if header:
@@ -191,9 +189,7 @@ def _missing(error: runner.CommandError) -> tuple[str, str]:
 
 
 def ended(error: runner.CommandError) -> str:
-    """Return why a program failed, in one line: its first error message, its signal or its exit
-    code.
-    """
+    """Return the reason why a program failed, on one line: its first error message, its signal or its exit code."""
     if error.code < 0:
         try:
             return f"it was killed by {signal.Signals(-error.code).name}"

@@ -1,4 +1,4 @@
-"""Checks that a Python environment runs the patched build, for ``verify-installed``."""
+"""Check that a Python environment runs the patched build, for ``verify-installed``."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ START_S = 120.0
 
 
 class KernelUse(str, Enum):
-    """Use of prebuilt kernels by the installed FlashInfer."""
+    """Relation of prebuilt kernels to the installed FlashInfer."""
 
     #: A cache of this stack.
     OWN = "own"
@@ -54,9 +54,9 @@ class KernelUse(str, Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernels:
-    """Prebuilt kernels of FlashInfer in a distribution or cache folder.
+    """Prebuilt kernels of FlashInfer, in a distribution or in a cache folder.
 
-    :ivar place: Name of the distribution, or the folder.
+    :ivar place: Name of the distribution, or path of the cache folder.
     :ivar count: Number of kernels in a cache folder.
     """
 
@@ -68,10 +68,10 @@ class Kernels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstallVerdict:
-    """Result of the checks of the environment of ``python``.
+    """Result of checking the environment of the interpreter ``python``.
 
-    :ivar differences: Differences of the environment, apart from those of its packages.
-    :ivar cache: Folder of the kernels that its FlashInfer compiles.
+    :ivar differences: Differences of the environment, without those of its packages.
+    :ivar cache: Folder in which the environment's FlashInfer stores the kernels that it compiles.
     """
 
     python: str
@@ -99,15 +99,16 @@ def verify(
 ) -> InstallVerdict:
     """Check the environment of the interpreter ``python``.
 
-    Nothing of the environment is imported. The interpreter is started twice: normally, for its
-    path, and without the environment, for its settings. The files are read from outside.
+    No package of the environment is imported. The interpreter is started twice: normally, to print its path;
+    and isolated from the environment's packages, to print its settings. patchq itself reads the environment's
+    files.
 
     :param packages: Import names by distribution; an import name may be empty. By default, all
         packages with a manifest.
-    :param expected: Stack id of all packages, or its first characters. By default, any id that all
-        packages share.
+    :param expected: Required stack id of all packages, or its first characters. By default, any id is
+        accepted if all packages have the same one.
     :param references: Wheels to compare the packages with.
-    :param optional: Further packages to check if they have a manifest, such as kernels.
+    :param optional: More packages, such as kernels, to check if they contain a manifest.
     :param unpatched: Distributions that no patch changes.
     :param rules: Rules of the lock.
     :raises UserError: if the interpreter can't be run.
@@ -162,7 +163,7 @@ def verify(
 
 
 def _refuse_waiting_start(python: str) -> None:
-    """Refuse special files that Python would open at its start."""
+    """Refuse special files that Python would open when it starts."""
     program = Path(python)
     for folder in (program.parent, program.parent.parent, program.resolve().parent):
         for name in ("pyvenv.cfg", "pybuilddir.txt"):
@@ -170,14 +171,14 @@ def _refuse_waiting_start(python: str) -> None:
 
 
 def _refuse_waiting(path: str) -> None:
-    """Raise UserError for a pipe or a device: Python would open it at its start, and wait."""
+    """Raise UserError for a pipe or a device, because Python would open it when it starts, and wait for data."""
     if Folder().real_kind(path) is FileKind.SPECIAL:
         shown = printable(path)
         raise UserError(f"{shown} is not a regular file, and Python would wait for it", hint="remove it")
 
 
 def interpreter(python: str) -> str:
-    """Return the absolute path of the program ``python``: a path, or a name on PATH.
+    """Return the absolute path of the program ``python``, given its path or its name on PATH.
 
     :raises UserError: if there is no such program.
     """
@@ -211,7 +212,7 @@ _PYTHON_HINT = "--python takes the path of an interpreter, such as .venv/bin/pyt
 
 
 def _ask_start(python: str, packages: Sequence[str]) -> Any:
-    """Return the answer of ``probe.at_start`` in an interpreter."""
+    """Run ``probe.at_start`` in an interpreter, and return its answer."""
     answer = _ask(python, (), {"look": "start", "packages": packages})
     if not _is_start(answer):
         raise UserError(
@@ -222,7 +223,7 @@ def _ask_start(python: str, packages: Sequence[str]) -> Any:
 
 
 def _ask(python: str, options: Sequence[str], question: Mapping[str, Any]) -> Any:
-    """Run ``probe.py`` in an interpreter and return its answer: the last line of the output."""
+    """Run ``probe.py`` in an interpreter, and return its answer, which is the last line of the output."""
     argv = [python, *options, "-c", _PROBE.read_text()]
     reason = "it doesn't answer"
     try:
@@ -244,9 +245,7 @@ def _ask(python: str, options: Sequence[str], question: Mapping[str, Any]) -> An
 
 
 def _is_start(answer: Any) -> bool:
-    """Return whether an answer has the fields of ``probe.at_start``. Start-up code may print
-    anything.
-    """
+    """Return whether an answer has all fields of ``probe.at_start``. Other output may come from start-up code."""
     if not isinstance(answer, dict):
         return False
     if set(answer) != {"path", "cache_prefix", "finders", "specs", "loaded"}:
@@ -279,9 +278,7 @@ def _start(answer: Mapping[str, Any]) -> Start:
 
 
 def _interpreter(settings: Mapping[str, Any], answer: Mapping[str, Any]) -> Interpreter:
-    """Return the interpreter. Site folders that a normal start hides are added to the end of its
-    path.
-    """
+    """Return the interpreter's settings. Site folders that a normal start hides are added to the end of its path."""
     files = Folder()
     seen = {files.resolve(path) for path in answer["path"]}
     sites = []
@@ -361,7 +358,7 @@ def _kernels(environment: InstalledEnvironment, seen: Sequence[InstalledPackage]
 
 
 def _use(version: str, flashinfer: InstalledPackage | None) -> KernelUse:
-    """Return the use of a cache of ``version``."""
+    """Return how a kernel cache of ``version`` relates to the installed FlashInfer."""
     if flashinfer and version == flashinfer.version:
         return KernelUse.OWN
     if flashinfer and flashinfer.state is PackageState.UPSTREAM and "+patchq." not in version:
