@@ -41,7 +41,7 @@ def needs(patchq: Patchq, ref: str, folder: Path) -> dict[str, list[str]]:
         found["follow"] = [f"up/{name}" for name in ("first", "second", "third") if f"- {name}: " in body]
     rebased = told(patchq, "rebase", "up", "--onto", ref, "--leave-out")
     assert rebased["dropped"] == forecast["sources"][0]["dropped"]
-    found["rebase"] = [f"up/{s['patch']}" for s in rebased["steps"] if s["how"].startswith("not carried yet")]
+    found["rebase"] = [f"up/{s['patch']}" for s in rebased["steps"] if s["undecided"]]
     if rebased["state"] == "done":
         patchq.ok("undo")
     return found

@@ -52,6 +52,7 @@ ATTEMPTS = st.builds(
     proof=st.text(max_size=9),
     offsets=OFFSETS,
     checked=st.text(max_size=9),
+    undecided=st.booleans(),
 )
 
 
@@ -59,6 +60,11 @@ def attempt(patch: str, onto: str, outcome: str, time: str = "2026-01-01T00:00:0
     return Attempt(
         patch=patch, patch_id="0" * 40, from_ref="v1", onto=onto, outcome=outcome, tool="patchq 0", time=time, **rest
     )  # type: ignore[arg-type]
+
+
+def old_line(one: Attempt) -> bytes:
+    """The line as version 1 wrote it."""
+    return json.dumps({**json.loads(one.line()), "v": 1}).encode() + b"\n"
 
 
 @given(st.lists(ATTEMPTS, max_size=6))
@@ -108,7 +114,7 @@ def test_one_by_one_no_line_is_read_before_it_is_asked_for() -> None:
     [
         (b"{half", "Expecting"),
         (b"[]", "is not a JSON object"),
-        (b'{"v": 6}', "has format 6, which a newer patchq wrote"),
+        (b'{"v": 7}', "has format 7, which a newer patchq wrote"),
         (b'{"v": 1, "patch": "a"}', "lacks patch_id, from_ref, onto, outcome, tool, time"),
         (attempt("a", "v2", "clean").line().replace(b'"clean"', b'"lost"'), "has the unknown outcome 'lost'"),
         (attempt("a", "v2", "clean").line().replace(b"}", b', "x": 1}'), "has unknown fields x"),
@@ -156,7 +162,7 @@ def test_a_line_is_what_json_says_that_it_is(parts: list[tuple[bytes, bytes, byt
             wrong[number] = str(error)
             continue
         if raw is not None and "v" not in raw:
-            wrong[number] = "has format None, not 5"
+            wrong[number] = "has format None, not 6"
     found = parse(b"\n".join(lines))
     assert {p.number: p.message for p in found.problems} == wrong
     good = [n for n, line in enumerate(lines, 1) if line.strip() and n not in wrong]
@@ -212,8 +218,8 @@ def test_changed_lines_are_those_that_the_two_don_t_share() -> None:
         ("conflict", "not carried yet", ""), ("resolved", "by hand", ""), ("clean", "", ""),
     ],
 )  # fmt: skip
-def test_which_lines_drop_a_patch(outcome: str, how: str, reason: str) -> None:
-    latest = Ledger((attempt("a", "v2", outcome, how=how),)).latest()
+def test_which_old_lines_drop_a_patch(outcome: str, how: str, reason: str) -> None:
+    latest = parse(old_line(attempt("a", "v2", outcome, how=how))).latest()
     found = find_drop(latest, "a", {"v1": ["a"], "v2": [], "v3": []})
     assert found == (Drop(patch="a", ref="v2", reason=reason, how=how) if reason else None)
     assert find_drop(latest, "a", {"v1": ["a"], "v2": [], "v3": ["a"]}) is None, "its stack has it"
@@ -222,5 +228,12 @@ def test_which_lines_drop_a_patch(outcome: str, how: str, reason: str) -> None:
 
 
 def test_a_later_line_takes_a_decision_back() -> None:
-    lines = (attempt("a", "v2", "conflict", how="x"), attempt("a", "v3", "conflict", how="not carried yet"))
+    lines = (attempt("a", "v2", "conflict", how="x"), attempt("a", "v3", "conflict", how="x", undecided=True))
     assert find_drop(Ledger(lines).latest(), "a", {"v2": [], "v3": []}) is None
+
+
+@pytest.mark.parametrize("undecided", [False, True])
+@pytest.mark.parametrize("how", ["", "not carried yet", "x"])
+def test_no_word_of_a_new_line_decides(how: str, undecided: bool) -> None:
+    latest = parse(attempt("a", "v2", "conflict", how=how, undecided=undecided).line()).latest()
+    assert (find_drop(latest, "a", {"v2": []}) is None) == undecided

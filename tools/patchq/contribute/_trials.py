@@ -86,7 +86,8 @@ def run_added_tests(project: Project, plan: BranchPlan, branch: Branch, set_name
             trees = checkout(project, side, 0)
             outcomes = []
             for path in paths:
-                outcomes.append(state_of(*run_pytest(project, trees, [path], cwd=trees / plan.upstream)))
+                done = run_pytest(project, trees, [path], cwd=trees / plan.upstream)
+                outcomes.append(state_of(done.tests, done.output))
             states.append(outcomes)
     found = []
     for path, (before, why), (after, wrong) in zip(paths, *states, strict=True):

@@ -101,10 +101,11 @@ def bug_report(project: Project, patch: str, *, onto: str = "", set_name: str = 
         with planning(project, set_with(project, plan, set_name)) as whole:
             bare = whole.at("bare", upstream, base.commit)
         with trees_lock(project):
-            tests, message = run_pytest(project, checkout(project, bare, 0), files)
+            done = run_pytest(project, checkout(project, bare, 0), files)
+        tests = done.tests
         if not tests:
             raise UserError(
-                f"the evidence gave no test result: {state_of(tests, message)[1]}",
+                f"the evidence gave no test result: {state_of(tests, done.output)[1]}",
                 hint="`--no-run` writes the report without it",
             )
     columns, facts, outcomes = _results(tests or ())

@@ -15,7 +15,6 @@ from pathlib import Path, PurePosixPath
 
 from patchq.errors import FormatError, UserError
 from patchq.formats.header import Ident
-from patchq.formats.ledger import NOT_CARRIED_YET
 from patchq.formats.render import render
 from patchq.git import person
 from patchq.merge.patches import ABSORBED
@@ -456,9 +455,11 @@ def _row(step: PatchStep, verdict: Verdict | None) -> FollowRow:
     if step.outcome == ABSORBED and step.proof:
         return FollowRow(patch=step.patch, outcome="upstream has it", proof=step.proof, message=step.evidence)
     has = ""
-    if step.grade and step.outcome != ABSORBED:
+    if step.grade and (step.undecided or step.outcome != ABSORBED):
         has = f"upstream has it, {step.grade}: {step.evidence}"
-    how = step.how.removeprefix(NOT_CARRIED_YET).lstrip(":; ")
+    how = step.how
+    if step.undecided:
+        how = step.stopped
     return FollowRow(
         patch=step.patch, outcome=step.outcome, proof="", message="; ".join(filter(None, (files, has, how))), open=True
     )

@@ -16,7 +16,7 @@ from patchq.git.repository import Git
 from patchq.merge.patches import STOPS
 from patchq.names import CommitId
 from patchq.proofs.judge import Verdict
-from patchq.proofs.upstream_tests import LATE, FileResult
+from patchq.proofs.upstream_tests import FileResult
 from patchq.sources.rules import Rules
 
 
@@ -251,7 +251,7 @@ class Proposal:
         if self.no_upstreams:
             found += [f"upstream's tests of the changed files: {self.no_upstreams}"]
         for f in self.upstreams:
-            if LATE in f.message:
+            if f.timed_out:
                 found.append(f"upstream's {f.path}: {f.message}")
         if self.duplicates.searched is Searched.NOWHERE:
             found.append("a search for duplicates: gh is not available, and there is no list of open pull requests")

@@ -17,7 +17,7 @@ from patchq.formats.jsonlines import Problem
 
 #: Newest format of a line. Each line uses the oldest format that can express it, so that an older
 #: patchq reads what it can.
-VERSION = 5
+VERSION = 6
 #: Outcomes of a patch, cheapest first; see docs/reference/formats.md.
 OUTCOMES = (
     "clean",
@@ -36,7 +36,7 @@ CARRIED = OUTCOMES[:6]
 #: State of a patch that was written for a ref, not carried to it.
 WRITTEN = "carried"
 GRADES = ("", "identical", "contained", "edited")
-#: Start of ``how`` for a patch that was left for a later rebase: dropping it wasn't decided.
+#: ``how`` of an undecided patch. In lines before version 6, only this start marks one.
 NOT_CARRIED_YET = "not carried yet"
 #: Reasons to drop a patch.
 UPSTREAM_HAS_IT, NOT_NEEDED, SKIPPED = "upstream has it", "no longer needed", "skipped"
@@ -83,6 +83,7 @@ class Attempt:
     :ivar time: UTC, ISO 8601.
     :ivar offsets: offsets in lines, for ``offset``; ``checked`` names what confirmed the new place.
     :ivar dropped: lines of upstream's that the patch drops, each accepted by the user.
+    :ivar undecided: the patch was left for a later rebase; nobody decided to drop it.
     """
 
     patch: str
@@ -102,6 +103,7 @@ class Attempt:
     offsets: tuple[FileOffset, ...] = ()
     checked: str = ""
     dropped: tuple[DroppedLine, ...] = ()
+    undecided: bool = False
 
     def line(self) -> bytes:
         """Return the ledger line of this attempt."""
@@ -114,6 +116,8 @@ class Attempt:
             version = 4
         if self.outcome == "by rule":
             version = 5
+        if self.undecided or _is_undecided(self.outcome, self.how):
+            version = 6
         body = {key: value for key, value in asdict(self).items() if value not in ("", (), 0)}
         return (json.dumps({"v": version, **body}, ensure_ascii=False) + "\n").encode("utf-8", "surrogateescape")
 
@@ -141,7 +145,7 @@ def stream(lines: Callable[[], Iterable[bytes]]) -> Iterator[Attempt | Problem]:
 
 
 _NAMES = frozenset(f.name for f in fields(Attempt))
-_TEXTS = _NAMES - {"files", "lines", "offsets", "dropped"}
+_TEXTS = _NAMES - {"files", "lines", "offsets", "dropped", "undecided"}
 #: Mutable form of an attempt: creating a frozen one takes twice as long.
 _Draft = make_dataclass("_Draft", [(f.name, Any, field(default=f.default)) for f in fields(Attempt)], slots=True)
 _NEEDED = ("patch", "patch_id", "from_ref", "onto", "outcome", "tool", "time")
@@ -160,6 +164,7 @@ def _attempt(raw: Any) -> Attempt:
     plain = _MUST <= raw.keys() <= _TEXTS and set(map(type, values)) == {str} and "" not in values
     if plain and raw["outcome"] in OUTCOMES and raw.get("grade", "") in GRADES:
         draft: Any = _Draft(**raw)
+        draft.undecided = version < 6 and _is_undecided(draft.outcome, draft.how)
         draft.__class__ = Attempt
         made: Attempt = draft
         return made
@@ -171,15 +176,24 @@ def _attempt(raw: Any) -> Attempt:
         raise ValueError(f"has the unknown outcome {raw['outcome']!r}")
     if raw.get("grade", "") not in GRADES:
         raise ValueError(f"has the unknown grade {raw['grade']!r}")
-    texts = [v for k, v in raw.items() if k not in ("files", "lines", "offsets", "dropped")]
-    if not all(isinstance(v, str) for v in texts) or not isinstance(raw.get("lines", 0), int):
+    undecided = raw.pop("undecided", False)
+    texts = [v for k, v in raw.items() if k in _TEXTS]
+    right = all(isinstance(v, str) for v in texts) and isinstance(raw.get("lines", 0), int)
+    if not right or not isinstance(undecided, bool):
         raise ValueError("has a field of the wrong type")
     files = tuple(FileOutcome(str(f["path"]), int(f["hunks"])) for f in raw.pop("files", ()))
     offsets = tuple(FileOffset(str(f["path"]), tuple(map(int, f["lines"]))) for f in raw.pop("offsets", ()))
     dropped = tuple(
         DroppedLine(str(line["path"]), int(line["line"]), str(line["text"])) for line in raw.pop("dropped", ())
     )
-    return Attempt(**raw, files=files, offsets=offsets, dropped=dropped)
+    if version < 6:
+        undecided = _is_undecided(raw["outcome"], raw.get("how", ""))
+    return Attempt(**raw, files=files, offsets=offsets, dropped=dropped, undecided=undecided)
+
+
+def _is_undecided(outcome: str, how: str) -> bool:
+    """Return True if a line before version 6 leaves the decision open."""
+    return how.startswith(NOT_CARRIED_YET) or (outcome in ("conflict", "obsolete") and not how)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,12 +215,11 @@ class Drop:
         return f"dropped at {self.ref}: {self.reason}"
 
 
-def drop_reason(outcome: str, how: str) -> str:
+def drop_reason(outcome: str, *, undecided: bool) -> str:
     """Return why an outcome drops a patch.
 
     Return an empty string if it doesn't, or if the user hasn't decided yet.
     """
-    undecided = how.startswith(NOT_CARRIED_YET) or (outcome in ("conflict", "obsolete") and not how)
     if undecided:
         return ""
     return _REASONS.get(outcome, "")
@@ -227,7 +240,7 @@ def find_drop(
         if patch in stacks[ref]:
             return None
         if attempt := latest.get((patch, ref)):
-            reason = drop_reason(attempt.outcome, attempt.how)
+            reason = drop_reason(attempt.outcome, undecided=attempt.undecided)
             if reason:
                 return Drop(patch=patch, ref=ref, reason=reason, how=attempt.how)
             return None

@@ -27,11 +27,6 @@ SAFE_TRANSPORTS = {
     "GIT_HTTP_LOW_SPEED_LIMIT": "1000",
     "GIT_HTTP_LOW_SPEED_TIME": "60",
 }
-_UNREACHABLE = re.compile(
-    r"Could not resolve|unable to access|Connection (?:refused|timed out|reset)|no answer in|"
-    r"Network is unreachable|Could not read from remote|failed to connect|does not appear to be a git",
-    re.IGNORECASE,
-)
 
 #: Settings to take from the user's configuration: proxies, certificates, mirrors, credentials.
 _REACH = r"^(http|credential|url)\.|^core\.(sshcommand|gitproxy)$|^ssh\."

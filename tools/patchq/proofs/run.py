@@ -84,6 +84,19 @@ def trees_lock(project: Project) -> AbstractContextManager[bool]:
     return fsio.lock(project.layout.private / "prove.lock", verb="test", wait=project.wait)
 
 
+@dataclass(frozen=True, slots=True)
+class PytestRun:
+    """Result of running pytest.
+
+    :ivar tests: outcome of each test; None if the process was killed from outside.
+    :ivar timed_out: True if pytest exceeded the timeout; ``tests`` is then empty.
+    """
+
+    tests: list[dict[str, str]] | None
+    output: str
+    timed_out: bool = False
+
+
 def in_its_own_process(
     args: Sequence[str], env: Mapping[str, str], cwd: Path, timeout: float | None, *, python: str = sys.executable
 ) -> tuple[str, int]:
@@ -129,16 +142,14 @@ def run_cell(
         )
     start = time.monotonic()
     folder = installed.data if installed else checkout(project, variant, slot)
-    tests, message = run_pytest(
-        project, folder, proof.files, timeout=cell.timeout, execute=execute, installed=installed
-    )
+    done = run_pytest(project, folder, proof.files, timeout=cell.timeout, execute=execute, installed=installed)
     seconds = round(time.monotonic() - start, 2)
-    state, words = state_of(tests, message)
+    state, words = state_of(done.tests, done.output)
     return CellResult(
         proof=proof.title,
         variant=variant.kind,
         state=state,
-        tests=tuple(tests or ()),
+        tests=tuple(done.tests or ()),
         message=words,
         seconds=seconds,
         **about,
@@ -235,13 +246,11 @@ def run_pytest(
     timeout: float | None = None,
     execute: Execute = in_its_own_process,
     installed: Installed | None = None,
-) -> tuple[list[dict[str, str]] | None, str]:
-    """Run test files on trees. Return each test's outcome and pytest's output.
-
-    The outcomes are None if the process was killed from outside.
+) -> PytestRun:
+    """Run test files on trees.
 
     :param cwd: folder to run in; the project's folder by default.
-    :param timeout: seconds; after a timeout there are no outcomes, and the output says so.
+    :param timeout: seconds.
     :param installed: environment whose packages the tests import instead of the trees.
     :raises EnvironmentFault: if its interpreter, or this one, has no pytest.
     """
@@ -271,7 +280,7 @@ def run_pytest(
         try:
             message, code = execute([*options, *files], env, cwd or project.layout.root, timeout)
         except runner.CommandError as error:
-            return [], error.output
+            return PytestRun([], error.output, timed_out=error.code == runner.TIMED_OUT)
         data = fsio.read_or_none(results)
         if data is None and _NO_PYTEST.search(message):
             raise EnvironmentFault(
@@ -281,4 +290,4 @@ def run_pytest(
         if data is None and code < 0:
             message += f"\nthe process was killed by signal {-code}"
         killed = data is None and -code in _FROM_OUTSIDE
-        return (None if killed else json.loads(data or b"[]")), message
+        return PytestRun(None if killed else json.loads(data or b"[]"), message)

@@ -14,17 +14,18 @@ from pathlib import PurePosixPath
 from patchq.names import counted
 from patchq.project.project import Project
 from patchq.proofs.plan import Variant, planning
-from patchq.proofs.run import checkout, in_slots, run_pytest
+from patchq.proofs.run import PytestRun, checkout, in_slots, run_pytest
 
-#: Start of the message about a test file that exceeds its timeout.
-LATE = "no answer in"
 #: Timeout in seconds for a test file on one side.
 TIMEOUT = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileResult:
-    """Result of an upstream's test file: outcome counts before and after, and regressions."""
+    """Result of an upstream's test file: outcome counts before and after, and regressions.
+
+    :ivar message: last line of a run without outcomes; ``timed_out``: that run exceeded the timeout.
+    """
 
     upstream: str
     path: str
@@ -32,6 +33,7 @@ class FileResult:
     after: Mapping[str, int]
     regressions: tuple[str, ...]
     message: str = ""
+    timed_out: bool = False
 
 
 def run_upstream_tests(
@@ -70,32 +72,30 @@ def compare(
     :param timeout: seconds for one file on one variant.
     """
 
-    def run(item: tuple[Variant, str, str], slot: int) -> tuple[dict[str, str], str]:
+    def run(item: tuple[Variant, str, str], slot: int) -> PytestRun:
         variant, upstream, path = item
         trees = checkout(project, variant, slot)
-        outcomes, words = run_pytest(project, trees, [path], cwd=trees / upstream, timeout=timeout)
-        tests = outcomes or []
-        project.say(f"{upstream}: {path}: {counted(len(tests), 'test')} {'before' if variant is bare else 'after'}")
-        return {t["test"]: t["outcome"] for t in tests}, (words.strip().splitlines() or ["pytest printed nothing"])[-1]
+        found = run_pytest(project, trees, [path], cwd=trees / upstream, timeout=timeout)
+        count = counted(len(found.tests or ()), "test")
+        project.say(f"{upstream}: {path}: {count} {'before' if variant is bare else 'after'}")
+        return found
 
     # One variant after the other, so that each slot's trees change only once.
     items = [(bare, *file) for file in files] + [(here, *file) for file in files]
     done = list(in_slots(project, items, run))
     found = []
-    for (upstream, path), (before, said_before), (after, said_after) in zip(
-        files, done[: len(files)], done[len(files) :], strict=True
-    ):
+    for (upstream, path), run_before, run_after in zip(files, done[: len(files)], done[len(files) :], strict=True):
+        before, after = _outcomes(run_before), _outcomes(run_after)
         worse = []
         for test, outcome in before.items():
             if outcome == "passed" and after.get(test) != "passed":
                 worse.append(test)
-        message = ""
-        if not after:
-            message = said_after
-        elif not before:
-            message = said_before
-        if not after and LATE in said_after:
+        if run_after.timed_out:
             worse = []  # a timeout shows nothing about the change, but a crash does
+        silent = next((one for one in (run_after, run_before) if not one.tests), None)
+        message = ""
+        if silent:
+            message = (silent.output.strip().splitlines() or ["pytest printed nothing"])[-1]
         found.append(
             FileResult(
                 upstream=upstream,
@@ -104,9 +104,14 @@ def compare(
                 after=_count(after),
                 regressions=tuple(worse),
                 message=message,
+                timed_out=silent is not None and silent.timed_out,
             )
         )
     return found
+
+
+def _outcomes(found: PytestRun) -> dict[str, str]:
+    return {test["test"]: test["outcome"] for test in found.tests or ()}
 
 
 def _count(outcomes: Mapping[str, str]) -> dict[str, int]:

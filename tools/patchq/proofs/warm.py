@@ -103,7 +103,7 @@ class Warm:
             answer: dict[str, Any] = json.loads(line)
             if not answer["ended"]:
                 raise runner.CommandError(
-                    ["pytest", *args], 124, b"", answer["message"].encode() + b"\nno answer in time"
+                    ["pytest", *args], runner.TIMED_OUT, b"", answer["message"].encode() + b"\nno answer in time"
                 )
             return str(answer["message"]), int(answer["code"])
 

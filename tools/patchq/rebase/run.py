@@ -550,6 +550,7 @@ def _attempts(project: Project, progress: RebaseProgress) -> list[ledgers.Attemp
                 offsets=step.offsets,
                 checked=step.checked,
                 dropped=tuple(starmap(ledgers.DroppedLine, step.dropped)),
+                undecided=step.undecided,
             )
         )
     return found

@@ -34,6 +34,7 @@ class PatchStep:
     :ivar commit: commit of the patch, or an empty string if the new stack doesn't have the patch.
     :ivar offsets: line offsets of the hunks. ``checked`` names the evidence for them.
     :ivar dropped: upstream's lines that the patch drops with the user's consent: path, line, text.
+    :ivar undecided: the patch is left for a later rebase; ``stopped`` is the reason of its stop.
     """
 
     patch: str
@@ -49,6 +50,8 @@ class PatchStep:
     offsets: tuple[FileOffset, ...] = ()
     checked: str = ""
     dropped: tuple[tuple[str, int, str], ...] = ()
+    undecided: bool = False
+    stopped: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +197,7 @@ def tally_result(found: Result) -> RefTally:
     cells = []
     for s in found.steps:
         name = f"{found.upstream}/{s.patch}"
-        if not s.commit and drop_reason(s.outcome, s.how) and s.outcome != ABSORBED:
+        if not s.commit and drop_reason(s.outcome, undecided=s.undecided) and s.outcome != ABSORBED:
             dropped.append(name)
             continue
         files = (FileConflict(path, (0,) * hunks) for path, hunks in s.files)

@@ -272,7 +272,8 @@ def postponed(stop: Stop) -> PatchStep:
     message = ""
     if stop.message:
         message = f"; {stop.message}"
-    return _without(stop, ledgers.NOT_CARRIED_YET + _if_absorbed(stop) + message)
+    how = ledgers.NOT_CARRIED_YET + _if_absorbed(stop) + message
+    return replace(_without(stop, how), undecided=True, stopped=stop.message)
 
 
 def _without(stop: Stop, how: str) -> PatchStep:

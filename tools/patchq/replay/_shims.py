@@ -169,6 +169,8 @@ def _start():
 
 _start()
 """
+#: Exit code of the program that copies, if a source is missing; its message is the source.
+MISSING = 66
 #: Copy files as COPY and ADD do: ``copy.py FILE``, a file with JSON.
 _COPY = r"""
 import json, os, re, shutil, sys, tarfile
@@ -252,7 +254,8 @@ found = []
 for text in wish["sources"]:
     matches = sources(text)
     if not matches:
-        sys.exit("missing: " + text)
+        sys.stderr.write(text)
+        sys.exit(MISSING)
     found += matches
 many = len(found) > 1 or wish["is_folder"]
 for source in found:
@@ -292,7 +295,7 @@ def write_shims(
     (folder / "pip.py").write_text(_PIP_PY.replace("@pip@", about))
     start = _SITECUSTOMIZE.replace("@site@", repr((site, tuple(tops))))
     (folder / "lib" / "sitecustomize.py").write_text(start)
-    (folder / "copy.py").write_text(_COPY)
+    (folder / "copy.py").write_text(f"MISSING = {MISSING}\n{_COPY}")
     (folder / "log").touch()
     (folder / "script").touch()
 

@@ -18,6 +18,7 @@ from patchq.names import CommitId, TreeId, sh
 from patchq.replay._instructions import Heredoc, Instruction, Unset, assignments, expand, parse, split
 from patchq.replay._machine import STAGE, CommandResult, Container
 from patchq.replay._shell import ShellStep, steps_of
+from patchq.replay._shims import MISSING
 from patchq.replay._site import find_place
 from patchq.replay._verdicts import PackageNames, Replayed, judge
 from patchq.replay.limits import MOST_COMMANDS, MOST_STAGES, MOST_STEPS, too_large
@@ -541,10 +542,10 @@ class _Replay:
             return
         check_limits(account, outcome.ran, self.limits)
         changed = machine.site.read(stage.tree, account.where)
-        if missing and outcome.ran.message.startswith("missing: "):
+        if missing and outcome.ran.code == MISSING:
             self._restore(machine, changed, outcome)
-            name = outcome.ran.message.removeprefix("missing: ")
-            stage.accounts.append(replace(account, status=missing, reason=Reason.MISSING_SOURCE, words=(name,)))
+            words = (outcome.ran.message,)
+            stage.accounts.append(replace(account, status=missing, reason=Reason.MISSING_SOURCE, words=words))
             return
         step = Replayed(
             account=account,
