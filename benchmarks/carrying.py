@@ -67,7 +67,7 @@ def rebase(folder: Path, base: str, tip: str, onto: str) -> tuple[tuple[float, f
 
 
 def copy_project(root: Path, target: Path, upstream: str, refs: list[str]) -> None:
-    """Copy the lock, the patches and the store. The store's files are hard links.
+    """Copy the lock, the patches, the store, and what is applied. The store's files are hard links.
 
     :param refs: refs whose stacks are left out.
     """
@@ -80,4 +80,5 @@ def copy_project(root: Path, target: Path, upstream: str, refs: list[str]) -> No
     shutil.rmtree(target / "patches" / upstream / "rr-cache", ignore_errors=True)
     (target / "patches" / upstream / "ledger.jsonl").unlink(missing_ok=True)
     (target / ".patchq").mkdir()
+    shutil.copytree(root / ".patchq" / "state", target / ".patchq" / "state")
     subprocess.run(["cp", "-al", root / ".patchq" / "store.git", target / ".patchq" / "store.git"], check=True)

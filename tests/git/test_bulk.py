@@ -12,7 +12,9 @@ from patchq.formats.header import Ident
 from patchq.git import command
 from patchq.git.command import Outside, author_ident, is_plain
 from patchq.git.fastimport import commit_trees
-from patchq.git.repository import init_store
+from patchq.git.merges import MergeObjects
+from patchq.git.objects import TreeEntry
+from patchq.git.repository import Git, init_store, scratch
 from patchq.stacks.export import PatchNames
 
 
@@ -72,3 +74,42 @@ def test_free_names() -> None:
     assert [names.take(name) for name in ("a", "a", "b", "A", "c", "a-2", "a")] == [
         "a-2", "a-4", "b-2", "A-5", "c", "a-2-2", "a-6",
     ]  # fmt: skip
+
+
+def test_objects_of_a_scratch_repository_are_those_of_fast_import(tmp_path: Path) -> None:
+    """The commits have the same ids, and git makes the same index of the pack."""
+    rng = random.Random(3)
+    sides = []
+    for number in range(60):
+        files = {}
+        for _ in range(rng.randrange(6)):
+            path = rng.choice([b"%05d", b"a/%d", b"a.b/%d/x", b"a-b%d", b"a/b/c%d", b"\xff\n%d"]) % number
+            content = rng.randbytes(rng.choice([0, 1, 15, 16, 2047, 2048, 70_000]))
+            files[path] = (rng.choice([b"100644", b"100755", b"120000"]), content)
+        sides.append((files, rng.randrange(number + 1)))
+
+    def write(git: Git) -> tuple[list[str], str]:
+        with MergeObjects(git, set()) as objects:
+            marks = [0]
+            for files, parent in sides:
+                entries = {path: TreeEntry(mode, objects.blob(content)) for path, (mode, content) in files.items()}
+                marks.append(objects.commit("", entries, parent=marks[parent]))
+            first = objects.commit("", {b"f": TreeEntry(b"100644", objects.blob(b"x\n"))})
+        ids = [objects.id(mark) for mark in marks[1:]]
+        (tree,) = git.tree_of([objects.id(first)])
+        with MergeObjects(git, set()) as objects:
+            base = objects.commit(tree)
+            edited = objects.commit(tree, {b"a/b": TreeEntry(b"100644", objects.blob(b"y\n")), b"f": None}, parent=base)
+        return ids, objects.id(edited)
+
+    with scratch() as git:
+        found = write(git)
+        assert b"missing" not in git.run("cat-file", "--batch-check", data="\n".join(found[0]).encode())
+        git.run("fsck", "--full", "--strict")
+        packs = sorted((git.folder / "objects" / "pack").glob("*.pack"))
+        assert len(packs) == 3  # of both blocks, and of the edited tree
+        for pack in packs:
+            git.run("index-pack", "-o", str(tmp_path / "index"), str(pack))
+            assert (tmp_path / "index").read_bytes() == pack.with_suffix(".idx").read_bytes()
+            (tmp_path / "index").unlink()
+    assert found == write(init_store(tmp_path / "store.git"))

@@ -89,12 +89,10 @@ def offline_option(function: F) -> F:
 
 
 def without_proof(project: Project, set_name: str) -> list[str]:
-    """Return the patches of a set that have no ``Proof:`` trailer, as ``upstream/patch``."""
-    from patchq.stacks.check import without_proof as names_without_proof
-
+    """Return the patches of a set that name no proof, as ``upstream/patch``."""
     found = []
     for stack in project.stacks(set_name):
-        found += [f"{stack.pin.upstream}/{name}" for name in names_without_proof(stack)]
+        found += [f"{stack.pin.upstream}/{name}" for name in stack.without_proof()]
     return found
 
 

@@ -59,7 +59,7 @@ def commit_start(ref: bytes, mark: int, author: Ident, message: str, parent: byt
 
 
 #: Number of commits from which fast-import is faster than a commit-tree process for each.
-_MANY = 16
+_MANY = 4
 
 
 def commit_trees(store: Git, tip: CommitId, trees: Sequence[tuple[TreeId, Ident, str]]) -> list[CommitId]:

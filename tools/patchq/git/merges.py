@@ -1,19 +1,25 @@
 """Merges of a few files each, batched into one ``git merge-tree`` process.
 
-The sides of a merge are commits of flat trees whose files are named by numbers. One
-``git fast-import`` writes all of them.
+The sides of a merge are commits of flat trees whose files are named by numbers, all written
+together.
 """
 
 from __future__ import annotations
 
+import hashlib
+import struct
+import zlib
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from patchq.git.diffs import PathChange
 from patchq.git.fastimport import import_commits, quote_path
 from patchq.git.mergetree import Merge, Sides, Stage, merges_trees
 from patchq.git.objects import TreeEntry, blob_id
-from patchq.git.repository import Git
+from patchq.git.repository import Git, Scratch
 from patchq.names import BlobId, CommitId, TreeId
 
 
@@ -44,7 +50,11 @@ Pending = tuple[int | str, ...]
 
 
 class MergeObjects:
-    """Commits for the sides of merges, written by one ``git fast-import`` on exit."""
+    """Commits for the sides of merges, written on exit.
+
+    In a scratch repository, this process writes them as a pack. One ``git fast-import`` writes
+    trees with replaced files, and everything in a repository that must be durable.
+    """
 
     def __init__(self, git: Git, written: set[BlobId]) -> None:
         self.git = git
@@ -53,15 +63,20 @@ class MergeObjects:
         self.ids: dict[int, CommitId] = {}
         self.same: dict[object, int] = {}
         self.parts: list[bytes] = []
+        self.pack = _Pack(git.folder) if isinstance(git, Scratch) else None
 
     def __enter__(self) -> MergeObjects:
         return self
 
     def __exit__(self, kind: object, *rest: object) -> None:
-        if kind is not None or not self.parts:
+        if kind is not None:
             return
-        with import_commits(self.git, b"refs/side") as (out, self.ids):
-            out.write(b"".join(self.parts))
+        if self.pack:
+            self.pack.write()
+        if self.parts:
+            with import_commits(self.git, b"refs/side") as (out, ids):
+                out.write(b"".join(self.parts))
+            self.ids |= ids
 
     def id(self, mark: int) -> CommitId:
         """Return the id of a commit. Valid only after the ``with`` block."""
@@ -85,7 +100,10 @@ class MergeObjects:
         blob = blob_id(content)
         if blob not in self.written:
             self.written.add(blob)
-            self.parts.append(b"blob\ndata %d\n%s\n" % (len(content), content))
+            if self.pack:
+                self.pack.add(b"blob", content)
+            else:
+                self.parts.append(b"blob\ndata %d\n%s\n" % (len(content), content))
         return blob
 
     def commit(self, tree: str, changed: Mapping[bytes, TreeEntry | None] | None = None, *, parent: int = 0) -> int:
@@ -101,13 +119,23 @@ class MergeObjects:
             return self.same[key]
         self.count += 1
         self.same[key] = self.count
-        author = b"patchq <patchq@localhost> 946684800 +0000"
+        if self.pack and not (tree and changed) and (not parent or parent in self.ids):
+            above = b"parent %s\n" % self.ids[parent].encode() if parent else b""
+            tree = tree or self.pack.tree({path: entry for path, entry in changed.items() if entry})
+            text = b"tree %s\n%sauthor %s\ncommitter %s\n\nside\n" % (tree.encode(), above, _AUTHOR, _AUTHOR)
+            self.ids[self.count] = CommitId(self.pack.add(b"commit", text))
+        else:
+            self._import(tree, changed, parent)
+        return self.count
+
+    def _import(self, tree: str, changed: Mapping[bytes, TreeEntry | None], parent: int) -> None:
+        """Add a commit for ``git fast-import``."""
         if not parent:
             self.parts.append(b"reset refs/side\n\n")
         self.parts.append(b"commit refs/side\nmark :%d\n" % self.count)
-        self.parts.append(b"author %s\ncommitter %s\ndata 5\nside\n" % (author, author))
+        self.parts.append(b"author %s\ncommitter %s\ndata 5\nside\n" % (_AUTHOR, _AUTHOR))
         if parent:
-            self.parts.append(b"from :%d\n" % parent)
+            self.parts.append(b"from %s\n" % (self.ids[parent].encode() if parent in self.ids else b":%d" % parent))
         if tree:
             self.parts.append(b'M 040000 %s ""\n' % tree.encode())
         else:
@@ -118,7 +146,82 @@ class MergeObjects:
                 self.parts.append(b"M %s %s %s\n" % fields)
             elif tree:
                 self.parts.append(b"D %s\n" % quote_path(path))
-        return self.count
+
+
+_AUTHOR = b"patchq <patchq@localhost> 946684800 +0000"
+#: Numbers of object types in packs.
+_TYPES = {b"commit": 1, b"tree": 2, b"blob": 3}
+
+
+class _Pack:
+    """Objects to write as a pack, stored without compression.
+
+    See ``gitformat-pack(5)``. An offset has 31 bits, so a pack is written before it has that many bytes.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "objects" / "pack"
+        self._objects: dict[str, tuple[int, bytes]] = {}
+        self._size = 0
+
+    def add(self, kind: bytes, content: bytes) -> str:
+        """Add an object and return its id."""
+        oid = hashlib.sha1(b"%s %d\0" % (kind, len(content)) + content).hexdigest()
+        if self._size > 1 << 30:
+            self.write()
+        if oid not in self._objects:
+            self._objects[oid] = (_TYPES[kind], content)
+            self._size += len(content)
+        return oid
+
+    def tree(self, files: Mapping[bytes, TreeEntry]) -> TreeId:
+        """Add the tree of these files, with its folders, and return its id."""
+        rows: dict[bytes, tuple[bytes, str]] = {}
+        folders: defaultdict[bytes, dict[bytes, TreeEntry]] = defaultdict(dict)
+        for path, entry in files.items():
+            name, _, rest = path.partition(b"/")
+            if rest:
+                folders[name][rest] = entry
+            else:
+                rows[name] = (entry.mode, entry.blob)
+        for name, inside in folders.items():
+            rows[name + b"/"] = (b"40000", self.tree(inside))  # git sorts a folder by its name with a slash
+        content = bytearray()
+        for name, (mode, oid) in sorted(rows.items()):
+            content += b"%s %s\0%s" % (mode, name.removesuffix(b"/"), bytes.fromhex(oid))
+        return TreeId(self.add(b"tree", bytes(content)))
+
+    def write(self) -> None:
+        """Write the pack, then its index, with which git finds it."""
+        if not self._objects:
+            return
+        pack = bytearray(struct.pack(">4sLL", b"PACK", 2, len(self._objects)))
+        ids = sorted(self._objects)
+        names = [bytes.fromhex(oid) for oid in ids]
+        sums, offsets = [], []
+        for oid in ids:
+            number, content = self._objects[oid]
+            size, head = len(content) >> 4, bytearray([number << 4 | len(content) & 15])
+            while size:
+                head[-1] |= 128
+                head.append(size & 127)
+                size >>= 7
+            entry = bytes(head) + zlib.compress(content, 0)
+            sums.append(zlib.crc32(entry))
+            offsets.append(len(pack))
+            pack += entry
+        pack += hashlib.sha1(pack).digest()
+        below = [bisect_left(names, bytes([first + 1])) for first in range(255)]
+        numbers = [*below, len(ids), *sums, *offsets]
+        index = struct.pack(">4sL256L", b"\xfftOc", 2, *numbers[:256]) + b"".join(names)
+        index += struct.pack(f">{2 * len(ids)}L", *numbers[256:]) + pack[-20:]
+        path = self._folder / f"pack-{pack[-20:].hex()}"
+        self._folder.mkdir(exist_ok=True)
+        if not path.with_suffix(".idx").exists():  # otherwise git may be reading the same pack
+            path.with_suffix(".pack").write_bytes(pack)
+            path.with_suffix(".idx").write_bytes(index + hashlib.sha1(index).digest())
+        self._objects.clear()
+        self._size = 0
 
 
 def merge_trees(git: Git, sides: Sequence[tuple[TreeId, TreeId, Mapping[bytes, TreeEntry], TreeId]]) -> list[Merge]:

@@ -7,10 +7,12 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
 from patchq.errors import SourceError
 from patchq.formats.header import Ident, decode
+from patchq.formats.treepath import parents_of
 from patchq.git._refs import Refs
 from patchq.git.command import MEND
 from patchq.names import BlobId, CommitId, TreeId
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from patchq.git._reader import ObjectReader
 
 _ID = re.compile(r"[0-9a-f]{40}")
+#: Number of paths on a command line, whose size is limited.
+_MOST_PATHS = 1000
 #: Number of packs above which :meth:`Objects.join_packs` repacks.
 MAX_PACKS = 50
 
@@ -91,6 +95,35 @@ class Objects(Refs):
             mode, _, blob = meta.split(b" ")
             found[path] = TreeEntry(mode, BlobId(blob.decode()))
         return found
+
+    def list_near(self, treeish: str, paths: Sequence[bytes]) -> tuple[dict[bytes, TreeEntry], set[bytes]]:
+        """Return the files at or below these paths and in place of their folders, and the folders that are there.
+
+        Only the trees on the way are read.
+        """
+        found, there = self._list_some(treeish, ("-r", "-t"), paths)
+        folders = set(chain.from_iterable(map(parents_of, paths)))
+        if lacking := folders - there:
+            found |= self._list_some(treeish, (), sorted(lacking))[0]
+        return found, there
+
+    def _list_some(
+        self, treeish: str, options: Sequence[str], paths: Sequence[bytes]
+    ) -> tuple[dict[bytes, TreeEntry], set[bytes]]:
+        """Return the files and the folders that ``ls-tree`` names for these paths."""
+        argv = ("--literal-pathspecs", "ls-tree", *options, "-z", "--full-tree", treeish, "--")
+        found: dict[bytes, TreeEntry] = {}
+        folders: set[bytes] = set()
+        for start in range(0, len(paths), _MOST_PATHS):
+            out = self.run(*argv, *map(os.fsdecode, paths[start : start + _MOST_PATHS]))
+            for line in out.split(b"\0")[:-1]:
+                meta, path = line.split(b"\t", 1)
+                mode, kind, blob = meta.split(b" ")
+                if kind == b"tree":
+                    folders.add(path)
+                else:
+                    found[path] = TreeEntry(mode, BlobId(blob.decode()))
+        return found, folders
 
     def read_blobs(self, blobs: Iterable[BlobId]) -> dict[BlobId, bytes]:
         """Return the contents of blobs with at most one new ``cat-file`` process.

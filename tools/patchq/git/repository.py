@@ -22,6 +22,10 @@ class Git(Diffs, Merging):
     """Commands, refs, objects, diffs and merges in one bare repository."""
 
 
+class Scratch(Git):
+    """Temporary repository, whose objects need not survive a power cut."""
+
+
 class Checkout(Git):
     """Repository in the ``.git`` folder of its worktree."""
 
@@ -75,19 +79,20 @@ def partial_repository(folder: Path) -> Git:
 
 
 @contextmanager
-def scratch(*others: Git) -> Iterator[Git]:
+def scratch(*others: Git) -> Iterator[Scratch]:
     """Yield a temporary repository that borrows the objects of others."""
     from patchq.git._reader import forget
 
     with fsio.temporary_folder() as folder:
         try:
-            yield bare_repository(folder, *others)
+            bare_repository(folder, *others)
+            yield Scratch(folder)
         finally:
             forget(folder)
 
 
 #: Configuration of a temporary repository.
-_SCRATCH = b"[core]\n\trepositoryformatversion = 0\n\tbare = true\n"
+_SCRATCH = b"[core]\n\trepositoryformatversion = 0\n\tbare = true\n\tlooseCompression = 0\n\tfsync = none\n"
 _STORE_CONFIG = {
     # apply repacks explicitly.
     "gc.auto": "0",

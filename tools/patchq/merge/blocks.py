@@ -52,11 +52,8 @@ class Text:
         self.lines = _plain_lines(diff.split_lines(content or b""))
 
     @cached_property
-    def _places(self) -> dict[bytes, list[int]]:
-        found: dict[bytes, list[int]] = {}
-        for at, line in enumerate(self.lines):
-            found.setdefault(line, []).append(at)
-        return found
+    def _counts(self) -> Counter[bytes]:
+        return Counter(self.lines)
 
     def find(self, lines: Sequence[bytes]) -> list[int]:
         """Return the positions where these lines occur together."""
@@ -66,7 +63,9 @@ class Text:
         # The rarest line has the fewest positions to compare.
         rarest = min(range(len(wanted)), key=lambda n: self.count(wanted[n]))
         found = []
-        for at in self._places.get(wanted[rarest], ()):
+        at = -1
+        for _ in range(self.count(wanted[rarest])):
+            at = self.lines.index(wanted[rarest], at + 1)
             start = at - rarest
             if start >= 0 and self.lines[start : start + len(wanted)] == wanted:
                 found.append(start)
@@ -74,7 +73,7 @@ class Text:
 
     def count(self, line: bytes) -> int:
         """Return the number of times that a line occurs."""
-        return len(self._places.get(line, ()))
+        return self._counts[line]
 
     def line(self, at: int) -> bytes:
         """Return the line at a position, or ``b""`` outside the file."""
@@ -95,13 +94,9 @@ def text_of(content: bytes | None) -> Text:
     return Text(content)
 
 
-def _plain(line: bytes) -> bytes:
-    return b" ".join(line.split())
-
-
 def _plain_lines(lines: Iterable[bytes]) -> list[bytes]:
     """Normalize the blanks of lines and drop blank lines."""
-    return list(filter(None, map(_plain, lines)))
+    return [b" ".join(words) for words in map(bytes.split, lines) if words]
 
 
 def word_of(line: bytes) -> bytes:

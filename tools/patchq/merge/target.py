@@ -51,23 +51,14 @@ class Column:
         for patch in patches:
             self.last.update(dict.fromkeys(patch.paths, patch))
             left |= patch.left
-        touched = self.last.keys()
-        folders: set[bytes] = set()
-        for path in touched:
-            folders.update(parents_of(path))
-        near = touched | folders
+        self.entries, folders = git.list_near(tree, sorted(self.last))
+        #: Folders of the patches' paths that exist in the tree.
+        self.folders = {b"", *folders}
         #: Folders in which a patch leaves none of its files, but the tree has others.
         self.left: set[bytes] = set()
-        #: Folders of the patches' paths that exist in the tree.
-        self.folders = {b""}
-        self.entries: dict[bytes, TreeEntry] = {}
-        for path, entry in git.list_tree(tree).items():
-            parents = parents_of(path)
-            self.folders.update(folders.intersection(parents))
-            if left and path not in touched:
-                self.left.update(left.intersection(parents))
-            if path in near or not touched.isdisjoint(parents):
-                self.entries[path] = entry
+        if left:
+            for path in git.list_tree(tree, sorted(left)).keys() - self.last.keys():
+                self.left.update(left.intersection(parents_of(path)))
         self.bare = dict(self.entries)
         #: Names of patches that upstream has according to its history. They are not applied.
         self.taken: frozenset[str] = frozenset()

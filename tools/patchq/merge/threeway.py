@@ -154,6 +154,10 @@ def _following(
 _PROBE = b"\nwhere this line is, there is the file: %d\n"
 
 
+#: Number of merges of a few files that take as long as the start of a process.
+_FILES_PER_PROCESS = 8
+
+
 class _Merger:
     """Runs all merges of a round with one git process per core, and stores their results."""
 
@@ -213,7 +217,7 @@ class _Merger:
                     blob = objects.blob((blobs[old.blob] if old else b"") + _PROBE % n)
                     marked[path] = TreeEntry(old.mode if old else diff.REGULAR, blob)
                 pairs.append(objects.sides((base, {}), (tree, {}), (base, marked)))
-        merges = self._ask([objects.ids_of(pair) for pair in pairs])
+        merges = self._ask([objects.ids_of(pair) for pair in pairs], 1)
         for key, merge in zip(asked, merges, strict=True):
             # If git failed, no rename is known: the patches' own merges decide.
             found = [c for c in self.git.changes(key[1], merge.tree) if c.new]
@@ -294,7 +298,7 @@ class _Merger:
             marks += [self._trees(objects, r) for r in whole]
         pairs = [objects.ids_of(pending) for pending in marks]
         labels = [(pair[-2], pair[-1]) for pair in pairs]
-        merges = self._ask(pairs)
+        merges = self._ask(pairs, 1 if whole else _FILES_PER_PROCESS)
         flat = flat_trees(self.git, [m.tree for m in merges[: len(small)]])
         count = len(small)
         for sides, merge, pair, tree in zip(small, merges[:count], labels[:count], flat, strict=True):
@@ -317,9 +321,9 @@ class _Merger:
                 request.column.contents[blob] = contents[blob]
             _land(request, merged, self.recorded)
 
-    def _ask(self, pairs: Sequence[Sides]) -> list[Merge]:
-        """Merge sides with one process per core."""
-        count = max(1, min(os.cpu_count() or 1, len(pairs)))
+    def _ask(self, pairs: Sequence[Sides], least: int) -> list[Merge]:
+        """Merge sides with one process per core, if each has at least ``least`` merges."""
+        count = max(1, min(os.cpu_count() or 1, len(pairs) // least))
         with ThreadPoolExecutor(count) as pool:
             parts = list(pool.map(lambda n: self.git.merge(pairs[n::count]), range(count)))
         return [parts[n % count][n // count] for n in range(len(pairs))]

@@ -127,7 +127,7 @@ def _missing(
 
 
 def _counted(lines: Iterable[bytes]) -> Counter[bytes]:
-    return Counter(map(_key, lines))
+    return Counter(map(b"".join, map(bytes.split, lines)))
 
 
 def _are_far_apart(some: Sequence[int], others: Sequence[int]) -> bool:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from patchq.errors import FormatError, UserError
+from patchq.errors import FormatError, PatchqError, UserError
 from patchq.formats.header import Header
 from patchq.formats.header import parse as parse_mail
 from patchq.formats.lock import Pin
@@ -76,6 +77,16 @@ class Stack:
         """Yield the name and header of each patch, in order."""
         for name in self.names:
             yield name, self.load(name)[0]
+
+    def without_proof(self) -> list[str]:
+        """Return the patches that name no proof. The rule ``format`` names damaged ones."""
+        found = []
+        for name in self.names:
+            with suppress(PatchqError):
+                header = self.load(name)[0]
+                if not header.values("Proof") and not header.proofs_on:
+                    found.append(name)
+        return found
 
     def relative(self, layout: Layout, name: str) -> str:
         """Return the path of a patch file, relative to the project."""

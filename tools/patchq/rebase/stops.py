@@ -42,7 +42,6 @@ from patchq.project.journal import KEPT
 from patchq.project.project import Project
 from patchq.project.stack import load_stack
 from patchq.rebase.state import PatchStep, RebaseProgress, Stop, save, stop_worktree
-from patchq.replay.scripts import CODEMOD, run_command
 from patchq.sources.bases import Base
 from patchq.sources.pins import Fetcher
 from patchq.system import fsio
@@ -401,6 +400,8 @@ def codemod(project: Project, progress: RebaseProgress, patch: Patch, prove: Pro
 
     :returns: the step, or None if the patch stops.
     """
+    from patchq.replay.scripts import CODEMOD, run_command  # slow to import
+
     stop, store = progress.stop, project.store
     assert stop
     commands = [value for key, value in parse_trailers(patch.commit.message) if key == CODEMOD]

@@ -224,19 +224,6 @@ def broken_rules(project: Project, upstream: str, name: str, header: Header) -> 
     return {rule for rule, _, _ in found}
 
 
-def without_proof(stack: Stack) -> list[str]:
-    """Return the patches of a stack that name no proof."""
-    found = []
-    for name in stack.names:
-        try:
-            header = stack.load(name)[0]
-        except PatchqError:
-            continue  # the rule `format` names it
-        if not header.values("Proof") and not header.proofs_on:
-            found.append(name)
-    return found
-
-
 def _check_message(full: str, header: Header) -> list[_Problem]:
     found: list[_Problem] = []
     reword = f"`patchq reword {sh(full)}` opens the message in an editor"

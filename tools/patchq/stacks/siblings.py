@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from packaging.metadata import parse_email
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
@@ -106,6 +105,8 @@ def declared(project: Project, base: CommitId) -> list[Requirement]:
 @functools.lru_cache(maxsize=256)
 def _declared(store: Git, base: CommitId) -> tuple[Requirement, ...]:
     """Return all requirements in a commit's metadata, cached because many sets share a commit."""
+    from packaging.metadata import parse_email  # slow to import
+
     entries = store.list_tree(base, [b"PKG-INFO", b"pyproject.toml"])
     contents = store.read_blobs(e.blob for e in entries.values())
     texts: list[str] = []

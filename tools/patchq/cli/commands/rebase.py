@@ -9,7 +9,7 @@ import click
 from patchq.cli.common import emit, json_option, open_project, set_option, stopped_upstream, without_proof
 from patchq.cli.terminal import echo
 from patchq.formats.ledger import say_offsets
-from patchq.names import counted, sh
+from patchq.names import ProofRequest, counted, sh
 from patchq.project.project import Project
 from patchq.rebase.state import PatchStep, Result, Stop, tally_result
 
@@ -87,9 +87,7 @@ def command(
     code 3 at a stop.
     """
     from patchq.errors import UserError
-    from patchq.proofs.prove import prove_at
-    from patchq.rebase import resolve, run
-    from patchq.rebase.resolve import ResolveRequest
+    from patchq.rebase import run
     from patchq.rebase.state import under_way
 
     if sum((bool(ref), resume, skip, abort, proposing)) != 1:
@@ -110,7 +108,7 @@ def command(
                 commands.append(f"`patchq rebase {pin.upstream} --onto {sh(ref)}`")
             raise UserError("no upstream is named", hint=" or ".join(sorted(commands)))
         name = stopped_upstream(project, None)
-    prove = partial(prove_at, project)
+    prove = partial(_prove, project)
     output = sum(len(before.steps) for before in under_way(project) if before.upstream == name)
     if ref:
         found = run.start(
@@ -127,7 +125,9 @@ def command(
             from_ref=from_ref,
         )
     elif resume:
-        wish = ResolveRequest(proofs=not no_proof, dropped=dropped)
+        from patchq.rebase import resolve  # slow to import
+
+        wish = resolve.ResolveRequest(proofs=not no_proof, dropped=dropped)
         found = resolve.resume(project, name, prove=prove, wish=wish, include=include, retire=retire, how=how)
     else:
         if skip:
@@ -140,6 +140,12 @@ def command(
         show(project, found, output)
     if found.state == "stopped":
         raise click.exceptions.Exit(3)
+
+
+def _prove(project: Project, request: ProofRequest) -> tuple[str, str]:
+    from patchq.proofs.prove import prove_at  # slow to import, and most rebases run no proof
+
+    return prove_at(project, request)
 
 
 def show(project: Project, found: Result, output: int) -> None:
