@@ -11,7 +11,7 @@ import pytest
 from kit import ROOT
 
 PAGES = ["SECURITY.md", "docs/explanation/trust.md", "docs/reference/reliability.md"]
-_TABLE = re.compile(r"^\| promise \| held by \|\n\|---\|---\|\n((?:\|.*\|\n)+)", re.MULTILINE)
+_TABLE = re.compile(r"^\| promise \| tests \|\n\|---\|---\|\n((?:\|.*\|\n)+)", re.MULTILINE)
 
 
 def promises(page: str) -> list[tuple[str, list[str]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import re
 import subprocess
 from collections.abc import Callable, Sequence
@@ -61,7 +62,8 @@ def host_options(trees: Path, folder: Path) -> list[str]:
     nvcc too.
     """
     headers, here = trees / "cutlass" / "include", folder / "launching_nothing"
-    for header in sorted((headers / "cutlass").rglob("*.h*")):
+    # `rglob` follows no links to folders, which the trees of an installed package are made of.
+    for header in sorted(map(Path, glob.glob(f"{headers}/cutlass/**/*.h*", recursive=True))):
         if "<<<" in (text := header.read_text()):
             copy = here / header.relative_to(headers)
             copy.parent.mkdir(parents=True, exist_ok=True)

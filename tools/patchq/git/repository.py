@@ -67,7 +67,7 @@ def bare_repository(folder: Path, *others: Git) -> Git:
         (folder / name).mkdir(parents=True, exist_ok=True)
     (folder / "HEAD").write_text("ref: refs/heads/none\n")
     borrow_objects(folder, *((other.folder / "objects").resolve() for other in others))
-    (folder / "config").write_bytes(_SCRATCH)
+    (folder / "config").write_bytes(_BARE)
     return Git(folder)
 
 
@@ -86,13 +86,15 @@ def scratch(*others: Git) -> Iterator[Scratch]:
     with fsio.temporary_folder() as folder:
         try:
             bare_repository(folder, *others)
+            (folder / "config").write_bytes(_BARE + _SCRATCH)
             yield Scratch(folder)
         finally:
             forget(folder)
 
 
-#: Configuration of a temporary repository.
-_SCRATCH = b"[core]\n\trepositoryformatversion = 0\n\tbare = true\n\tlooseCompression = 0\n\tfsync = none\n"
+_BARE = b"[core]\n\trepositoryformatversion = 0\n\tbare = true\n"
+#: What a repository that is deleted at the end adds.
+_SCRATCH = b"\tlooseCompression = 0\n\tfsync = none\n"
 _STORE_CONFIG = {
     # apply repacks explicitly.
     "gc.auto": "0",
