@@ -1,4 +1,4 @@
-"""Forecast a rebase onto other refs, patch by patch, in memory."""
+"""Forecast of a rebase onto other refs, patch by patch, in memory."""
 
 __all__ = [
     "blame",

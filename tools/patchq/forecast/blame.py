@@ -1,7 +1,7 @@
 """``forecast --blame``: binary search for the first upstream commit at which each patch stops.
 
-The search needs upstream's history, which pins lack: it is fetched into a repository under
-``.patchq``. If the git host cannot be reached, only releases can be compared.
+The search needs upstream's history, which the store doesn't contain. The history is fetched into a repository
+under ``.patchq``. If the git host can't be reached, only releases are compared.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from patchq.upstream.commits import pull_request_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Culprit:
-    """Upstream commit that broke a patch.
+    """Upstream commit because of which a patch no longer applies.
 
-    :ivar pull_request: number of its pull request, or empty.
+    :ivar pull_request: number of the commit's pull request; empty if unknown.
     """
 
     patch: str
@@ -47,14 +47,15 @@ def blame(
     set_name: str = "",
     from_ref: str = "",
 ) -> list[Culprit]:
-    """Find the commits that broke patches.
+    """Find the upstream commits because of which patches no longer apply.
 
-    Search along first parents, from the last ref (or the pin) to which a patch applies to the first
-    ref at which it stops. If a patch breaks more than once, one of the commits is reported.
+    Search along first parents. The search begins at the last ref (or the pin) to which a patch applies, and
+    ends at the first ref at which the patch stops. If several commits break the patch, one of them is
+    reported.
 
     :param breaks: first ref at which each patch (``upstream/name``) stops.
-    :param refs: refs in order.
-    :param from_ref: pinned ref of the stack (default: the set's).
+    :param refs: refs in order, oldest first.
+    :param from_ref: pinned ref of the stack (default: the ref in the set).
     :raises SourceError: if no history is available.
     """
     set_name = project.choose_set(set_name)
@@ -96,7 +97,7 @@ class _BlameSearch:
         self.stops: dict[CommitId, set[str]] = {}
 
     def _stops_at(self, commit: CommitId) -> set[str]:
-        """Return the patches that stop on a commit, merged once for all patches."""
+        """Return the patches that stop on a commit. All patches are merged onto it in one call."""
         if commit not in self.stops:
             (column,) = carry(self.both, self.patches, [commit], self.base)
             stopped = set()

@@ -1,7 +1,6 @@
 """``forecast``: result of carrying a stack onto other refs, patch by patch, in memory.
 
-No worktree, branch or stack changes. Objects and missing bases are added to the store, as by
-`fetch`.
+No worktree, branch or stack is changed. Objects and missing bases are added to the store, as `fetch` does.
 """
 
 from __future__ import annotations
@@ -41,11 +40,11 @@ from patchq.upstream.status import UpstreamCommit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class From:
-    """Source of a ref's patches.
+    """Choice of the stack from which a ref's patches are carried.
 
     :ivar from_ref: ref of the source stack.
     :ivar why: reason for the choice of the stack.
-    :ivar absent: patches that are not carried, with the reasons.
+    :ivar absent: patches that are not carried, each with its reason.
     :ivar dropped: absent patches that the ledger drops.
     """
 
@@ -62,8 +61,8 @@ class Forecast:
 
     :ivar refs: refs in the order of the request.
     :ivar cells: cells in the order of the series.
-    :ivar from_ref: ref of the first source stack; ``sources`` has the source of each ref.
-    :ivar rows: all patches of the set's stack and of the other source stacks.
+    :ivar from_ref: ref of the first source stack. ``sources`` contains the source of each ref.
+    :ivar rows: all patches, from the set's stack and from the other source stacks.
     """
 
     upstream: str
@@ -82,7 +81,7 @@ class Forecast:
     history: bool = False
 
     def of(self, ref: str) -> list[ForecastCell]:
-        """Return a ref's cells."""
+        """Return the cells of a ref."""
         return [c for c in self.cells if c.ref == ref]
 
     def source(self, ref: str) -> From:
@@ -90,7 +89,7 @@ class Forecast:
         return next(s for s in self.sources if s.ref == ref)
 
     def summary(self, ref: str) -> RefTally:
-        """Return the summary of a ref."""
+        """Return the summary of a ref's outcomes."""
         return count(ref, self.of(ref), [f"{self.upstream}/{drop.patch}" for drop in self.source(ref).dropped])
 
     def stops(self, ref: str) -> int:
@@ -99,11 +98,11 @@ class Forecast:
 
     @property
     def cheapest(self) -> str:
-        """Return the ref with the fewest stops, the last one on a tie."""
+        """Return the ref with the fewest stops. If several refs have the fewest, return the last one."""
         return min(reversed(self.refs), key=self.stops)
 
     def breaks(self) -> dict[str, str]:
-        """Return the first ref at which each patch needs review. Other patches are left out."""
+        """Return the first ref at which each patch needs review. Patches that never need review are left out."""
         found: dict[str, str] = {}
         for ref in self.refs:
             for name in self.summary(ref).needs:
@@ -126,14 +125,14 @@ def forecast(
 
     A patch that conflicts is left out, and later patches are carried without it.
 
-    :param refs: pinned refs, refs of the git host if it is reachable, or releases of the pin's
-        archive (``v0.14.0`` or ``0.14.0``).
-    :param releases: version specifier such as ``>=0.14``, for all matching releases that have a
-        source archive.
-    :param ahead: add upstream's default branch or newest release.
-    :param from_ref: pinned ref of the stack to carry. The refs' own stacks are then ignored.
-    :param shared: find definitions that two patches change, in this stack or in a sibling's, and
-        changes of meaning under patches that apply.
+    :param refs: pinned refs, refs of the git host if the host is reachable, or releases of the pin's archive
+        (``v0.14.0`` or ``0.14.0``).
+    :param releases: version specifier such as ``>=0.14``. All matching releases with a source archive are
+        added.
+    :param ahead: add upstream's default branch, or its newest release.
+    :param from_ref: pinned ref of the stack to carry. If it is given, the refs' own stacks are ignored.
+    :param shared: also find definitions that two patches change (in this stack or in a sibling's), and drift
+        under patches that apply.
     :raises UserError: if there is no ref, if a ref is not found, or if ``from_ref`` has no stack.
     """
     set_name = project.choose_set(set_name)
@@ -194,7 +193,7 @@ def forecast(
 
 
 def _stacked(plan: CarryPlan, column: Column) -> Stacked:
-    """Return the patches that apply at a ref, with their changes."""
+    """Return the patches that apply at a ref, with the definitions that they change."""
     contents = column.contents  # the attribute is replaced when a patch is searched
 
     def read(blobs: Sequence[BlobId]) -> Mapping[BlobId, bytes]:
@@ -210,7 +209,7 @@ def _stacked(plan: CarryPlan, column: Column) -> Stacked:
 
 
 def _apart(project: Project, set_name: str, pin: Pin, base: CommitId) -> list[SiblingDifference]:
-    """Return a ref's requirements that neither the set's other pins nor the lock allow."""
+    """Return the requirements of a ref that the set's other pins don't fulfil and the lock doesn't accept."""
     found: list[SiblingDifference] = []
     for d in differences(project, set_name, {pin.upstream: base}, instead=pin):
         if not d.meant:
@@ -219,7 +218,7 @@ def _apart(project: Project, set_name: str, pin: Pin, base: CommitId) -> list[Si
 
 
 def _alike(plans: Sequence[CarryPlan]) -> list[list[int]]:
-    """Group the numbers of the plans that carry the same commits."""
+    """Group the plans that carry the same commits. Return the indices of each group."""
     groups: dict[tuple[str, ...], list[int]] = {}
     for number, plan in enumerate(plans):
         key = (plan.from_ref, *plan.known, "", *(plan.commits[name].commit for name in plan.order))
@@ -228,7 +227,7 @@ def _alike(plans: Sequence[CarryPlan]) -> list[list[int]]:
 
 
 def _rows(own: Sequence[str], plans: Sequence[CarryPlan]) -> Iterable[str]:
-    """Return the patches of the set's stack, then the patches that only other stacks have."""
+    """Return the patches of the set's stack, followed by patches that only other stacks contain."""
     names = dict.fromkeys(own)
     for plan in plans:
         names.update(dict.fromkeys((*plan.order, *plan.absent)))
@@ -243,7 +242,7 @@ def _carried(
     bases: Sequence[CommitId],
     shared: bool,
 ) -> tuple[list[ForecastCell], list[Stacked]]:
-    """Return the cells of refs that get the same patches.
+    """Return the cells of refs to which the same patches are carried.
 
     If ``shared``, also return the patches that apply at each ref.
     """
@@ -277,9 +276,9 @@ def _carried(
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """Upstream's versions up to a ref.
+    """Versions of upstream on the way to a ref.
 
-    :ivar versions: releases, oldest first, and the ref itself last.
+    :ivar versions: releases, oldest first, followed by the ref itself.
     :ivar asked: evidence about the patches at the ref.
     """
 
@@ -297,7 +296,7 @@ def _ways(
     versions: Sequence[tuple[str, Column]],
     pasts: Sequence[Landed | None],
 ) -> Iterator[list[_Way]]:
-    """Yield upstream's versions up to each ref. Releases are read only if a patch stops."""
+    """Yield the versions of upstream on the way to each ref. Releases are read only if a patch stops."""
     outcomes: set[str] = set()
     for _, column in versions:
         outcomes.update(landing.outcome for landing in column.landings.values())
@@ -329,7 +328,7 @@ def _ways(
 
 
 def _cells(upstream: str, plan: CarryPlan, number: int, base: Column, ways: Sequence[_Way]) -> list[ForecastCell]:
-    """Return the cells of a patch. If the patch stops at a ref, upstream is searched for it."""
+    """Return the cells of a patch. If the patch stops at a ref, search upstream for the patch's change."""
     patch = base.patches[number]
     replays = any(way.versions[-1][1].landings[number].outcome == REPLAYED for way in ways)
     unproved = ""
@@ -371,7 +370,7 @@ def _cells(upstream: str, plan: CarryPlan, number: int, base: Column, ways: Sequ
 
 
 def _unproved(patch: Patch) -> str:
-    """Return the reason that a patch's proof cannot run on this machine, or ``""``."""
+    """Return the reason why a patch's proof can't run on this machine; empty if it can."""
     trailers = parse_trailers(patch.commit.message)
     if not any(key == "Proof" for key, _ in trailers):
         return "the patch names no proof"

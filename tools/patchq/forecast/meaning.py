@@ -1,4 +1,4 @@
-"""Changes of meaning under patches that apply, with the upstream commits that made them."""
+"""Drift under patches that apply, with the upstream commits that caused it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ _WITHOUT_BODY = {
 class DatedDrift:
     """Alarms with the commits that caused them.
 
-    :ivar history: True if upstream's history is available locally; without it, alarms have no commits.
+    :ivar history: True if upstream's history is available locally. Without the history, alarms name no
+        commits.
     """
 
     alarms: tuple[Alarm, ...]
@@ -43,7 +44,7 @@ class DatedDrift:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefDrift:
-    """Alarms of the patches that apply at a ref."""
+    """Alarms about the patches that apply at a ref."""
 
     ref: str
     alarms: tuple[Alarm, ...]
@@ -51,7 +52,7 @@ class RefDrift:
 
 
 def drift_with_commits(project: Project, upstream: str, old: str, new: str, *, set_name: str = "") -> DatedDrift:
-    """Compare two pinned refs and find the commits behind the alarms; see :func:`drift`."""
+    """Compare two pinned refs, and find the commits that caused the alarms; see :func:`drift`."""
     found = drift(project, upstream, old, new, set_name=set_name)
     pins = project.lock.upstreams[upstream].pins
     alarms = found.alarms
@@ -69,7 +70,7 @@ def drift_of_plans(
     bases: Sequence[CommitId],
     applied: Mapping[str, Iterable[str]],
 ) -> list[RefDrift]:
-    """Return the alarms at each ref, for the patches that apply and that the ref's own stack doesn't have.
+    """Return the alarms at each ref, for patches that apply and are not in the ref's own stack.
 
     :param applied: names of the patches that apply, by ref.
     """
@@ -105,7 +106,7 @@ def _compare(project: Project, facts: PatchFacts, plan: CarryPlan, base: CommitI
 
 
 def dated(history: History, old: Pin, new: Pin, alarms: Iterable[Alarm]) -> Iterable[Alarm]:
-    """Yield alarms with the first commit between two pins that made each change, as far as it is found."""
+    """Yield alarms, each with the first commit between two pins that made the change, if such a commit is found."""
     history.bring(new)
     base, target = history.commit(old), history.commit(new)
     for alarm in alarms:
@@ -156,7 +157,7 @@ def _entry(git: Git, commit: CommitId, path: bytes) -> BlobId | None:
 
 
 def _path_of(alarm: Alarm) -> str:
-    """Return the file of the changed definition."""
+    """Return the file that contains the changed definition."""
     for place in (alarm.at, alarm.was):
         path, colon, line = place.partition(" ")[0].rpartition(":")
         if colon and line.isdigit():

@@ -1,4 +1,4 @@
-"""Upstream's changes to the lines that a patch changes, since the ref that it was written for.
+"""Upstream's changes to the lines that a patch changes, since the ref for which the patch was written.
 
 The changes are listed by commit if the git host provides the history, else by release.
 """
@@ -21,11 +21,11 @@ MOST = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HunkOverlap:
-    """Upstream's changes to one hunk's lines.
+    """Upstream's changes to the lines of one hunk.
 
-    :ivar first, last: line numbers in the ref that the patch was written for, from 1.
-    :ivar by: releases (``v0.14.0``) or commits (``0123abcd subject``) that changed the lines.
-    :ivar gone: first ref without the file, or empty.
+    :ivar first, last: line numbers (from 1) in the ref for which the patch was written.
+    :ivar by: releases (``v0.14.0``) or commits (``0123abcd subject``) that changed these lines.
+    :ivar gone: first ref that doesn't contain the file; empty if all do.
     """
 
     path: str
@@ -36,9 +36,9 @@ class HunkOverlap:
 
 
 def by_releases(store: Git, patch: Patch, base: Column, versions: Sequence[tuple[str, Column]]) -> list[HunkOverlap]:
-    """Return upstream's changes by release.
+    """Return upstream's changes to a patch's lines, by release.
 
-    :param versions: labels of upstream's later trees, oldest first.
+    :param versions: later trees of upstream with their labels, oldest first.
     """
     found = []
     for path, hunks in patch.hunks.items():
@@ -69,7 +69,7 @@ _HUNK = re.compile(r"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@", re.MULTILINE)
 
 
 def _follow(store: Git, old: str, new: str, at: tuple[int, int]) -> tuple[tuple[int, int], bool]:
-    """Return the new range of lines of a file, and whether any of them changed."""
+    """Return the new position of a range of lines, and whether any of the lines changed."""
     out = store.run("diff", "--unified=0", "--no-color", "--no-ext-diff", "--text", old, new).decode("utf-8", "replace")
     first, last = at
     grown_before = grown_inside = 0
@@ -89,9 +89,9 @@ def _follow(store: Git, old: str, new: str, at: tuple[int, int]) -> tuple[tuple[
 
 
 def by_commits(history: Git, patch: Patch, old: CommitId, new: CommitId) -> list[HunkOverlap]:
-    """Return upstream's changes by commit, newest first.
+    """Return upstream's changes to a patch's lines, by commit, newest first.
 
-    :param patch: the patch as applied to ``new``.
+    :param patch: patch as applied to ``new``.
     :param history: repository with all commits of ``old..new``.
     """
     found = []

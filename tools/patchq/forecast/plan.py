@@ -1,7 +1,7 @@
-"""Choice of the stack to rebase onto a ref: the nearest pinned one, plus the ref's own stack.
+"""Choice of the stack that is rebased onto a ref: the nearest pinned stack, combined with the ref's own stack.
 
-Upstream made fewer changes since an adjacent release than since the release of the set, and
-conflicts that were resolved on the way are not resolved again.
+The nearest stack is used for two reasons: upstream has changed less since a nearby release than since the
+set's release, and conflicts that were resolved for that stack need not be resolved again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from patchq.upstream.history import History
 
 
 class SourceReason(Enum):
-    """Reason for the choice of the stack to carry."""
+    """Reason for the choice of the stack that is carried."""
 
     #: The user named the ref.
     ASKED = "as asked"
@@ -39,9 +39,9 @@ class SourceReason(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceChoice:
-    """Choice of the stack to carry.
+    """Choice of the stack that is carried.
 
-    :ivar commits: for ``HISTORY``, the number of commits between the stack's ref and the new ref.
+    :ivar commits: number of commits between the stack's ref and the new ref, for the reason ``HISTORY``.
     """
 
     reason: SourceReason
@@ -57,7 +57,7 @@ class SourceChoice:
 class Absence:
     """Reason why a patch is not carried.
 
-    :ivar drop: decision in the ledger that drops the patch, or None if the source stack lacks it.
+    :ivar drop: decision in the ledger to drop the patch; None if the patch isn't in the source stack.
     :ivar source: ref of the source stack.
     """
 
@@ -75,11 +75,11 @@ class Absence:
 class CarryPlan:
     """Plan of a rebase onto a ref.
 
-    :ivar source: stack that is carried; ``why`` is the reason for its choice.
+    :ivar source: stack that is carried.\n:ivar why: reason for choosing this stack.
     :ivar base: base commit of the source stack.
     :ivar order: patches of the new stack, including those of the ref's own stack (``known``).
-    :ivar commits: commit of each patch, from the ref's own stack if it has the patch.
-    :ivar absent: patches that are not carried, with the reasons.
+    :ivar commits: commit of each patch. If the ref's own stack contains the patch, its commit is used.
+    :ivar absent: patches that are not carried, each with its reason.
     """
 
     onto: Pin
@@ -93,17 +93,17 @@ class CarryPlan:
 
     @property
     def from_ref(self) -> str:
-        """Return the ref that the stack is carried from."""
+        """Return the ref whose stack is carried."""
         return self.source.pin.ref
 
     @property
     def dropped(self) -> tuple[Drop, ...]:
-        """Return the decisions of the ledger that keep patches out of the new stack."""
+        """Return the ledger's decisions because of which patches are not in the new stack."""
         return tuple(filter(None, (absence.drop for absence in self.absent.values())))
 
     @property
     def message(self) -> str:
-        """Return the source of the patches and the patches left out, as one line."""
+        """Return one line with the source of the patches and the number of patches left out."""
         line = f"{self.onto.upstream} {self.onto.ref}: from {self.from_ref}, {self.why.describe()}"
         if not self.absent:
             return line
@@ -118,7 +118,7 @@ class CarryPlan:
 
 
 def count_absent(absent: Iterable[Absence]) -> str:
-    """Return the reasons why patches are not carried, each with the number of patches."""
+    """Return each reason why patches are not carried, with the number of patches."""
     counts = Counter(map(Absence.describe, absent))
     return ", ".join(f"{count} {reason}" for reason, count in counts.items())
 
@@ -128,9 +128,9 @@ class Planner:
 
     :param asked: pinned ref to start from (default: the nearest).
     :param alone: ignore the refs' own stacks.
-    :param only: missing patches to carry, even if the ledger drops them (default: all that it
-        doesn't drop).
-    :raises UserError: if ``asked`` has no stack, or if no stack has a patch of ``only``.
+    :param only: missing patches to carry, even if the ledger drops them (default: all missing patches that
+        the ledger doesn't drop).
+    :raises UserError: if ``asked`` has no stack, or if a patch in ``only`` is in no stack.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class Planner:
         self._carried: dict[str, Carried] = {}
 
     def _having(self, name: str) -> Stack:
-        """Return the stack that has a patch, preferably the set's."""
+        """Return a stack that contains a patch, preferably the set's stack."""
         short = name.rpartition("/")[2]
         every = [self.own, *self.stacks.values()]
         return next((stack for stack in every if short in stack.names), self.own)
@@ -197,7 +197,7 @@ class Planner:
         )
 
     def _drops(self, names: Iterable[str], source: Stack, onto: Pin) -> dict[str, Drop]:
-        """Return the decisions that keep patches out of the stack of ``onto``, by patch."""
+        """Return, by patch, the decisions because of which patches are not in the stack of ``onto``."""
         found: dict[str, Drop] = {}
         for name in names:
             drop = self._drop(name, source, onto)
@@ -206,7 +206,7 @@ class Planner:
         return found
 
     def _order(self, merged: Sequence[str], known: Sequence[str], drops: Mapping[str, Drop]) -> list[str]:
-        """Return the patches to carry: those of ``known``, and those requested or not dropped."""
+        """Return the patches to carry: those in ``known``, and those that were requested or are not dropped."""
         order = []
         for name in merged:
             if self.only:
@@ -218,7 +218,7 @@ class Planner:
         return order
 
     def _drop(self, name: str, source: Stack, onto: Pin) -> Drop | None:
-        """Return the decision that keeps a patch out of the stack of ``onto``."""
+        """Return the decision because of which a patch is not in the stack of ``onto``; None if there is none."""
         pins = self.project.lock.upstreams[self.upstream].pins.values()
         refs = refs_up_to(pins, onto)
         if name in source.names:
@@ -237,7 +237,7 @@ class Planner:
         return ledgers.find_drop(self.latest, name, {ref: names.get(ref, ()) for ref in refs})
 
     def _target(self, onto: Pin, source: Stack) -> Stack | None:
-        """Return the ref's own stack, if it has one and it is not the source."""
+        """Return the ref's own stack; None if the ref has none, or if that stack is the source."""
         there = self.stacks.get(onto.ref)
         if self.alone or there is None or there.pin.ref == source.pin.ref:
             return None
@@ -249,7 +249,7 @@ class Planner:
         return self._carried[stack.pin.ref]
 
     def _source(self, onto: Pin, newest: bool) -> tuple[Stack, SourceChoice]:
-        """Return the stack to start from and the reason for the choice."""
+        """Return the stack from which to carry, and the reason for the choice."""
         own = self.own
         if self.asked:
             return self.stacks[self.asked], SourceChoice(reason=SourceReason.ASKED)
@@ -264,7 +264,7 @@ class Planner:
         return own, SourceChoice(reason=SourceReason.SET, set_name=self.set_name)
 
     def _nearest(self, onto: Pin, stacks: Sequence[Stack], newest: bool) -> tuple[Stack, SourceChoice] | None:
-        """Return the stack with the fewest commits to the ref, or the newest release before it.
+        """Return the stack with the fewest commits between it and the ref, or the stack of the newest earlier release.
 
         Return None if there is neither a history nor a release to compare with.
         """
@@ -292,7 +292,7 @@ class Planner:
 
 
 def refs_up_to(pins: Iterable[Pin], last: Pin) -> list[str]:
-    """Return the refs of the releases before a pin, oldest first, then the pin's own ref.
+    """Return the refs of all releases before a pin, oldest first, followed by the pin's own ref.
 
     If the pin is not a release, return only its own ref.
     """
@@ -304,7 +304,7 @@ def refs_up_to(pins: Iterable[Pin], last: Pin) -> list[str]:
 
 
 def _merged_order(source: Sequence[str], target: Sequence[str]) -> list[str]:
-    """Return the source's order, with the target's other patches after their predecessors."""
+    """Return the source's order of patches. Patches that only the target contains follow their predecessors."""
     order = list(source)
     for n, name in enumerate(target):
         if name not in order:

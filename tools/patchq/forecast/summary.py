@@ -1,4 +1,4 @@
-"""Summary of a ref's patches by outcome."""
+"""Summary of a ref's patches: the number of patches with each outcome."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ class ForecastCell:
     """Forecast of one patch on one ref.
 
     :ivar files: files that conflict or are deleted upstream.
-    :ivar offsets: line offsets of the hunks. ``checked`` names the evidence for them.
-    :ivar message: reason for the stop, if the files don't show it.
-    :ivar grade: upstream match of a stopped patch; see :mod:`patchq.upstream.match`. ``evidence``
-        describes it.
-    :ivar known: the ref's own stack has the patch.
+    :ivar offsets: line offsets of the hunks.\n:ivar checked: evidence that the offsets are right.
+    :ivar message: reason why the patch stops, if ``files`` don't show it.
+    :ivar grade: how well upstream's code matches a stopped patch; see :mod:`patchq.upstream.match`.
+        ``evidence`` describes the match.
+    :ivar known: True if the ref's own stack contains the patch.
     :ivar commits: upstream commits behind the evidence, if history is available locally.
-    :ivar unproved: a recorded resolution applies, but no proof can confirm it on this machine.
+    :ivar unproved: True if a recorded resolution applies, but no proof can confirm the resolution on this
+        machine.
     """
 
     patch: str
@@ -46,18 +47,18 @@ class ForecastCell:
 
     @property
     def hunks(self) -> int:
-        """Return the number of conflicts. A file that conflicts as a whole counts as one."""
+        """Return the number of conflicts. A whole-file conflict counts as one."""
         return sum(max(1, len(file.lines)) for file in self.files)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefTally:
-    """A ref's patches by outcome, and the number of hunks and files that need review.
+    """Number of a ref's patches with each outcome, and number of hunks and files that need review.
 
-    :ivar known: patches of the ref's own stack.
-    :ivar upstream_has: patches with the outcome ``absorbed``.
-    :ivar lands: patches that apply: ``clean``, ``offset`` or ``merged``.
-    :ivar dropped: patches that the ledger drops.
+    :ivar known: number of patches in the ref's own stack.
+    :ivar upstream_has: number of patches with the outcome ``absorbed``.
+    :ivar lands: number of patches that apply: ``clean``, ``offset`` or ``merged``.
+    :ivar dropped: number of patches that the ledger drops.
     """
 
     ref: str
@@ -72,7 +73,7 @@ class RefTally:
 
     @property
     def message(self) -> str:
-        """Return one line: ``12 upstream has, 3 replay, 2 need review (4 hunks, 2 files)``."""
+        """Return the summary as one line: ``12 upstream has, 3 replay, 2 need review (4 hunks, 2 files)``."""
         parts = [
             (len(self.known), "already carried"),
             (len(self.upstream_has), "upstream has"),
@@ -84,7 +85,7 @@ class RefTally:
 
 
 def say_counts(parts: Sequence[tuple[int, str]], needs: int, where: Sequence[str]) -> str:
-    """Return the counts as one line. It ends with the number of patches that need review."""
+    """Return the counts as one line that ends with the number of patches which need review."""
     words = [f"{count} {word}" for count, word in parts if count]
     places = ""
     if where:
