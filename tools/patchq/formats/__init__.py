@@ -1,4 +1,4 @@
-"""Text to dataclasses and back: series, patches, diffs, lock, ledger, measurements, templates."""
+"""Parsers and writers for text formats: series, patches, diffs, lock, ledger, measurements, templates."""
 
 __all__ = [
     "diff",

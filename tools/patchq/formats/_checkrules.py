@@ -1,4 +1,4 @@
-"""Rules of ``check`` for an upstream's patches: ``[upstreams.NAME.check]`` of the lock."""
+"""Settings of ``check`` for an upstream's patches: the table ``[upstreams.NAME.check]`` in the lock."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ADOPTED_REASON = "imported patches, whose authors followed other rules"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckRules:
-    """Check settings of an upstream: rules that are ``off`` or only ``warn``, and who signs.
+    """Settings of ``check`` for an upstream: rules that are ``off`` or only ``warn``, and who must sign off.
 
     :ivar reason: why this upstream's patches are checked differently.
     :ivar imported: rules that ``import`` has switched off. It does so once, so a rule that the user switched on stays.

@@ -1,7 +1,7 @@
 """Header of one file's diff, as ``git diff`` writes it.
 
-git reads far more than it writes, and picks one of several header lines that disagree. This module
-reads a header only if all its lines agree, and leaves the others to git.
+git accepts more headers than it writes: if header lines contradict each other, git uses one of them. This
+module reads a header only if all its lines agree. Other headers must be read by git.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ _ESCAPES = {b"a": b"\a", b"b": b"\b", b"t": b"\t", b"n": b"\n", b"v": b"\v", b"f
 
 @dataclass(slots=True, kw_only=True)
 class FileHeader:
-    """Header above the hunks of one file. Paths are without ``a/`` and ``b/``; None means no file.
+    """Header above the hunks of one file.
 
-    ``old_mode`` is None if the header doesn't state it, ``new_mode`` if the mode doesn't change.
+    Paths don't include ``a/`` and ``b/``; None means that the file doesn't exist.
+
+    ``old_mode`` is None if the header doesn't state it. ``new_mode`` is None if the mode doesn't change.
     """
 
     old_path: bytes | None
@@ -49,7 +51,7 @@ def read_header(lines: Sequence[bytes], at: int) -> tuple[FileHeader, int] | Non
 
 
 class _OddError(Exception):
-    """Line that git wouldn't have written at its position."""
+    """Line that git wouldn't have written at this position."""
 
 
 def _read(lines: Sequence[bytes], at: int) -> tuple[FileHeader, int]:
@@ -98,8 +100,8 @@ def _read(lines: Sequence[bytes], at: int) -> tuple[FileHeader, int]:
 def _changed_modes(lines: Sequence[bytes], at: int) -> tuple[bytes | None, bytes | None, int]:
     """Read the modes of a new or deleted file, or of a file whose mode changes.
 
-    :returns: the old mode, None for a new file; the new mode, None for a deleted file; the index of
-        the next line. Both modes are None if the mode doesn't change.
+    :returns: the old mode (None for a new file), the new mode (None for a deleted file), and the index of the
+        next line. Both modes are None if the mode doesn't change.
     """
     if at == len(lines):
         return None, None, at
@@ -123,7 +125,7 @@ def _known_mode(mode: bytes) -> bytes:
 
 
 def _stated_mode(line: bytes) -> bytes | None:
-    """Return the mode in an ``index`` line. git writes it there if the mode doesn't change."""
+    """Return the mode in an ``index`` line. git writes the mode in this line if it doesn't change."""
     match = _INDEX.fullmatch(line)
     if not match:
         raise _OddError
@@ -131,7 +133,7 @@ def _stated_mode(line: bytes) -> bytes | None:
 
 
 def _sides(header: FileHeader, lines: Sequence[bytes], at: int, old: bytes, new: bytes) -> int:
-    """Read the ``---`` and ``+++`` above the hunks, or detect a binary file or missing hunks.
+    """Read the ``---`` and ``+++`` lines above the hunks, or detect that the file is binary or has no hunks.
 
     :returns: the index of the next line.
     """
@@ -156,7 +158,7 @@ def _value(line: bytes, key: bytes) -> bytes:
 
 
 def _same_names(line: bytes) -> tuple[bytes | None, bytes | None]:
-    """Return the paths of a ``diff --git`` line as written, if both are the same; else two Nones."""
+    """Return the two paths of a ``diff --git`` line as written; two Nones if the paths differ."""
     text = line[11:]
     half = len(text) // 2
     first = text[:half]
@@ -168,14 +170,14 @@ def _same_names(line: bytes) -> tuple[bytes | None, bytes | None]:
 
 
 def _label(prefix: bytes, path: bytes) -> bytes:
-    """Return a path as written, quoted or not, with the prefix ``a/`` or ``b/``."""
+    """Return a path with the prefix ``a/`` or ``b/``, in the quoted or unquoted form of the header."""
     if path.startswith(b'"'):
         return b'"' + prefix + path[1:]
     return prefix + path
 
 
 def _plain(path: bytes) -> bytes:
-    """Unquote a path as written in a header."""
+    """Return a path from a header without its quotes and escapes."""
     if not path.startswith(b'"'):
         if not _BARE.fullmatch(path):
             raise _OddError

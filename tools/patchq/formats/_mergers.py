@@ -1,7 +1,7 @@
-"""``mergers`` table of a lock: programs that a user may run on a conflict by name.
+"""Table ``mergers`` of a lock: merge programs that a user may run on a conflict, each with a name.
 
-Their arguments are fixed (mergiraf's interface). The lock contains only the name of the installed
-program, so nothing in a lock is a command.
+The arguments of these programs are fixed (mergiraf's interface). The lock contains only the name of an
+installed program, so a lock can't make patchq run an arbitrary command.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _PROGRAM = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]*")
 def read(raw: Mapping[str, Any], where: str) -> dict[str, str]:
     """Return the program of each merger in a lock, by the merger's name.
 
-    :raises FormatError: for a merger that isn't a table with the bare name of a program.
+    :raises FormatError: if a merger isn't a table with the name of a program, without folders or arguments.
     """
     table = raw.get("mergers", {})
     found: dict[str, str] = {}

@@ -1,12 +1,12 @@
 """Git diffs, parsed and applied in process with the exact semantics of ``git apply``.
 
-A git process or three per patch would make patchq slow. Applying in process is safe because this
-module reads only what ``git diff`` writes. For everything else (headers that disagree, binary
-patches, submodules, a path twice in one patch, lines where git writes none), it raises
-:class:`Unsupported`, and the caller runs git for that patch. The rules for hunks are those of git's
-``apply.c`` (search order, anchoring, no overlap, no fuzz). ``tests/reliability/differential.py``
-compares both appliers on damaged diffs. docs/reference/formats.md lists what this module refuses
-although git accepts it, with the reasons.
+Starting up to three git processes for each patch would make patchq slow. Applying in process is safe because
+this module reads only what ``git diff`` writes. For any other diff (headers that contradict each other,
+binary patches, submodules, a path twice in one patch, lines where git writes none), :class:`Unsupported` is
+raised, and the caller runs git for that patch. The rules for hunks are those of git's ``apply.c`` (search
+order, anchoring, no overlap, no fuzz). ``tests/reliability/differential.py`` compares both appliers on
+damaged diffs. docs/reference/formats.md lists what this module refuses although git accepts it, with the
+reasons.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ REGULAR, EXECUTABLE, SYMLINK, GITLINK = b"100644", b"100755", b"120000", b"16000
 class Unsupported(Exception):
     """Diff that only git itself can apply.
 
-    ``files`` are set if all files could be read and only binary patches need git.
+    ``files`` is set if every file could be read, and git is needed only for binary patches.
     """
 
     def __init__(self, reason: str, files: Sequence[FilePatch] | None = None) -> None:
@@ -36,7 +36,7 @@ class Unsupported(Exception):
 
 
 class Mismatch(Exception):
-    """File patch that doesn't apply. ``hunk`` is None if the file as a whole doesn't match.
+    """Change of a file that doesn't apply. ``hunk`` is None if the file as a whole doesn't match.
 
     ``places`` are the line numbers, from 1, at which the hunk would fit equally well. ``kind`` is the
     kind of the conflict to report.
@@ -55,10 +55,10 @@ class Mismatch(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hunk:
-    """Hunk of a diff. ``old`` and ``new`` are the lines with their ends, context included.
+    """Hunk of a diff. ``old`` and ``new`` are the lines with their line ends, including context.
 
-    ``context`` is the number of lines that both have; ``trailing`` is how many of them are at the
-    end.
+    ``context`` is the number of context lines, ``trailing`` the number of context lines at the end of the
+    hunk.
     """
 
     header: bytes
@@ -72,7 +72,7 @@ class Hunk:
 
 @dataclass(slots=True, kw_only=True)
 class FilePatch:
-    """Changes of one ``diff --git``. Paths are without ``a/`` and ``b/``; None means no file."""
+    """Changes of one ``diff --git``. Paths don't include ``a/`` and ``b/``; None means that the file doesn't exist."""
 
     old_path: bytes | None
     new_path: bytes | None
@@ -84,12 +84,12 @@ class FilePatch:
 
     @property
     def paths(self) -> set[bytes]:
-        """Paths on both sides."""
+        """Old and new path of the file, without None."""
         return {p for p in (self.old_path, self.new_path) if p is not None}
 
     @property
     def path(self) -> bytes:
-        """Path for messages."""
+        """Path of the file, for messages."""
         return self.new_path or self.old_path or b""
 
 
@@ -102,7 +102,7 @@ _STARTS = (b"diff ", b"--- ", b"+++ ", b"@@ -")
 def parse(data: bytes, where: str) -> list[FilePatch]:
     """Parse the diff of a patch file.
 
-    :param where: name of the file for errors.
+    :param where: name of the patch file, for error messages.
     :raises FormatError: for a path that leaves the tree, or a line of the diff that git would skip.
     :raises Unsupported: for a diff that only git can interpret; its paths may be unchecked.
     """
@@ -155,7 +155,7 @@ def _end_of_binary(lines: Sequence[bytes], at: int) -> int:
 
 
 def _parse_header(lines: Sequence[bytes], at: int, where: str) -> tuple[FileHeader, FilePatch, int]:
-    """Return the header at ``lines[at]``, its file without hunks, and the index of the next line."""
+    """Return the header at ``lines[at]``, the header's file without hunks, and the index of the next line."""
     found = read_header(lines, at)
     if found is None:
         raise Unsupported(f"the header in line {at + 1} is not as git writes it")
@@ -190,7 +190,7 @@ def _refuse_damaged(line: bytes, at: int, where: str) -> None:
 
 
 def refuse_damaged(diff: bytes, where: str) -> None:
-    """Refuse a diff that only git can read, if git would skip a part of the diff.
+    """Refuse a diff that only git can read, if git would ignore part of the diff.
 
     :raises FormatError: for a line of a diff, outside hunks, that is indented or quoted, and for a
         file header without its change.
@@ -209,7 +209,7 @@ _BINARY = "a binary patch"
 
 
 def _for_git(file: FilePatch, seen: set[bytes]) -> str:
-    """Return why only git can apply a file patch; empty if this module can."""
+    """Return the reason why only git can apply a file's change; empty if this module can apply it."""
     if not file.paths.isdisjoint(seen):
         return "a path twice in one patch"
     if GITLINK in (file.old_mode, file.new_mode):
@@ -227,7 +227,7 @@ def _for_git(file: FilePatch, seen: set[bytes]) -> str:
 
 
 def _is_signature(lines: Sequence[bytes], at: int) -> bool:
-    """Return True if the rest is blank or a mail signature, and not the start of a diff."""
+    """Return True if the remaining lines are blank or a mail signature, and not the start of a diff."""
     rest = []
     for line in lines[at:]:
         if line.strip():
@@ -256,7 +256,7 @@ def _parse_hunks(file: FilePatch, lines: Sequence[bytes], at: int, where: str) -
 
 
 def _parse_hunk(file: FilePatch, lines: Sequence[bytes], at: int) -> int:
-    """Add the hunk whose header is at an index to the file; return the index of the line after it."""
+    """Add the hunk whose header is at an index to the file; return the index of the line after the hunk."""
     end = len(lines)
     match = _HUNK.fullmatch(lines[at])
     if not match:
@@ -318,7 +318,7 @@ def _show(header: bytes) -> str:
 
 
 def _drop_newline(above: bytes, old: list[bytes], new: list[bytes], old_left: int, new_left: int) -> None:
-    """Remove the newline of the line above, which must be the last line of its sides."""
+    """Remove the newline at the end of the line above, which must be the hunk's last line of its sides."""
     kind = above[:1]
     if kind not in (b" ", b"-", b"+") or (kind != b"+" and old_left) or (kind != b"-" and new_left):
         raise Unsupported("a line without a newline that isn't the last")
@@ -341,11 +341,10 @@ def split_lines(content: bytes) -> list[bytes]:
 def apply_hunks(hunks: Sequence[Hunk], content: bytes) -> tuple[bytes, list[tuple[Hunk, int]]]:
     """Apply the hunks of one file to its content.
 
-    :returns: the new content, and the hunks that were found at another line than in their header,
-        each with the offset in lines.
-    :raises Mismatch: for the first hunk whose lines don't occur exactly. Also for one whose lines
-        occur several times, but not at the line in its header: git would apply it at the nearest
-        place.
+    :returns: the new content, and the hunks that were found at another line than in their header, each with
+        its offset in lines.
+    :raises Mismatch: for the first hunk whose old lines are not in the file. Also for a hunk whose lines
+        occur several times, but not at the line in its header; git would apply it at the nearest place.
     """
     image = split_lines(content)
     # A later hunk can't match lines that an earlier hunk wrote (git: LINE_PATCHED).
@@ -385,7 +384,7 @@ def _and(places: Sequence[int]) -> str:
 
 
 def _fits(hunk: Hunk, image: list[bytes], at: int, done: Sequence[tuple[int, int]]) -> bool:
-    """Return True if the hunk's old lines occur exactly at line ``at``."""
+    """Return True if the hunk's old lines are exactly at line ``at``."""
     size, total = len(hunk.old), len(image)
     if at + size > total or (hunk.trailing == 0 and at + size != total) or (hunk.old_start <= 1 and at):
         return False
@@ -397,9 +396,9 @@ def _fits(hunk: Hunk, image: list[bytes], at: int, done: Sequence[tuple[int, int
 
 
 def _glues(hunk: Hunk, image: list[bytes], at: int) -> bool:
-    """Refuse a last context line without a newline if the file's line has one.
+    """Refuse a hunk whose last context line has no newline, if the same line in the file has one.
 
-    git would accept the line, and continue after it in the same line.
+    git would accept this hunk, and continue in the middle of the file's line.
 
     :returns: False in all other cases.
     :raises Mismatch: in this case.
@@ -414,7 +413,10 @@ def _glues(hunk: Hunk, image: list[bytes], at: int) -> bool:
 
 
 def _find(hunk: Hunk, image: list[bytes], want: int, done: Sequence[tuple[int, int]]) -> int:
-    """Return the index of the hunk's old lines, or -1. Search in git's order around ``want``."""
+    """Return the index at which the hunk's old lines begin; -1 if they don't occur.
+
+    Search in git's order around ``want``.
+    """
     total = len(image)
     if hunk.old_start <= 1:
         line = 0
@@ -430,7 +432,7 @@ def _find(hunk: Hunk, image: list[bytes], want: int, done: Sequence[tuple[int, i
 
 
 def _places(hunk: Hunk, image: list[bytes], done: Sequence[tuple[int, int]]) -> list[int]:
-    """Return every line number, from 1, at which the hunk's old lines begin."""
+    """Return all line numbers (from 1) at which the hunk's old lines begin."""
     places: list[int] = []
     for at in range(len(image) - len(hunk.old) + 1):
         if _fits(hunk, image, at, done):
@@ -439,7 +441,7 @@ def _places(hunk: Hunk, image: list[bytes], done: Sequence[tuple[int, int]]) -> 
 
 
 def _around(line: int, total: int) -> Iterator[int]:
-    """Yield line numbers ever farther from ``line``, the one after it before the one before it."""
+    """Yield line numbers in increasing distance from ``line``; at equal distance, the later line first."""
     back, forward = line, line
     while back > 0 or forward < total:
         if forward < total:

@@ -1,6 +1,6 @@
-"""Files of an installed distribution's metadata folder: RECORD, METADATA and entry_points.txt.
+"""Readers for the files of an installed distribution's metadata folder: RECORD, METADATA and entry_points.txt.
 
-https://packaging.python.org/en/latest/specifications/recording-installed-packages/
+Specification: https://packaging.python.org/en/latest/specifications/recording-installed-packages/
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ HASHES = {"sha256": 32, "sha384": 48, "sha512": 64}
 
 
 class RecordRow(NamedTuple):
-    """Row of RECORD: path as written, name of the hash, hexadecimal digest, and size (-1: none)."""
+    """Row of RECORD: path as written, name of the hash, hexadecimal digest, and size (-1 if not given)."""
 
     path: str
     kind: str
@@ -27,7 +27,7 @@ class RecordRow(NamedTuple):
 
 
 class EntryPoint(NamedTuple):
-    """Entry point. ``value`` is ``module:attribute``, without extras."""
+    """Entry point of a distribution. ``value`` is ``module:attribute``, without extras."""
 
     group: str
     name: str
@@ -36,7 +36,7 @@ class EntryPoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metadata:
-    """Fields of METADATA that patchq uses. ``name`` and ``version`` are empty if missing."""
+    """Fields of METADATA that patchq uses. ``name`` and ``version`` are empty if METADATA lacks them."""
 
     name: str
     version: str
@@ -69,7 +69,7 @@ def read_record(text: str) -> Iterator[RecordRow]:
 
 
 def read_entry_points(text: str) -> list[EntryPoint]:
-    """Return a file's entry points, as :mod:`importlib.metadata` reads them. Skip other lines."""
+    """Return the entry points in a file, as :mod:`importlib.metadata` reads them. Skip other lines."""
     found = []
     group = ""
     for line in map(str.strip, text.splitlines()):

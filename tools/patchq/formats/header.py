@@ -55,7 +55,7 @@ _IN_BODY = re.compile(r"(?:From|Date|Subject):|\[PATCH\](?:[ \t\r\n]|$)|>From[ \
 
 @dataclass(frozen=True, slots=True)
 class Ident:
-    """Author as git stores one: ``when`` in seconds since 1970, ``zone`` such as ``+0200``."""
+    """Author as git stores it: ``when`` in seconds since 1970, ``zone`` such as ``+0200``."""
 
     name: str
     email: str
@@ -63,7 +63,7 @@ class Ident:
     zone: str
 
     def line(self) -> bytes:
-        """Return ``Name <email> seconds zone``, as in a commit."""
+        """Return the author as ``Name <email> seconds zone``, as in a commit."""
         return f"{self.name} <{self.email}> {self.when} {self.zone}".encode()
 
 
@@ -84,7 +84,7 @@ class Header:
         return parse_trailers(self.message)
 
     def values(self, key: str) -> tuple[str, ...]:
-        """Return all values of one trailer. Keys are compared without case."""
+        """Return all values of the trailers with this key. Keys are compared without case."""
         values: list[str] = []
         for k, v in self.trailers:
             if k.lower() == key.lower():
@@ -92,12 +92,12 @@ class Header:
         return tuple(values)
 
     def value(self, key: str) -> str:
-        """Return the first value of a trailer, or an empty string."""
+        """Return the value of the first trailer with this key; empty if there is none."""
         return next(iter(self.values(key)), "")
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Requirements of its proof beyond a CPU: the words of ``Needs:``."""
+        """Requirements of the patch's proof beyond a CPU: the words of the trailer ``Needs:``."""
         needs: list[str] = []
         for value in self.values("Needs"):
             needs += value.replace(",", " ").split()
@@ -107,7 +107,7 @@ class Header:
     def proofs_on(self) -> tuple[tuple[str, str], ...]:
         """Additional proofs, each with its own requirement: ``Proof-On: sm90 PATH``.
 
-        A missing part is empty.
+        If the requirement or the path is missing, it is empty.
         """
         found = ([*value.split(None, 1), "", ""] for value in self.values("Proof-On"))
         return tuple(dict.fromkeys((words[0], words[1].strip()) for words in found))
@@ -134,15 +134,14 @@ def decode(data: bytes) -> str:
 def parse_trailers(message: str) -> tuple[tuple[str, str], ...]:
     """Return the trailers of a message, as ``git interpret-trailers --parse`` prints them.
 
-    The last paragraph contains trailers if each of its lines is a trailer. It also does if git
-    wrote one of them (``Signed-off-by:``, or the line of ``cherry-pick -x``) and at least a quarter
-    of the lines are trailers. A line that starts with a blank continues the previous line.
+    The last paragraph contains trailers if all its lines are trailers. It also contains trailers if git wrote
+    one of them (``Signed-off-by:``, or the line of ``cherry-pick -x``) and at least a quarter of its lines
+    are trailers. A line that starts with a blank continues the previous line.
 
     >>> parse_trailers("Fix it\\n\\nWhy.\\n\\nTopic: moe\\nNeeds: nvcc\\n")
     (('Topic', 'moe'), ('Needs', 'nvcc'))
     >>> parse_trailers("Fix it\\n\\nCVE: CVE-1\\n(cherry picked from commit abc)\\n")
     (('CVE', 'CVE-1'),)
-
     """
     found = []
     for line in split_trailers(message)[1]:
@@ -152,7 +151,7 @@ def parse_trailers(message: str) -> tuple[tuple[str, str], ...]:
 
 
 def split_trailers(message: str) -> tuple[str, list[str]]:
-    """Split a message into its text and the lines of its trailer paragraph, if it has one.
+    """Split a message into its text and the lines of its trailer paragraph (none if it has no trailers).
 
     Continued lines are joined by newlines.
     """
@@ -200,7 +199,7 @@ def _trailer_start(lines: list[str]) -> int:
 
 
 def with_trailer(message: str, key: str, value: str) -> str:
-    """Return ``message`` with another trailer at its end."""
+    """Return ``message`` with one more trailer at its end."""
     gap = "\n\n"
     if split_trailers(message)[1]:
         gap = "\n"
@@ -208,11 +207,10 @@ def with_trailer(message: str, key: str, value: str) -> str:
 
 
 def without_ours(message: str) -> str:
-    """Return ``message`` for upstream, without the trailers for the maintainers of the stack.
+    """Return ``message`` for upstream, without trailers that only the maintainers of the stack need.
 
     >>> without_ours("Fix it\\n\\nWhy.\\n\\nTopic: moe\\nSigned-off-by: A <a@b>\\n")
     'Fix it\\n\\nWhy.\\n\\nSigned-off-by: A <a@b>\\n'
-
     """
     text, block = split_trailers(clean_message(message))
     ours = {key.lower() for key in OURS}
@@ -224,11 +222,10 @@ def without_ours(message: str) -> str:
 
 
 def without_trailers(message: str) -> str:
-    """Return ``message`` without its trailers. Other lines between them are kept.
+    """Return ``message`` without its trailers. Other lines in the last paragraph are kept.
 
     >>> without_trailers("Fix it\\n\\nWhy.\\n\\nTopic: moe\\n")
     'Fix it\\n\\nWhy.'
-
     """
     text, block = split_trailers(clean_message(message))
     return "\n".join([text, *(line for line in block if not _TRAILER.match(line))]).strip("\n")
@@ -247,11 +244,10 @@ def clean_message(message: str) -> str:
 
 
 def clean_subject(text: str) -> str:
-    """Clean a subject as ``git am`` does: single blanks, and none at the ends.
+    """Clean a subject as ``git am`` does: reduce blanks to single ones, and remove them at both ends.
 
     >>> clean_subject("  fix:  it\\t(#12) ")
     'fix: it (#12)'
-
     """
     return _BLANK_RUN.sub(" ", text).strip(" ")
 
@@ -259,13 +255,11 @@ def clean_subject(text: str) -> str:
 def mail_safe(message: str) -> str:
     """Return a cleaned message that ``git am`` reads back from a mail unchanged.
 
-    The subject is one line without repeated blanks, followed by an empty line. Lines of the body
-    that ``git am`` would read as the start of a diff, of another mail or of a header get a leading
-    space.
+    The subject becomes one line without repeated blanks, followed by an empty line. A leading space is added
+    to lines of the body that ``git am`` would read as the start of a diff, of another mail or of a header.
 
     >>> mail_safe("a\\nb\\n---\\nc")
     'a\\n\\nb\\n ---\\nc\\n'
-
     """
     first, _, body = clean_message(message).partition("\n")
     subject = clean_subject(first)
@@ -281,10 +275,10 @@ def mail_safe(message: str) -> str:
 def split_mail(data: bytes) -> tuple[bytes, bytes, bytes]:
     """Split a patch file into header block, message and diff, without decoding anything.
 
-    The parts end where git's ``mailinfo`` ends them. The header ends at the first line that isn't a
-    header: an empty line, a line of blanks, or text. The diff starts where ``git am`` starts it. If
-    the header has CRLF line ends, a program has converted the whole file. Then each line loses its
-    CR, as in ``git am`` without ``--keep-cr``.
+    Header, message and diff end where git's ``mailinfo`` ends them. The header ends at the first line that
+    isn't a header field: an empty line, a line of blanks, or text. The diff starts where ``git am`` starts
+    it. CRLF line ends in the header show that a program has converted the whole file. Then the CR of each
+    line is removed, as by ``git am`` without ``--keep-cr``.
     """
     if data.partition(b"\n")[0].endswith(b"\r"):
         data = data.replace(b"\r\n", b"\n")
@@ -318,7 +312,7 @@ _CHARSET = re.compile(r"charset\s*=\s*\"?([^\s\";]+)", re.IGNORECASE)
 def parse(data: bytes, where: str) -> tuple[Header, bytes]:
     """Parse a patch file into its header and the bytes of its diff (empty for an empty patch).
 
-    :param where: name of the file for errors.
+    :param where: name of the patch file, for error messages.
     :raises FormatError: if the file isn't a ``git format-patch`` mail in UTF-8.
     """
     hint = _IMPORT
@@ -348,9 +342,9 @@ def parse(data: bytes, where: str) -> tuple[Header, bytes]:
 
 
 def _check_parts(data: bytes, body: bytes, diff: bytes, *, where: str) -> None:
-    """Refuse a file with several mails, a truncated file, and header or diff lines in the message.
+    """Refuse a file that contains several mails or is truncated, or whose message contains header or diff lines.
 
-    :raises FormatError: with the line, if there is one to name.
+    :raises FormatError: with the number of the line, if a single line is wrong.
     """
     if match := _NEXT_MAIL.search(body) or _NEXT_MAIL.search(diff):
         raise FormatError(
@@ -375,7 +369,7 @@ def _check_parts(data: bytes, body: bytes, diff: bytes, *, where: str) -> None:
 
 
 def _line_of(data: bytes, text: bytes) -> int:
-    """Return the number of the first line, from 1, that begins with ``text``."""
+    """Return the number (from 1) of the first line that begins with ``text``."""
     at = 0
     if not data.startswith(text):
         at = data.find(b"\n" + text) + 1
@@ -383,7 +377,7 @@ def _line_of(data: bytes, text: bytes) -> int:
 
 
 def _check_fields(fields: dict[str, str], where: str) -> None:
-    """Refuse a mail with an encoded body, and a mail whose trailers are in its header.
+    """Refuse a mail with an encoded body, and a mail whose header contains the trailers.
 
     :raises FormatError: with the header line.
     """
@@ -428,7 +422,7 @@ _ENCODED = re.compile(rf"{_WORD}(?:\s+{_WORD})*")
 
 
 def _decoded(value: str) -> str:
-    """Decode RFC 2047 words. The codec is imported only for values that need it."""
+    """Decode the RFC 2047 words in a value. The codec is imported only for values that need it."""
     if "=?" not in value:
         return value
     from email.header import decode_header, make_header

@@ -1,4 +1,4 @@
-"""Ledger files: one JSON object per line, only appended to, so that branches merge by union.
+"""Ledger files: one JSON object per line. Lines are only appended, so that branches can be merged by union.
 
 A damaged line stays in the file and is reported by its number. The other lines are used.
 """
@@ -17,14 +17,14 @@ _Entry = TypeVar("_Entry")
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Line that can't be used. ``number`` counts from 1."""
+    """Line of a ledger that can't be used. ``number`` counts from 1."""
 
     number: int
     message: str
 
 
 def read(data: bytes, entry: Callable[[Any], _Entry]) -> tuple[tuple[_Entry, ...], tuple[Problem, ...]]:
-    """Return the entries of a ledger, oldest first, and its problems. A repeated line counts once.
+    """Return the entries of a ledger, oldest first, and the lines that can't be used.
 
     :param entry: function that converts a line's JSON to a hashable entry, or raises a ValueError
         or FormatError with the reason.
@@ -40,12 +40,12 @@ def read(data: bytes, entry: Callable[[Any], _Entry]) -> tuple[tuple[_Entry, ...
 
 
 def stream(lines: Callable[[], Iterable[bytes]], entry: Callable[[Any], _Entry]) -> Iterator[_Entry | Problem]:
-    """Yield a ledger's entries and problems without loading the ledger.
+    """Yield a ledger's entries and problems without loading the whole ledger.
 
-    An identical line counts once.
+    If a line occurs several times, only its first entry is yielded.
 
-    :param lines: function that returns the lines. The first of two calls finds possible
-        repetitions.
+    :param lines: function that returns the lines of the ledger. It is called twice; the first pass finds
+        lines that may be repeated.
     """
     # Hashes save memory. Lines with equal hashes are compared as text.
     hashes: set[int] = set()
@@ -57,7 +57,7 @@ def stream(lines: Callable[[], Iterable[bytes]], entry: Callable[[Any], _Entry])
 
 
 def _once(lines: Iterable[bytes], alike: Container[int], entry: Callable[[Any], _Entry]) -> Iterator[_Entry | Problem]:
-    """Yield each line's entry, except for repeated lines."""
+    """Yield the entry of each line, but only once for repeated lines."""
     seen: set[bytes] = set()
     for text, one in _each(lines, entry):
         if not alike or isinstance(one, Problem) or hash(text) not in alike:
@@ -73,7 +73,7 @@ _BLANKS = b" \t\r\n"
 
 
 def _each(lines: Iterable[bytes], entry: Callable[[Any], _Entry]) -> Iterator[tuple[bytes, _Entry | Problem]]:
-    """Yield each line without surrounding blanks, and its entry. A million lines take seconds."""
+    """Yield each line without surrounding blanks, and its entry. It is fast: a million lines take seconds."""
     for number, line in enumerate(lines, 1):
         text = line.strip(_BLANKS)
         if not text:
@@ -96,7 +96,7 @@ def _each(lines: Iterable[bytes], entry: Callable[[Any], _Entry]) -> Iterator[tu
 
 
 def _slowly(number: int, line: bytes, entry: Callable[[Any], _Entry]) -> _Entry | Problem:
-    """Return the entry or the problem of a line. Positions in messages are those of ``json``."""
+    """Return the entry or the problem of a line. Error positions are those of the module ``json``."""
     try:
         raw = json.loads(line.rstrip(b"\n").decode())
         json.dumps(raw, ensure_ascii=False).encode()  # lone surrogates fail

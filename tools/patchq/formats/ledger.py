@@ -1,7 +1,7 @@
-"""Ledger: the outcome of each patch on each ref to which it was carried. One JSON object per line.
+"""Ledger: the outcome of each patch on each ref to which it was carried. Each line is one JSON object.
 
-Lines are only appended, so two branches' ledgers merge by union; a repeated line counts once. A
-damaged line stays in the file and is reported by its number, so one bad merge loses no history.
+Lines are only appended, so the ledgers of two branches can be merged by union. A repeated line counts once. A
+damaged line stays in the file and is reported by its number, so a bad merge loses no history.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _REASONS = {"absorbed": UPSTREAM_HAS_IT, "withdrawn": NOT_NEEDED, "obsolete": NO
 
 @dataclass(frozen=True, slots=True)
 class FileOutcome:
-    """File with conflicts, and how many hunks conflict; 0 if the file as a whole does."""
+    """File that conflicts, and the number of hunks that conflict; 0 if the file conflicts as a whole."""
 
     path: str
     hunks: int
@@ -53,7 +53,7 @@ class FileOutcome:
 
 @dataclass(frozen=True, slots=True)
 class FileOffset:
-    """File whose lines moved, and by how many lines for each hunk."""
+    """File whose hunks applied at other lines, with the offset of each hunk in lines."""
 
     path: str
     lines: tuple[int, ...]
@@ -61,7 +61,7 @@ class FileOffset:
 
 @dataclass(frozen=True, slots=True)
 class DroppedLine:
-    """Line that upstream added and the carried patch drops, accepted by the user for this line."""
+    """Line that upstream added and the carried patch removes. The user has accepted this for this line."""
 
     path: str
     line: int
@@ -74,9 +74,10 @@ class Attempt:
 
     :ivar patch_id: git's stable patch id of the carried patch.
     :ivar files: files that conflicted or no longer exist.
-    :ivar grade: how upstream contains an absorbed patch; ``evidence`` is where it was found.
-    :ivar broke: the commit or release that broke the patch, if known.
-    :ivar how: the user's note on the resolution, or the replacement of the patch.
+    :ivar grade: how similar upstream's code is to an absorbed patch.\n:ivar evidence: place where the
+        upstream code was found.
+    :ivar broke: upstream commit or release because of which the patch conflicts, if known.
+    :ivar how: note of the user about the resolution, or name of the patch's replacement.
     :ivar lines: number of lines of the patch that changed in the resolution.
     :ivar proof: result of its proof afterwards: ``passed``, ``proven``, ``failed``, ``not run: …``,
         or empty.
@@ -106,7 +107,7 @@ class Attempt:
     undecided: bool = False
 
     def line(self) -> bytes:
-        """Return the ledger line of this attempt."""
+        """Return this attempt as a line of the ledger."""
         version = 1
         if self.outcome == "withdrawn":
             version = 3
@@ -124,13 +125,13 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """Ledger as read, oldest line first."""
+    """Entries and problems of a ledger, in the order of its lines."""
 
     attempts: tuple[Attempt, ...] = ()
     problems: tuple[Problem, ...] = ()
 
     def latest(self) -> dict[tuple[str, str], Attempt]:
-        """Return the latest attempt for each patch and ref."""
+        """Return the latest attempt, by patch and ref."""
         return {(a.patch, a.onto): a for a in sorted(self.attempts, key=lambda a: a.time)}
 
 
@@ -200,8 +201,8 @@ def _is_undecided(outcome: str, how: str) -> bool:
 class Drop:
     """Decision to drop a patch.
 
-    :ivar ref: the ref at which it was dropped.
-    :ivar how: the note in the ledger.
+    :ivar ref: ref at which the patch was dropped.
+    :ivar how: note of the user in the ledger.
     """
 
     patch: str
@@ -211,14 +212,14 @@ class Drop:
 
     @property
     def message(self) -> str:
-        """Single-line description, without the note in the ledger."""
+        """Single-line description of the decision, without the user's note."""
         return f"dropped at {self.ref}: {self.reason}"
 
 
 def drop_reason(outcome: str, *, undecided: bool) -> str:
     """Return why an outcome drops a patch.
 
-    Return an empty string if it doesn't, or if the user hasn't decided yet.
+    Return an empty string if the outcome doesn't drop the patch, or if the user hasn't decided yet.
     """
     if undecided:
         return ""
@@ -230,11 +231,11 @@ def find_drop(
 ) -> Drop | None:
     """Return the decision that keeps a patch out of a ref's stack; None if there is none.
 
-    The last stack that has the patch, or the last ledger line about the patch, decides.
+    The refs are searched backwards. If a stack contains the patch, nothing keeps it out. If the ledger has a
+    line about the patch and a ref, that line decides.
 
-    :param latest: as :meth:`Ledger.latest` returns it.
-    :param stacks: the patches of each stack, in the order of their refs; the ref in question is the
-        last.
+    :param latest: result of :meth:`Ledger.latest`.
+    :param stacks: patches of each stack, by ref in ascending order. The last one is the ref in question.
     """
     for ref in reversed(list(stacks)):
         if patch in stacks[ref]:
@@ -248,7 +249,7 @@ def find_drop(
 
 
 def say_offsets(offsets: Sequence[FileOffset]) -> str:
-    """Format offsets as ``+12``, or from least to most as ``-3..+12``; empty for none."""
+    """Format offsets as ``+12``, or as the range of their values, ``-3..+12``; empty if there are none."""
     moved = []
     for f in offsets:
         for n in f.lines:
@@ -263,19 +264,19 @@ def say_offsets(offsets: Sequence[FileOffset]) -> str:
 
 
 def say_moved(offsets: Sequence[FileOffset], checked: str) -> str:
-    """Format offsets and what confirmed them; empty for none."""
+    """Format offsets together with the evidence that confirmed them; empty if there are none."""
     if offsets:
         return f"{say_offsets(offsets)}, checked against the {checked}"
     return ""
 
 
 def line_map(before: str, after: str) -> str:
-    """Return the name of the line map between two refs, against which offsets are checked."""
+    """Return the name of the mapping of lines between two refs, which is the evidence for offsets."""
     return f"line map {before}..{after}"
 
 
 def add(data: bytes, attempts: Iterable[Attempt]) -> bytes:
-    """Return the ledger's bytes with more lines. Known attempts are not added again."""
+    """Return a ledger's bytes with lines for more attempts. Attempts that it already contains are not added."""
     known = set(parse(data).attempts)
     return jsonlines.add(data, (a.line() for a in attempts if a not in known))
 
@@ -284,12 +285,13 @@ def add(data: bytes, attempts: Iterable[Attempt]) -> bytes:
 class Cost:
     """Cost of carrying a patch.
 
-    :ivar tried: number of refs to which it was carried; the latest attempt on each counts.
-    :ivar survived: number of these refs whose stack has the patch.
-    :ivar stopped: number of attempts that needed the user, or a resolution that the user recorded.
+    :ivar tried: number of refs to which the patch was carried. For each ref, only the latest attempt counts.
+    :ivar survived: number of these refs whose stack contains the patch.
+    :ivar stopped: number of attempts that needed a decision of the user or a resolution that the user had
+        recorded.
     :ivar lines: number of lines changed in resolutions.
-    :ivar hot: files with conflicts, and how often.
-    :ivar retired: first ref at which upstream had the patch; else empty.
+    :ivar hot: files with conflicts, each with the number of attempts that conflicted.
+    :ivar retired: first ref at which upstream had the patch; empty if no ref has it.
     """
 
     patch: str
@@ -308,7 +310,7 @@ _BY_ITSELF = frozenset((*CARRIED[:4], "withdrawn"))
 class Tally:
     """Summary of the costs of patches, counted attempt by attempt.
 
-    It keeps sums, and the latest outcome of each patch on each ref.
+    Only sums, and the latest outcome of each patch on each ref, are kept in memory.
     """
 
     def __init__(self) -> None:
@@ -319,7 +321,7 @@ class Tally:
         self._held: dict[object, Any] = {}
 
     def add(self, attempt: Attempt) -> None:
-        """Count an attempt."""
+        """Add an attempt to the summary."""
         patch = attempt.patch
         last = self._last.get(patch)
         if last is None:
@@ -336,7 +338,7 @@ class Tally:
             self._hot[patch][file.path] += 1
 
     def costs(self) -> list[Cost]:
-        """Return the cost of each patch, most expensive first: those to submit upstream first."""
+        """Return the cost of each patch, highest first. Submit the patches with the highest cost to upstream first."""
         found = []
         for patch, last in self._last.items():
             stopped, lines = self._sums[patch]
@@ -359,7 +361,7 @@ class Tally:
         return sorted(found, key=lambda c: (-c.lines, -c.stopped, c.patch))
 
     def hot_files(self) -> list[tuple[str, int, int]]:
-        """Return the files with conflicts: path, attempts, patches; most attempts first."""
+        """Return the files with conflicts (path, number of attempts, number of patches), most attempts first."""
         times: Counter[str] = Counter()
         patches: Counter[str] = Counter()
         for hot in self._hot.values():
@@ -369,7 +371,7 @@ class Tally:
 
 
 def summary(attempts: Iterable[Attempt]) -> Tally:
-    """Count all attempts."""
+    """Return the summary of all attempts."""
     found = Tally()
     for attempt in attempts:
         found.add(attempt)
@@ -377,16 +379,16 @@ def summary(attempts: Iterable[Attempt]) -> Tally:
 
 
 def costs(ledger: Ledger) -> list[Cost]:
-    """Return the cost of each patch, most expensive first."""
+    """Return the cost of each patch, highest first."""
     return summary(ledger.attempts).costs()
 
 
 def hot_files(ledger: Ledger) -> list[tuple[str, int, int]]:
-    """Return the files with conflicts: path, attempts, patches; most attempts first."""
+    """Return the files with conflicts (path, number of attempts, number of patches), most attempts first."""
     return summary(ledger.attempts).hot_files()
 
 
 def changed_lines(before: Sequence[bytes], after: Sequence[bytes]) -> int:
-    """Return how many lines two patches' diffs don't share. Moved lines don't count."""
+    """Return the number of changed lines that only one of two patches contains. Moved lines don't count."""
     old, new = Counter(before), Counter(after)
     return sum(((old - new) + (new - old)).values())

@@ -1,7 +1,7 @@
-"""Find the lines of a diff that no reader of diffs uses.
+"""Search for text in a diff that ``git apply`` and ``patch`` ignore.
 
-``git apply`` and ``patch`` skip what they don't recognize as a part of a diff: notes below the
-separator, text after the last hunk, and also a header or hunk that a mail program has damaged.
+Both programs skip lines that they don't recognize as part of a diff: notes below the separator, text after
+the last hunk, and also a header or hunk that a mail program has damaged.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ENCODED = re.compile(rb"[A-Za-z][!-~]+\r?$")
 
 
 def leftovers(diff: bytes) -> list[tuple[int, bytes]]:
-    """Return the lines outside hunks and headers, with their numbers from 1."""
+    """Return the lines that are outside of hunks and headers, with their numbers from 1."""
     lines = diff.split(b"\n")
     left: list[tuple[int, bytes]] = []
     at, begun = 0, False
@@ -70,7 +70,7 @@ def leftovers(diff: bytes) -> list[tuple[int, bytes]]:
 def _behind_header(lines: Sequence[bytes], start: int) -> tuple[int, bool]:
     """Return the index of the line after a ``diff --git`` header and its binary data.
 
-    :returns: also False if the header's change is missing, or elsewhere.
+    :returns: the index, and False if the change that the header announces is missing or doesn't follow it.
     """
     at = start + 1
     while at < len(lines) and _EXTENDED.match(lines[at]):
@@ -86,17 +86,17 @@ def _behind_header(lines: Sequence[bytes], start: int) -> tuple[int, bool]:
 
 
 def line_count(text: bytes | None) -> int:
-    """Return a count of a hunk's header, which is left out for one line."""
+    """Return a line count from a hunk's header. The header leaves the count out if it is 1."""
     if text is None:
         return 1
     return int(text)
 
 
 def end_of_hunk(lines: Sequence[bytes], at: int, old: int, new: int) -> int | None:
-    """Return the index of the line after a hunk; None if its lines and its counts disagree.
+    """Return the index of the line after a hunk; None if the hunk's lines don't match its line counts.
 
     :param at: index of the hunk's first line after the header.
-    :param old, new: number of lines of the old and new file that the header gives.
+    :param old, new: line counts of the old and new file in the hunk's header.
     """
     while old or new:
         kind = b"?"

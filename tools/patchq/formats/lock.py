@@ -1,7 +1,7 @@
 """``upstream.lock``: upstreams, their pins, and the sets that are built and tested together.
 
-The format is TOML with ``version = 1``. This module reads it; :mod:`patchq.formats.lockedit`
-rewrites it.
+The format is TOML with ``version = 1``. This module reads the lock; :mod:`patchq.formats.lockedit` rewrites
+it.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ _REQUIRED = re.compile(rf"{_PROJECT}(?:\[[a-z0-9,]+\])?=={_VERSION}", re.IGNOREC
 class Pin:
     """Upstream at one ref.
 
-    ``url`` and ``commit`` are the git source. ``archive`` (``PROJECT==VERSION``, or the path of a
-    local archive) and ``sha256`` are the archive source; ``subdir`` is the folder of the tree in
-    the archive. ``wheels`` are the release's wheels for overlay builds, file name to SHA-256.
+    ``url`` and ``commit`` are the git source. ``archive`` (``PROJECT==VERSION``, or the path of a local
+    archive) and ``sha256`` are the archive source; ``subdir`` is the folder of the tree in the archive.
+    ``wheels`` are the release's wheels for overlay builds, with the SHA-256 by file name.
     """
 
     upstream: str
@@ -64,7 +64,7 @@ class Pin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildConfig:
-    """Build settings for wheels of an upstream; see docs/reference/formats.md."""
+    """Settings for building an upstream's wheels; see docs/reference/formats.md."""
 
     distribution: str
     package: str
@@ -80,9 +80,9 @@ class BuildConfig:
 
 @dataclass(frozen=True, slots=True)
 class ContributeConfig:
-    """Pull request rules of an upstream that its tree doesn't have in a machine-readable form.
+    """Pull request rules of an upstream that its tree doesn't contain in a machine-readable form.
 
-    :ivar title: start of titles: ``tags`` (``[Bugfix][Core] …``), ``conventional`` (``fix(core):
+    :ivar title: form of the prefix of titles: ``tags`` (``[Bugfix][Core] …``), ``conventional`` (``fix(core):
         …``) or empty.
     :ivar sign_off: True if each commit needs a ``Signed-off-by:`` of the submitter.
     :ivar most_lines: number of changed lines above which upstream asks for a discussion first; 0
@@ -98,9 +98,10 @@ class ContributeConfig:
 class Environment:
     """Container settings of a set; see docs/how-to/containers.md.
 
-    :ivar image: base image.
-    :ivar requires: requirements to install first, exact or not, from ``index`` if set.
-    :ivar caches: folders that are kept when a container is removed.
+    :ivar image: base image of the container.
+    :ivar requires: requirements to install first, with or without exact versions. If ``index`` is set, they
+        are installed from it.
+    :ivar caches: folders whose contents are kept when a container is removed.
     :ivar serve: command of the service.
     """
 
@@ -116,9 +117,10 @@ class Environment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upstream:
-    """Third-party project. ``into`` is ``(parent, path)`` for a nested upstream.
+    """Third-party project. ``into`` is ``(parent, path)`` for an upstream that is nested in another one.
 
-    :ivar keyring: file in the project with the keys that must sign the upstream's tags or commits.
+    :ivar keyring: file in the project with the keys. One of them must have signed the upstream's tag or
+        commit.
     """
 
     name: str
@@ -138,11 +140,11 @@ class Lock:
     ``sets`` maps each set to its refs by upstream. ``environments`` maps sets to container
     settings.
 
-    :ivar mismatches: for each set, the distributions that an upstream requires in another version
-        than the set's, with the reason to accept that.
-    :ivar mergers: programs by name, for ``resolve --merger``.
-    :ivar name: name of the project, for reports; empty for its folder's name.
-    :ivar patchq: version of patchq that the project was made with; empty for any.
+    :ivar mismatches: for each set, the distributions of which an upstream requires another version than the
+        set contains, with the reason why this is accepted.
+    :ivar mergers: merge programs by name, for ``resolve --merger``.
+    :ivar name: name of the project, for reports; if empty, the name of its folder is used.
+    :ivar patchq: version of patchq with which the project was made; empty if not recorded.
     :ivar signing: required signer of attestations; None if no signature is required.
     :ivar verify: additional items that ``verify-installed`` and ``verify-image`` accept.
     """
@@ -159,7 +161,7 @@ class Lock:
     verify: verification.Verification = field(default_factory=verification.Verification)
 
     def pins_of(self, set_name: str) -> list[Pin]:
-        """Return the pins of a set, parents before nested upstreams.
+        """Return the pins of a set, with parents before the upstreams nested in them.
 
         :raises UserError: for an unknown set.
         """
@@ -172,7 +174,7 @@ class Lock:
         return [self.upstreams[name].pins[chosen[name]] for name in order]
 
     def nested_in(self, parent: str) -> dict[str, str]:
-        """Return the paths inside ``parent`` that belong to other upstreams: path to upstream."""
+        """Return the upstream nested at each path inside ``parent``."""
         found: dict[str, str] = {}
         for u in self.upstreams.values():
             if u.into and u.into[0] == parent:
@@ -241,7 +243,7 @@ def _check_version(raw: Mapping[str, Any], where: str) -> None:
 
 
 def _check_nesting(upstreams: Mapping[str, Upstream], reader: _LockReader) -> None:
-    """Raise an error if an upstream is nested in an unknown or nested one."""
+    """Raise an error if an upstream is nested in an unknown upstream, or in one that is itself nested."""
     for upstream in upstreams.values():
         if upstream.into and upstream.into[0] not in upstreams:
             raise reader.bad(f"upstreams.{upstream.name}.into", f"{upstream.into[0]!r} is not an upstream")
@@ -250,7 +252,7 @@ def _check_nesting(upstreams: Mapping[str, Upstream], reader: _LockReader) -> No
 
 
 def _rare_tables(raw: Mapping[str, Any], where: str) -> tuple[Mapping[str, str], Signing | None]:
-    """Read ``mergers`` and ``signing``; import their modules only for a lock that has them."""
+    """Read the tables ``mergers`` and ``signing``. Their modules are imported only if the lock contains the tables."""
     programs: Mapping[str, str] = {}
     who: Signing | None = None
     if "mergers" in raw:
@@ -265,7 +267,7 @@ def _rare_tables(raw: Mapping[str, Any], where: str) -> tuple[Mapping[str, str],
 
 
 class _LockReader:
-    """Reader that converts tables to dataclasses. Each error names the table and the key."""
+    """Reader that converts the lock's tables to dataclasses. Each error names the table and the key."""
 
     def __init__(self, where: str) -> None:
         self.where = where
@@ -413,7 +415,7 @@ class _LockReader:
         )
 
     def _module(self, raw: Mapping[str, Any], package: str, at: str) -> str:
-        """Return the module that computes the package's data folders from its own place."""
+        """Return the module of a package that computes the paths of data folders relative to its own location."""
         module = self.text(raw, "data-module", at)
         if module and not (module.startswith(package + ".") and all(map(str.isidentifier, module.split(".")))):
             raise self.bad(f"{at}.data-module", f"{module!r} is not a module of {package}")

@@ -1,4 +1,4 @@
-"""Changes to ``upstream.lock``: add and move pins with tomlkit, which keeps comments and order."""
+"""Changes to ``upstream.lock``: add and move pins with the library tomlkit, which keeps comments and order."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ version = 1
 
 
 def with_pin(data: bytes, upstream: Upstream, pin: Pin, set_name: str, *, like: str = "") -> bytes:
-    """Return the lock's bytes with a pin added or replaced, and selected in a set.
+    """Return the lock's bytes with a pin added or replaced. The pin is selected in a set.
 
-    A new set starts as a copy of ``like``, or of the default set, so that a version bump is one
-    command.
+    A new set starts as a copy of the set ``like``, or of the default set. So one command is enough to move to
+    a new version.
     """
     import tomlkit
 
@@ -70,13 +70,13 @@ def with_build(data: bytes, upstream: str, build: BuildConfig) -> bytes:
 
 
 def rules_for_adopted(before: CheckRules, broken: Collection[str]) -> CheckRules | None:
-    """Return rules of ``check`` that adopted patches keep.
+    """Return rules of ``check`` that the adopted patches don't break.
 
     A later import switches off only rules that no import has switched off before, and requires the same sign-offs as
     before.
 
     :param broken: rules that the patches break.
-    :returns: None if the rules stay as they are, or if the project has set them itself.
+    :returns: None if the rules need no change, or if the project has set them itself.
     """
     if before not in (CheckRules(), replace(before, reason=ADOPTED_REASON)):
         return None

@@ -1,4 +1,4 @@
-"""``_patchq.json``, the manifest of a wheel. A wheel may be untrusted: every field is checked."""
+"""Manifest of a wheel, ``_patchq.json``. A wheel may be untrusted, so every field is checked."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _HEX = re.compile(r"[0-9a-f]{64}")
 class Manifest:
     """Manifest of a wheel.
 
-    :ivar patches: patches in this wheel, as ``upstream/name``; ``left_out`` are those that an
-        overlay can't contain.
+    :ivar patches: patches in this wheel, as ``upstream/name``.\n:ivar left_out: patches that are not in this
+        wheel, because an overlay can't contain them.
     :ivar files: SHA-256 of each patched file, by its path in the wheel.
-    :ivar siblings: required version of each other distribution of the set, by canonical name.
-    :ivar computed: stack ids of the named pins and patches, one per build format; empty if the
-        manifest doesn't name them all.
+    :ivar siblings: required versions of the set's other distributions, by canonical name.
+    :ivar computed: stack ids computed from the pins and patches in the manifest, one per build format; empty
+        if the manifest doesn't list all pins and patches.
     """
 
     distribution: str
@@ -42,10 +42,10 @@ class Manifest:
 
 
 def stack_id(stacks: Sequence[Sequence[Any]], build_format: int = BUILD_FORMAT) -> str:
-    """Return the SHA-256 of a whole set's pins and of the bytes of its applied patches.
+    """Return the stack id: the SHA-256 of a whole set's pins and of the bytes of its applied patches.
 
-    :param stacks: for each upstream: name, ref, commit, SHA-256, subdir, and ``[name, SHA-256]`` of
-        each patch.
+    :param stacks: for each upstream: its name, ref, commit, SHA-256, subdir, and ``[name, SHA-256]`` of each
+        patch.
     """
     body = {"format": build_format, "stacks": sorted(stacks, key=lambda s: str(s[0]))}
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()

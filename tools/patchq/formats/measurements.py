@@ -1,8 +1,8 @@
-"""Measurements: results of benchmark tools, their ledger, and the goals and limits to compare with.
+"""Measurements: results of benchmark tools, the ledger of measurements, and targets and bounds to compare them with.
 
-Text to frozen dataclasses and back. Formats of results: the JSON of ``vllm bench serve`` and
-``throughput``, the JSON of ``llama-bench``, and tables with a ``test`` and a ``t/s`` column, in
-Markdown (``llama-bench``) or in columns (``llama-benchy``).
+These formats of results are read: the JSON of ``vllm bench serve`` and ``throughput``, the JSON of
+``llama-bench``, and tables with a ``test`` and a ``t/s`` column, in Markdown (``llama-bench``) or in aligned
+columns (``llama-benchy``).
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ _LONGEST = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """Figure in a file of results.
+    """One result in a file of benchmark results.
 
     :ivar test: ``tg32`` (32 tokens decoded, one request), ``pp2048`` (prefill), ``serve c8`` (eight
         requests at once).
     :ivar depth: tokens of context before the test.
-    :ivar value: tokens per second; ``spread`` is its standard deviation, 0 if the file has none.
+    :ivar value: tokens per second.\n:ivar spread: standard deviation of ``value``; 0 if the file contains
+        none.
     :ivar place: position in the file: ``line 7``, ``[3]``.
     """
 
@@ -48,14 +49,14 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """Reading with its origin.
+    """Benchmark result together with its origin.
 
     :ivar stack_id: stack id of the measured build; empty if it has no patches.
-    :ivar patches: patches of that build, as ``upstream/name``.
-    :ivar reported: source of a figure that the maintainers of this ledger didn't measure; else
-        empty.
-    :ivar file: imported file inside the project; ``sha256`` is the hash of its bytes.
-    :ivar time: time of the import, UTC.
+    :ivar patches: patches of the measured build, as ``upstream/name``.
+    :ivar reported: source of a figure that others have measured; empty for figures of the ledger's
+        maintainers.
+    :ivar file: imported file inside the project.\n:ivar sha256: hash of the imported file.
+    :ivar time: time of the import, in UTC.
     """
 
     machine: str
@@ -76,7 +77,7 @@ class Measurement:
     reported: str = ""
 
     def line(self) -> bytes:
-        """Return the ledger line of this measurement."""
+        """Return this measurement as a line of the ledger."""
         return (json.dumps({"v": VERSION, **asdict(self)}, ensure_ascii=False) + "\n").encode()
 
 
@@ -84,7 +85,7 @@ class Measurement:
 
 
 def read_file(data: bytes, where: str) -> list[Reading]:
-    """Return the readings of a file of results.
+    """Return the results in a file of benchmark results.
 
     :raises FormatError: if the file has an unknown format, is too large, or contains an impossible
         figure.
@@ -184,7 +185,7 @@ def _llama_bench(item: Mapping[str, Any], place: str) -> Reading:
 
 
 def _serve(raw: Mapping[str, Any]) -> list[Reading]:
-    """Return the throughput; with one request at a time, also the decode speed."""
+    """Return the throughput. If the requests ran one at a time, also return the decode speed."""
     done = int(raw["completed"])
     model, several = str(raw.get("model_id", "")), int(raw.get("max_concurrency") or 0)
     found = [
@@ -225,7 +226,7 @@ _VALUE = re.compile(r"\**([\d,]+(?:\.\d+)?)\**(?: *(?:±|\+/-) *([\d.]+))?\**")
 
 
 def _tables(text: str) -> list[Reading]:
-    """Return the rows of each table that has a ``test`` and a ``t/s`` column."""
+    """Return the rows of each table that contains a ``test`` and a ``t/s`` column."""
     found: list[Reading] = []
     columns: list[str] = []
     for number, line in enumerate(text.splitlines(), 1):
@@ -273,7 +274,7 @@ def _cells(line: str) -> list[str]:
 
 
 def parse(data: bytes) -> tuple[list[Measurement], list[Problem]]:
-    """Parse a ledger. Damaged lines become problems; a repeated line counts once."""
+    """Parse a ledger of measurements. Damaged lines become problems; a repeated line counts once."""
     found, problems = jsonlines.read(data, _measurement)
     return list(found), list(problems)
 
@@ -300,7 +301,7 @@ def _measurement(raw: Any) -> Measurement:
 
 
 def check(found: Measurement, where: str) -> None:
-    """Check a measurement: possible figures, and texts of one short printable line.
+    """Check that a measurement contains possible figures, and that each text is one short printable line.
 
     :raises FormatError: if a field is invalid.
     """
@@ -318,7 +319,7 @@ def check(found: Measurement, where: str) -> None:
 
 
 def add(data: bytes, new: Iterable[Measurement]) -> bytes:
-    """Return a ledger's bytes with more lines."""
+    """Return a ledger's bytes with lines for more measurements."""
     return jsonlines.add(data, (m.line() for m in new))
 
 
@@ -327,7 +328,7 @@ def add(data: bytes, new: Iterable[Measurement]) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Speed to reach, in tokens per second."""
+    """Speed that the project aims at, in tokens per second."""
 
     machine: str
     test: str
@@ -342,7 +343,7 @@ class Bound:
 
     :ivar config: the model and precisions to which the bound applies.
     :ivar depth: tokens of context before the request.
-    :ivar why: what limits the speed, such as memory bandwidth.
+    :ivar why: resource that limits the speed, such as memory bandwidth.
     """
 
     machine: str
@@ -388,9 +389,9 @@ def _check_goal(goal: Target | Bound, name: str, where: str) -> None:
 
 
 def differ_in_one(measurements: Sequence[Measurement]) -> list[tuple[str, Measurement, Measurement]]:
-    """Return pairs of measurements of the same test whose stacks differ in one patch.
+    """Return pairs of measurements of the same test, made with stacks that differ in only one patch.
 
-    Each item is the patch, the measurement without it, and the measurement with it.
+    Each item contains the patch, the measurement without it, and the measurement with it.
     """
     found = []
     own = []

@@ -30,8 +30,8 @@ def without(data: bytes, tables: Sequence[Path]) -> bytes:
 
     Comments after the last key of a table are kept.
 
-    :param tables: the path of each table, such as ``("sets", "old")``.
-    :raises FormatError: if a table doesn't have a header of its own.
+    :param tables: key path of each table to remove, such as ``("sets", "old")``.
+    :raises FormatError: if a table has no header line of its own.
     """
     kept: list[bytes] = []
     for header, body in _sections(data):
@@ -51,7 +51,7 @@ def without(data: bytes, tables: Sequence[Path]) -> bytes:
 def renamed(data: bytes, table: Path, name: str) -> bytes:
     """Return the lock with a table and its subtables under another name.
 
-    :raises FormatError: if the table doesn't have a header of its own.
+    :raises FormatError: if the table has no header line of its own.
     """
     lines: list[bytes] = []
     for header, body in _sections(data):
@@ -91,7 +91,7 @@ def _path(raw: Mapping[str, Any]) -> Path:
 
 
 def _key(text: str) -> str:
-    """Return a key in TOML syntax. Names and refs in a lock have no quotes."""
+    """Return a key in TOML syntax. Names and refs in a lock contain no quotes."""
     if re.fullmatch(r"[A-Za-z0-9_-]+", text):
         return text
     return f'"{text}"'
@@ -104,9 +104,9 @@ def _take_out(raw: dict[str, Any], path: Path) -> Any:
 
 
 def _checked(before: bytes, after: bytes, change: Callable[[dict[str, Any]], object]) -> bytes:
-    """Return ``after`` if its data differs from that of ``before`` only by ``change``.
+    """Return ``after``, after checking that its data differs from the data of ``before`` only by ``change``.
 
-    :raises FormatError: otherwise.
+    :raises FormatError: if there is any other difference.
     """
     wanted = deepcopy(toml.loads(before))
     change(wanted)

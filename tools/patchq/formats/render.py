@@ -1,4 +1,4 @@
-"""Templates to text: the only importer of jinja2. HTML is escaped; undefined names are errors."""
+"""Rendering of templates, and the only module that imports jinja2. HTML is escaped; undefined names are errors."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def _environment() -> Environment:
 
     @pass_eval_context
     def show(context: EvalContext, value: object) -> object:
-        """Escape characters of a page's value that are invisible or change the text direction.
+        """Escape characters that are invisible or change the text direction, in a value on a page.
 
-        patchq's own markup stays.
+        patchq's own markup is not escaped.
         """
         if context.autoescape and isinstance(value, str) and not hasattr(value, "__html__"):
             return value.translate(TEXT)
@@ -59,7 +59,7 @@ def raw(text: str) -> str:
 
 
 def markdown_text(value: str) -> str:
-    """Return untrusted text as one line of Markdown without markup, links or cell ends."""
+    """Return untrusted text as one line of Markdown, with markup, links and cell separators escaped."""
     line = "".join(c if c.isprintable() else " " for c in str(value))
     line = re.sub(r"([\\`*_{}\[\]()#+!|~<>])", r"\\\1", line)
     # Markdown turns mentions and addresses into links.
@@ -72,5 +72,8 @@ def _docker_text(value: str) -> str:
 
 
 def _yaml_text(value: object) -> str:
-    """Quote a value for a compose file, without variable expansion. JSON is valid YAML."""
+    """Quote a value for a compose file, without variable expansion.
+
+    The quoting is that of JSON, because JSON is valid YAML.
+    """
     return json.dumps(value, ensure_ascii=False).replace("$", "$$")

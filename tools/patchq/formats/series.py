@@ -1,8 +1,8 @@
-"""``series`` file: the order of a stack. One patch name per line; ``#`` starts a comment.
+"""File ``series``, which defines the order of a stack. Each line is a patch name; ``#`` starts a comment.
 
-The format is quilt's, so quilt reads the file too. Rewrites keep comments and blank lines. A
-``series`` with git's conflict markers is refused, and the error lists the patches of each side;
-:func:`unite` keeps both sides if they only add lines.
+The format is that of quilt, so quilt can read the file, too. Comments and blank lines are kept when the file
+is rewritten. A ``series`` with git's conflict markers is refused, and the error lists the patches of each
+side. If both sides only add lines, :func:`unite` combines them.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _MARKER = re.compile(r"(<{7}|\|{7}|={7}|>{7})(?: (.*))?")
 
 
 class SeriesConflictError(FormatError):
-    """``series`` file that git left with conflict markers."""
+    """Error for a ``series`` file with git's conflict markers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SeriesConflict:
-    """Whole file as each side has it.
+    """Both versions of a ``series`` file with conflict markers.
 
-    :ivar base: lines from which both sides started, as far as the file has them.
-    :ivar only: lines of each side between the markers.
+    :ivar base: lines of the common ancestor, as far as the file contains them.
+    :ivar only: lines of each side between the conflict markers.
     """
 
     labels: tuple[str, str]
@@ -52,13 +52,13 @@ class _SeriesConflict:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Parsed ``series``: ``names`` are patch names without their suffix, in order."""
+    """Parsed ``series``. ``names`` are the patch names without their suffix, in order."""
 
     names: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
 
     def with_names(self, names: Sequence[str]) -> Series:
-        """Return the same file with another order.
+        """Return the same file with the patches in another order.
 
         A comment stays above its patch. The comments of a removed patch stay in their place.
         """
@@ -81,7 +81,7 @@ class Series:
         return Series(tuple(names), tuple(lines + pending))
 
     def dump(self) -> bytes:
-        """Return the bytes of the file."""
+        """Return the contents of the file."""
         return "".join(line + "\n" for line in self.lines).encode()
 
 
@@ -95,7 +95,7 @@ def _name_of(line: str) -> str | None:
 def parse(data: bytes, where: str) -> Series:
     """Parse a ``series`` file.
 
-    :param where: name of the file for errors.
+    :param where: name of the file, for error messages.
     :raises FormatError: for an invalid name, a repeated name, or quilt options (``-p0``).
     """
     try:
@@ -138,7 +138,7 @@ def parse(data: bytes, where: str) -> Series:
 
 
 def _conflict(lines: Sequence[str]) -> _SeriesConflict | None:
-    """Split a file at its conflict markers; None if it has none."""
+    """Split a file at its conflict markers; return None if it contains none."""
     sides: dict[str, list[str]] = {"<": [], "|": [], "=": []}
     only: dict[str, list[str]] = {"<": [], "=": []}
     labels = {"<": "", ">": ""}
@@ -168,14 +168,14 @@ def _conflict(lines: Sequence[str]) -> _SeriesConflict | None:
 
 
 def has_conflict(data: bytes) -> bool:
-    """Return True if a file has git's conflict markers."""
+    """Return True if a file contains git's conflict markers."""
     return any(_MARKER.fullmatch(line.rstrip()) for line in data.decode("utf-8", "replace").splitlines())
 
 
 def unite(data: bytes, where: str, base: bytes | None) -> bytes:
-    """Resolve a ``series`` with conflict markers to the lines of both sides, ours before theirs.
+    """Resolve a ``series`` with conflict markers: keep the lines of both sides, ours before theirs.
 
-    :param base: the file from which both sides started; None if git no longer has it.
+    :param base: contents of the file in the common ancestor; None if git no longer has them.
     :raises SeriesConflictError: if a side removed or moved lines.
     :raises FormatError: if the result isn't a valid series.
     """
@@ -201,9 +201,9 @@ def unite(data: bytes, where: str, base: bytes | None) -> bytes:
 
 
 def _gaps(base: Sequence[str], side: Sequence[str]) -> list[list[str]]:
-    """Return the lines that a side added before each line of ``base`` and after the last.
+    """Return the lines that a side added before each line of ``base``, and after the last line.
 
-    Return an empty list if the side lacks a line of ``base``.
+    Return an empty list if the side has removed a line of ``base``.
     """
     gaps: list[list[str]] = [[]]
     for line in side:

@@ -1,4 +1,4 @@
-"""``signing`` table of a lock: the required signer of the attestation of a set's wheels."""
+"""Table ``signing`` of a lock: the required signer of the attestation of a set's wheels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from patchq.system.paths import check_inside
 
 @dataclass(frozen=True, slots=True)
 class Signing:
-    """Signer: ``key`` (public key file in the project), or sigstore's ``identity`` and ``issuer``."""
+    """Required signer: ``key`` (public key file in the project), or sigstore's ``identity`` and ``issuer``."""
 
     key: str = ""
     identity: str = ""
@@ -20,9 +20,9 @@ class Signing:
 
 
 def read(raw: Mapping[str, Any], where: str) -> Signing | None:
-    """Return the signer that a lock requires; None if the lock requires none.
+    """Return the signer that a lock requires; None if the lock requires no signature.
 
-    :raises FormatError: for anything but a key, or an identity with its issuer.
+    :raises FormatError: if the table contains neither a key, nor an identity with its issuer.
     """
     if "signing" not in raw:
         return None

@@ -1,7 +1,7 @@
 """Reader for untrusted tar archives. Archives with many, large or unusual headers are refused.
 
-``tarfile`` reads extended headers at once, follows chains of them by recursion, and parses them in
-more than linear time. A sparse member may claim any size.
+The module ``tarfile`` reads a whole extended header into memory, follows chains of headers by recursion, and
+needs more than linear time to parse them. The header of a sparse member may claim any size.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _DIGITS = re.compile(rb"\d{101}")
 
 
 class Bounded(tarfile.TarInfo):
-    """Member whose headers are checked before ``tarfile`` reads them."""
+    """Archive member whose headers are checked before ``tarfile`` parses them."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Bounded:
@@ -74,7 +74,7 @@ class Bounded(tarfile.TarInfo):
 
 
 def _check_records(data: bytes, refused: set[bytes]) -> None:
-    """Raise tarfile.ReadError if a PAX header isn't a list of records, or has a refused record."""
+    """Raise tarfile.ReadError if a PAX header isn't a list of records, or contains a refused record."""
     if _DIGITS.search(data):
         raise tarfile.ReadError("a PAX header with a number of more than 100 digits")
     at, data = 0, data.rstrip(b"\0")
@@ -94,7 +94,7 @@ def _check_records(data: bytes, refused: set[bytes]) -> None:
 
 
 class _Raw(io.RawIOBase):
-    """File object around anything with a ``read`` method, for use with a buffer."""
+    """File object with the methods that a buffer needs, around an object that only has ``read``."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
@@ -109,10 +109,10 @@ class _Raw(io.RawIOBase):
 
 
 def open_stream(file: IO[bytes] | Any) -> tarfile.TarFile:
-    """Open an archive, compressed or not, for reading from its beginning to its end.
+    """Open an archive, compressed or not, to read it once from its beginning to its end.
 
-    ``tarfile`` itself stops after the first of several compressed streams; other readers read them
-    all.
+    An archive may consist of several compressed streams. ``tarfile`` itself stops after the first one, but
+    other programs read all of them.
 
     :raises tarfile.TarError: for an invalid archive, also during reading. Decompressors raise their
         own exceptions.
@@ -132,7 +132,7 @@ def open_stream(file: IO[bytes] | Any) -> tarfile.TarFile:
 def members(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
     """Yield the members of an archive that is read as a stream, without keeping them.
 
-    :raises tarfile.TarError: for a damaged member, and for more than :data:`MAX_MEMBERS`.
+    :raises tarfile.TarError: for a damaged member, or if there are more than :data:`MAX_MEMBERS` members.
     """
     for number, member in enumerate(tar):
         if number == MAX_MEMBERS:

@@ -1,4 +1,4 @@
-"""TOML to data: the only importer of a TOML reader."""
+"""Parser for TOML, and the only module that imports a TOML library."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _LONG_NUMBER = re.compile(r"0[xob][0-9a-fA-F_]{100,}")
 def loads(data: bytes) -> dict[str, Any]:
     """Parse a TOML file.
 
-    :raises ValueError: if the file isn't valid TOML or UTF-8, has a key of more than
-        :data:`MOST_PARTS` parts, or a number of 100 digits or more.
+    :raises ValueError: if the file isn't valid TOML or UTF-8, if it has a key of more than :data:`MOST_PARTS`
+        parts, or a number of 100 digits or more.
     """
     text = data.decode()
     if any(key.count(".") >= MOST_PARTS for key in re.split(r"[\n=,\[\]{}]", _NO_KEY.sub("", text))):

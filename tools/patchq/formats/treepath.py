@@ -1,4 +1,4 @@
-"""Paths that a tree may have, so that every file system can store it."""
+"""Check that a path is allowed in a tree, so that every file system can store the tree."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def is_tree_path(path: bytes) -> bool:
 
 
 def is_for_git(path: bytes) -> bool:
-    """Return True if a path's last name resembles a file that git reads (``.gitmodules``).
+    """Return True if a path's last component resembles the name of a file that git reads (``.gitmodules``).
 
     Such a file must not be a symbolic link.
     """
@@ -64,7 +64,7 @@ def parents_of(path: bytes) -> list[bytes]:
 
 
 def one_name(paths: Iterable[bytes]) -> tuple[bytes, bytes] | None:
-    """Return two paths that are the same if case and Unicode form are ignored; None if none are."""
+    """Return two paths that are equal if case and Unicode normalization are ignored; None if no two are."""
     seen: dict[str, bytes] = {}
     for path in paths:
         for name in (*parents_of(path), path):
@@ -77,7 +77,7 @@ def one_name(paths: Iterable[bytes]) -> tuple[bytes, bytes] | None:
 def check_tree_path(path: bytes, where: str) -> bytes:
     """Return ``path`` if :func:`is_tree_path` accepts it.
 
-    :raises FormatError: otherwise.
+    :raises FormatError: if it doesn't.
     """
     if not is_tree_path(path):
         raise FormatError(

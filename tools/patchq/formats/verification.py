@@ -1,4 +1,4 @@
-"""``verify`` table of a lock: what else ``verify-installed`` and ``verify-image`` accept."""
+"""Table ``verify`` of a lock: additional items that ``verify-installed`` and ``verify-image`` accept."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Verification:
 
     :ivar allow: names of start-up files, modules, distributions with plugins, variables and
         libraries.
-    :ivar groups: entry point groups that the packages load, in addition to those in their sources.
+    :ivar groups: entry point groups that the packages load, in addition to the groups named in their sources.
     """
 
     allow: tuple[str, ...] = ()
@@ -23,7 +23,7 @@ class Verification:
 
 
 def read(raw: Mapping[str, Any], where: str) -> Verification:
-    """Return the ``verify`` table of a lock; an empty one if the lock has none.
+    """Return the ``verify`` table of a lock; an empty one if the lock contains none.
 
     :raises FormatError: for other keys, or values that aren't lists of names.
     """
