@@ -38,8 +38,8 @@ _KEYS = ("title", "component", "reproducer", "evidence", "describe", "steps", "e
 class Report:
     """Bug report.
 
-    :ivar facts: values that the tests recorded, one row per test case.\n:ivar columns: names of the values in
-        ``facts``.
+    :ivar facts: values that the tests recorded, one row per test case.
+    :ivar columns: names of the values in ``facts``.
     :ivar outcomes: one line for each test that failed or did not run.
     """
 

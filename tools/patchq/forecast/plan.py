@@ -75,7 +75,8 @@ class Absence:
 class CarryPlan:
     """Plan of a rebase onto a ref.
 
-    :ivar source: stack that is carried.\n:ivar why: reason for choosing this stack.
+    :ivar source: stack that is carried.
+    :ivar why: reason for choosing this stack.
     :ivar base: base commit of the source stack.
     :ivar order: patches of the new stack, including those of the ref's own stack (``known``).
     :ivar commits: commit of each patch. If the ref's own stack contains the patch, its commit is used.

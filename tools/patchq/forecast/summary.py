@@ -17,7 +17,8 @@ class ForecastCell:
     """Forecast of one patch on one ref.
 
     :ivar files: files that conflict or are deleted upstream.
-    :ivar offsets: line offsets of the hunks.\n:ivar checked: evidence that the offsets are right.
+    :ivar offsets: line offsets of the hunks.
+    :ivar checked: evidence that the offsets are right.
     :ivar message: reason why the patch stops, if ``files`` don't show it.
     :ivar grade: how well upstream's code matches a stopped patch; see :mod:`patchq.upstream.match`.
         ``evidence`` describes the match.

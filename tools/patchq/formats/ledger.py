@@ -74,8 +74,8 @@ class Attempt:
 
     :ivar patch_id: git's stable patch id of the carried patch.
     :ivar files: files that conflicted or no longer exist.
-    :ivar grade: how similar upstream's code is to an absorbed patch.\n:ivar evidence: place where the
-        upstream code was found.
+    :ivar grade: how similar upstream's code is to an absorbed patch.
+    :ivar evidence: place where the upstream code was found.
     :ivar broke: upstream commit or release because of which the patch conflicts, if known.
     :ivar how: note of the user about the resolution, or name of the patch's replacement.
     :ivar lines: number of lines of the patch that changed in the resolution.

@@ -22,8 +22,8 @@ _HEX = re.compile(r"[0-9a-f]{64}")
 class Manifest:
     """Manifest of a wheel.
 
-    :ivar patches: patches in this wheel, as ``upstream/name``.\n:ivar left_out: patches that are not in this
-        wheel, because an overlay can't contain them.
+    :ivar patches: patches in this wheel, as ``upstream/name``.
+    :ivar left_out: patches that are not in this wheel, because an overlay can't contain them.
     :ivar files: SHA-256 of each patched file, by its path in the wheel.
     :ivar siblings: required versions of the set's other distributions, by canonical name.
     :ivar computed: stack ids computed from the pins and patches in the manifest, one per build format; empty

@@ -31,8 +31,8 @@ class Reading:
     :ivar test: ``tg32`` (32 tokens decoded, one request), ``pp2048`` (prefill), ``serve c8`` (eight
         requests at once).
     :ivar depth: tokens of context before the test.
-    :ivar value: tokens per second.\n:ivar spread: standard deviation of ``value``; 0 if the file contains
-        none.
+    :ivar value: tokens per second.
+    :ivar spread: standard deviation of ``value``; 0 if the file contains none.
     :ivar place: position in the file: ``line 7``, ``[3]``.
     """
 
@@ -55,7 +55,8 @@ class Measurement:
     :ivar patches: patches of the measured build, as ``upstream/name``.
     :ivar reported: source of a figure that others have measured; empty for figures of the ledger's
         maintainers.
-    :ivar file: imported file inside the project.\n:ivar sha256: hash of the imported file.
+    :ivar file: imported file inside the project.
+    :ivar sha256: hash of the imported file.
     :ivar time: time of the import, in UTC.
     """
 
