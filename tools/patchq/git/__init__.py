@@ -1,4 +1,7 @@
-"""Git, and nothing but git: commands, refs, objects, diffs, merges, transport, worktrees."""
+"""Access to git: commands, refs, objects, diffs, merges, transport, worktrees.
+
+This package depends on nothing above it.
+"""
 
 __all__ = [
     "borrow",

@@ -11,16 +11,16 @@ from patchq.names import sh
 
 
 class Linked(Git):
-    """Git commands in a worktree of the store."""
+    """Git commands that run in a worktree of the store."""
 
     def __init__(self, store: Git, path: Path) -> None:
         super().__init__(path)
         self.store = store
 
     def git_folder(self) -> Path:
-        """Return the folder that ``.git`` names, after checking that it is in the store.
+        """Return the git folder that the ``.git`` file names, after checking that it is in the store.
 
-        :raises StateError: if it is elsewhere.
+        :raises StateError: if that folder is outside the store.
         """
         found = Path(os.fsdecode((self.folder / ".git").read_bytes().removeprefix(b"gitdir:").strip()))
         if "\0" in str(found) or found.resolve().parent != (self.store.folder / "worktrees").resolve():

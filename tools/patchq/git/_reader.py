@@ -1,6 +1,6 @@
 """Persistent ``git cat-file`` and ``git merge-tree`` processes, reused to avoid start-up cost.
 
-Objects are immutable, so a found object is always current, and a merge of trees always has the same
+Reusing a process is safe, because git's objects are immutable and a merge of trees always gives the same
 result. If a persistent process fails or is in use, the caller starts a new process.
 """
 
@@ -40,7 +40,7 @@ class _Persistent:
         self.ended = False
 
     def _use(self, ask: Callable[[IO[bytes]], T]) -> T | None:
-        """Call a function with the output; return None if the process can't be used."""
+        """Call a function with the process's output; return None if the process can't be used."""
         if not self._lock.acquire(blocking=False):
             return None  # in use by another thread
         try:
@@ -59,9 +59,10 @@ class _Persistent:
 
     @contextlib.contextmanager
     def _said(self) -> Iterator[IO[bytes]]:
-        """Yield a buffered reader of the output.
+        """Yield a buffered reader of the process's output.
 
-        The buffer is temporary: a fork could copy the lock of a permanent one while it is held.
+        The buffer is created for each call. If a permanent buffer existed, a fork could copy its lock while
+        the lock is held.
         """
         source = io.BufferedReader(cast(io.RawIOBase, self._process.stdout))
         try:
@@ -91,7 +92,7 @@ class _Persistent:
             self._open.close()
 
     def abandon(self) -> None:
-        """Leave the process to the parent of a fork."""
+        """Stop using the process after a fork; it belongs to the parent."""
         self._process.returncode = 0
         self._open.pop_all()
 
@@ -103,11 +104,11 @@ class ObjectReader(_Persistent):
         super().__init__(git, ("cat-file", "--batch-command"))
 
     def contents(self, names: Sequence[Name]) -> dict[Name, bytes] | None:
-        """Return the bytes of the objects found; None if the process can't be used."""
+        """Return the contents of the objects that exist; None if the process can't be used."""
         return self._ask("contents", names)
 
     def ids(self, names: Sequence[Name]) -> dict[Name, str] | None:
-        """Return the ids of the objects found; None if the process can't be used."""
+        """Return the ids of the objects that exist; None if the process can't be used."""
         found = self._ask("info", names)
         if found is None:
             return None
@@ -142,9 +143,9 @@ class ObjectReader(_Persistent):
 class TreeMerger(_Persistent):
     """Persistent ``git merge-tree --stdin`` process of git 2.50 or newer, which flushes each result.
 
-    Git keeps some bytes of each merged tree, so the process ends after :data:`_MOST_MERGES`.
+    git keeps some memory for each merged tree, so the process is ended after :data:`_MOST_MERGES` merges.
 
-    :param argv: the command, with its configuration.
+    :param argv: command of git, with its configuration.
     """
 
     def __init__(self, git: Command, argv: Sequence[str]) -> None:
@@ -152,7 +153,7 @@ class TreeMerger(_Persistent):
         self._count = 0
 
     def merge(self, lines: Sequence[str]) -> bytes | None:
-        """Return the results of these lines of input; None if the process can't be used."""
+        """Return the results for these lines of input; None if the process can't be used."""
         return self._use(lambda source: self._results(source, lines))
 
     def _results(self, source: IO[bytes], lines: Sequence[str]) -> bytes:
@@ -172,7 +173,7 @@ class TreeMerger(_Persistent):
 
 
 def _field(source: IO[bytes]) -> bytes:
-    """Read one field with the NUL byte that ends it."""
+    """Read one field, including the NUL byte that ends it."""
     found = bytearray()
     while byte := source.read(1):
         found += byte
@@ -189,20 +190,20 @@ _changing = threading.RLock()
 
 
 def reader(git: Command) -> ObjectReader | None:
-    """Return the reader for a repository and the current environment; None if git can't start."""
+    """Return the persistent reader of a repository in the current environment; None if git can't start."""
     return _find(git, (), 0, lambda: ObjectReader(git))
 
 
 def merger(git: Command, argv: Sequence[str], number: int) -> TreeMerger | None:
-    """Return a process that merges trees of a repository; None if git can't start.
+    """Return a persistent process that merges trees of a repository; None if git can't start.
 
-    :param number: the process to use of those with the same command.
+    :param number: number of the process, to use several processes with the same command.
     """
     return _find(git, tuple(argv), number, lambda: TreeMerger(git, argv))
 
 
 def _find(git: Command, argv: tuple[str, ...], number: int, start: Callable[[], P]) -> P | None:
-    """Return the persistent process for a repository, a command and the current environment."""
+    """Return the persistent process for a repository, a command and the current environment. Start it if necessary."""
     environment = runner.clean_environment({**pinned(), **git.place()})
     key = (git.folder, tuple(sorted(environment.items())), argv, number)
     with _changing:
@@ -220,7 +221,7 @@ def _find(git: Command, argv: tuple[str, ...], number: int, start: Callable[[], 
 
 
 def forget(folder: Path) -> None:
-    """End the readers of a repository."""
+    """End the persistent processes of a repository."""
     with _changing:
         for key in [key for key in _staying if key[0] == folder]:
             _staying.pop(key).close()

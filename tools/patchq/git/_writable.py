@@ -1,4 +1,4 @@
-"""Checks that a tree can be checked out on this and other systems, before anything changes."""
+"""Checks that a tree can be checked out on this and other systems. They run before anything is changed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PROTECTED = ("core.protectNTFS=true", "core.protectHFS=true")
 
 @contextmanager
 def output(upstream: str) -> Iterator[None]:
-    """Convert git's error about an invalid path into one for the user.
+    """Convert git's error about an invalid path into an error for the user.
 
     :raises FormatError: if git refuses a path.
     """
@@ -31,9 +31,9 @@ def output(upstream: str) -> Iterator[None]:
 
 
 def check_names(store: Git, upstream: str, commit: CommitId, nested: Sequence[bytes]) -> None:
-    """Check the paths of a commit against this file system and the nested upstreams.
+    """Check that this file system can store a commit's paths, and that they don't overlap with nested upstreams.
 
-    :param nested: paths that belong to other upstreams.
+    :param nested: paths in the tree that belong to other upstreams.
     :raises FormatError: if two paths differ only by case on a file system that ignores case, or a
         file is at the path of a nested upstream.
     """

@@ -1,4 +1,4 @@
-"""Import of commits from another repository. Its configuration, hooks and attributes are ignored."""
+"""Copy of commits from another repository, whose configuration, hooks and attributes are ignored."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from patchq.system import fsio, runner
 
 @dataclass(frozen=True, slots=True)
 class Borrowed:
-    """Commit of a range.
+    """Commit that was copied from another repository.
 
-    :ivar before: tree of its first parent; None for a root commit.
-    :ivar brought: commits that a merge adds to its first parent, oldest first.
+    :ivar before: tree of the commit's first parent; None for a root commit.
+    :ivar brought: commits that a merge commit adds to its first parent, oldest first.
     """
 
     info: CommitInfo
@@ -29,7 +29,8 @@ class Borrowed:
 def borrow(store: Git, folder: Path, first: str, last: str) -> list[Borrowed]:
     """Return the first-parent commits of ``first..last`` in another repository, oldest first.
 
-    Copy their trees to the store, but not the commits. Object ids are computed again from the contents.
+    Copy the trees of the commits to the store, but not the commits themselves. All object ids are computed
+    again from the contents.
 
     :raises UserError: if the repository has no such range.
     :raises SourceError: if objects of the range are missing.
@@ -83,7 +84,7 @@ def _parent_trees(git: Git, commits: list[CommitInfo]) -> dict[CommitId, TreeId]
 
 
 def _bring(temporary: Git, store: Git, trees: list[TreeId]) -> None:
-    """Copy trees and their files to the store.
+    """Copy trees and all their files to the store.
 
     :raises SourceError: if the contents of an object don't match its id.
     """

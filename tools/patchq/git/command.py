@@ -75,7 +75,7 @@ MEND = "`patchq fetch` repairs the store: it fetches or recreates what is missin
 
 
 def pinned(settings: Sequence[tuple[str, str]] = ()) -> dict[str, str]:
-    """Return the environment of git, with ``settings`` after patchq's own."""
+    """Return the environment variables for git: patchq's own settings, followed by ``settings``."""
     if not settings:
         return _EVERY
     found = dict(_EVERY)
@@ -92,13 +92,13 @@ _EVERY.update({f"GIT_CONFIG_VALUE_{n}": value for n, (_, value) in enumerate(SET
 
 
 class Command:
-    """Git commands in one bare repository."""
+    """Commands of git in one bare repository."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def place(self) -> dict[str, str]:
-        """Return the variables that name the repository, and its worktree if it has one."""
+        """Return the variables that name the repository and, if it has one, its worktree."""
         return {"GIT_DIR": str(self.folder.absolute())}
 
     def ask(
@@ -112,11 +112,11 @@ class Command:
         ok_codes: Sequence[int] = range(256),
         most_said: int | None = None,
     ) -> runner.Done:
-        """Run ``git *args``. Any exit code is accepted by default.
+        """Run ``git *args`` and return its result. By default, any exit code is accepted.
 
         :param config: settings as ``key=value``, passed as arguments.
         :param settings: settings passed by environment, which a process list doesn't show.
-        :param most_said: bytes of stderr to keep from its start and from its end.
+        :param most_said: number of bytes of stderr to keep from its start, and from its end.
         :raises runner.CommandError: if the exit code is not in ``ok_codes``.
         """
         argv = _argv(args, config)
@@ -151,7 +151,7 @@ class Command:
         return self.ask(*args, data=data, env=env, config=config, ok_codes=ok_codes).stdout
 
     def line(self, *args: str, ok_codes: Sequence[int] = (0,)) -> str:
-        """Return the single line that a command prints."""
+        """Return the only line that a command prints."""
         return self.run(*args, ok_codes=ok_codes).decode().strip()
 
     @contextmanager
@@ -174,12 +174,12 @@ def _argv(args: Sequence[str], config: Sequence[str]) -> list[str]:
 
 
 def options(config: Sequence[str]) -> list[str]:
-    """Return the arguments of git that set a configuration."""
+    """Return the arguments that pass configuration settings to git."""
     return [word for setting in config for word in ("-c", setting)]
 
 
 class Outside(Command):
-    """Git commands without a repository."""
+    """Commands of git that need no repository."""
 
     def place(self) -> dict[str, str]:
         return {"GIT_DIR": os.devnull}
@@ -192,17 +192,17 @@ _PLAIN_ZONE = re.compile(r"[+-](?:0[1-9]|1[0-4])[0-5]\d|[+-]00[1-5]\d|\+0000")
 
 
 def is_plain(author: Ident) -> bool:
-    """Return whether git writes an author unchanged into a commit."""
+    """Return whether git writes an author into a commit without changing it."""
     named = _PLAIN_NAME.fullmatch(author.name) and _PLAIN_NAME.fullmatch(author.email)
     return bool(named and _PLAIN_ZONE.fullmatch(author.zone)) and 0 <= author.when < 1 << 40
 
 
 def author_ident(git: Command, name: str, email: str, date: str) -> Ident:
-    """Return an author as git writes it into a commit.
+    """Return an author in the form in which git writes it into a commit.
 
     :param date: any date format of git; empty for now.
     :raises runner.CommandError: if git refuses the author.
-    :raises FormatError: if a value has a NUL byte, which an environment variable can't hold.
+    :raises FormatError: if a value contains a NUL byte, which an environment variable can't contain.
     """
     if "\0" in name + email + date:
         raise FormatError(

@@ -48,7 +48,7 @@ _PATCH_FILES = (
 
 @dataclass(frozen=True, slots=True)
 class PathChange:
-    """Difference between two trees at one path. None means no file."""
+    """Difference between two trees at one path. None means that the file doesn't exist."""
 
     path: bytes
     old: TreeEntry | None
@@ -60,8 +60,8 @@ class MovedHunk:
     """Hunk that git applied with an offset.
 
     :ivar number: number of the hunk in its file.
-    :ivar line: line at which it applied.
-    :ivar lines: offset from the line in its header.
+    :ivar line: line at which the hunk applied.
+    :ivar lines: offset from the line in the hunk's header.
     """
 
     path: str
@@ -95,7 +95,7 @@ Against = Mapping[CommitId, CommitId]
 
 
 def _to_compare(commits: Sequence[CommitId], against: Against | None) -> bytes:
-    """Return the standard input of ``git diff-tree``: a commit a line, with the parent to compare."""
+    """Return the input for ``git diff-tree``: one commit per line, with the parent to compare it with."""
     lines: list[str] = []
     for commit in commits:
         if against and commit in against:
@@ -109,11 +109,11 @@ class Diffs(Objects):
     """Diff operations of a repository."""
 
     def changes(self, before: str, after: str) -> list[PathChange]:
-        """Return the differences of two trees or commits. A rename is a removal and an addition."""
+        """Return the differences of two trees or commits. A rename is returned as a removal and an addition."""
         return _changes(self.run("diff-tree", "-r", "-z", "--no-renames", before, after).split(b"\0")[:-1])
 
     def changes_between(self, pairs: Sequence[tuple[TreeId, TreeId]]) -> list[list[PathChange]]:
-        """Return the differences of each pair of trees, read by one process."""
+        """Return the differences of each pair of trees. One process reads all pairs."""
         data = "".join(f"{before} {after}\n" for before, after in pairs).encode()
         out = b""
         if pairs:
@@ -131,9 +131,9 @@ class Diffs(Objects):
     def changes_of(
         self, commits: Sequence[CommitId], *, first_parent: bool = False, against: Against | None = None
     ) -> list[list[PathChange]]:
-        """Return the changes of each commit from its parent.
+        """Return the changes of each commit relative to its parent.
 
-        :param first_parent: compare a merge with its first parent; otherwise it has no changes.
+        :param first_parent: compare a merge with its first parent; otherwise, a merge counts as unchanged.
         :param against: other parents to compare merges with.
         """
         data = _to_compare(commits, against)
@@ -156,17 +156,17 @@ class Diffs(Objects):
         return [_changes(found[c.encode()]) for c in commits]
 
     def renames_of(self, commit: CommitId, parent: CommitId | None = None) -> dict[bytes, bytes]:
-        """Return the renames of a commit from ``parent`` (default: its first), old path to new path."""
+        """Return the renames of a commit relative to ``parent`` (default: its first), as old path to new path."""
         return self._renames(parent or "--no-commit-id", commit)
 
     def renames_between(self, before: str, after: str) -> dict[bytes, bytes]:
-        """Return the renames between two trees, old path to new path."""
+        """Return the renames between two trees, as old path to new path."""
         return self._renames(before, after)
 
     def moved(self, before: str, after: str, path: bytes) -> bytes | None:
-        """Return the new path of a file that was renamed; None if it wasn't.
+        """Return the new path of a renamed file; None if the file wasn't renamed.
 
-        Only the file's own folder, and files of the same name elsewhere, are candidates.
+        Only files in the same folder, and files of the same name in other folders, are considered.
         """
         folder, _, name = re.sub(rb"([*?\[\]\\])", rb"\\\1", path).rpartition(b"/")
         siblings = b"*"
@@ -183,7 +183,7 @@ class Diffs(Objects):
     def diffs_of(
         self, commits: Sequence[CommitId], *, as_merged: bool = False, against: Against | None = None
     ) -> list[bytes]:
-        """Return the diff of each commit from its first parent. A rename is a removal and an addition.
+        """Return each commit's diff relative to its first parent. A rename is shown as a removal and an addition.
 
         :param as_merged: use the diff algorithm of git's merges.
         :param against: other parents to compare merges with.
@@ -210,7 +210,7 @@ class Diffs(Objects):
     def lines_of(self, commit: CommitId, tip: CommitId, path: bytes, since: CommitId) -> set[int]:
         """Return the line numbers (from 1) of a file at ``tip`` that ``git blame`` assigns to ``commit``.
 
-        :param since: an ancestor of ``commit``, where the search ends.
+        :param since: ancestor of ``commit`` at which the search ends.
         """
         out = self.run("blame", "--porcelain", f"{since}..{tip}", "--", os.fsdecode(path))
         found = set()
@@ -237,7 +237,7 @@ class Diffs(Objects):
         self.run("format-patch", *_PATCH_FILES, f"--output-directory={folder}", spec)
 
     def apply_to_index(self, patch: bytes, index: Path) -> list[MovedHunk]:
-        """Apply a patch to a temporary index without fuzz and return the hunks with an offset.
+        """Apply a patch to a temporary index without fuzz, and return the hunks that applied with an offset.
 
         :raises runner.CommandError: if the patch doesn't apply.
         """

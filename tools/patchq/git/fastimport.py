@@ -16,7 +16,7 @@ from patchq.system import fsio
 
 @contextmanager
 def fast_import(store: Git, *options: str) -> Iterator[IO[bytes]]:
-    """Run ``git fast-import`` and yield its input. It imports nothing without a final ``done``."""
+    """Run ``git fast-import`` and yield its input. Nothing is imported unless the input ends with ``done``."""
     argv = ("fast-import", "--quiet", "--done", "--force", "--depth=1", "--date-format=raw", *options)
     packs = store.folder / "objects" / "pack"
     try:
@@ -34,8 +34,8 @@ def fast_import(store: Git, *options: str) -> Iterator[IO[bytes]]:
 def import_commits(store: Git, ref: bytes) -> Iterator[tuple[IO[bytes], dict[int, CommitId]]]:
     """Run ``git fast-import`` for commits on a temporary ref.
 
-    Yield its input and a dict of commit ids by mark, filled on exit. A failure leaves at most
-    unreachable objects.
+    Yield the input of the process, and a dict of commit ids by mark. The dict is filled when the block ends.
+    If the import fails, only unreachable objects remain.
     """
     ids: dict[int, CommitId] = {}
     with fsio.temporary_folder() as folder:
@@ -51,7 +51,7 @@ def import_commits(store: Git, ref: bytes) -> Iterator[tuple[IO[bytes], dict[int
 def commit_start(ref: bytes, mark: int, author: Ident, message: str, parent: bytes) -> bytes:
     """Return the header of a ``fast-import`` commit whose committer is its author.
 
-    :param parent: an id or a mark.
+    :param parent: id or mark of the parent commit.
     """
     ident, text = author.line(), message.encode()
     head = b"commit %s\nmark :%d\nauthor %s\ncommitter %s\n" % (ref, mark, ident, ident)
@@ -63,7 +63,7 @@ _MANY = 4
 
 
 def commit_trees(store: Git, tip: CommitId, trees: Sequence[tuple[TreeId, Ident, str]]) -> list[CommitId]:
-    """Write a chain of commits on ``tip``, with the ids that commit-tree would give them."""
+    """Write a chain of commits on top of ``tip``, with the same ids as ``git commit-tree`` would give them."""
     made: list[CommitId] = []
     if len(trees) < _MANY or not all(is_plain(author) for _, author, _ in trees):
         for tree, author, message in trees:
@@ -80,7 +80,7 @@ def commit_trees(store: Git, tip: CommitId, trees: Sequence[tuple[TreeId, Ident,
 
 
 def commit_entries(store: Git, entries: Mapping[bytes, TreeEntry], message: str) -> CommitId:
-    """Write a root commit whose files are in the store already."""
+    """Write a root commit from files that are already in the store."""
     ref, text = b"refs/patchq/scratch/entries", message.encode()
     with import_commits(store, ref) as (out, ids):
         ident = b"patchq <patchq@localhost> 946684800 +0000"

@@ -1,4 +1,4 @@
-"""Gitlinks: repositories inside a tree. Git records only their commit ids."""
+"""Gitlinks: entries of a tree for repositories inside it. For these, git records only a commit id."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from patchq.names import sh, show_path, show_paths
 
 
 def stray_repositories(git: Git, before: str, after: str) -> list[bytes]:
-    """Return the paths of gitlinks that ``after`` adds to ``before`` without a ``.gitmodules`` entry."""
+    """Return the paths of gitlinks that are new in ``after`` and have no entry in ``.gitmodules``."""
     added: list[bytes] = []
     for change in git.changes(before, after):
         was_link = change.old is not None and change.old.mode == b"160000"
@@ -39,7 +39,7 @@ def untracked_repositories(git: Git, env: Mapping[str, str]) -> list[bytes]:
 
 
 def settle_submodules(git: Git, env: Mapping[str, str]) -> None:
-    """Resolve conflicts of submodules in the index that ``env`` names, to upstream's commit if any.
+    """Resolve conflicts of submodules in the index that ``env`` names; prefer upstream's commit.
 
     git doesn't check out a submodule, and can't add the empty folder that a merge leaves for it.
     """
@@ -60,7 +60,7 @@ def settle_submodules(git: Git, env: Mapping[str, str]) -> None:
 
 
 def _repositories(paths: Sequence[bytes]) -> str:
-    """Return ``a, b are repositories of their own``."""
+    """Return the sentence ``a, b are repositories of their own``."""
     names = show_paths(paths)
     if len(paths) > 1:
         return f"{names} are repositories of their own"
@@ -68,7 +68,7 @@ def _repositories(paths: Sequence[bytes]) -> str:
 
 
 def in_the_worktree(upstream: str, paths: Sequence[bytes], folder: Path) -> UserError:
-    """Build the error for repositories inside a worktree."""
+    """Return the error for repositories inside a worktree."""
     return UserError(
         f"{upstream}: {_repositories(paths)}; a patch can't contain another repository's files",
         hint=f"move it out of {folder}, or ignore it there (.gitignore)",
@@ -76,10 +76,10 @@ def in_the_worktree(upstream: str, paths: Sequence[bytes], folder: Path) -> User
 
 
 def refuse_repositories(store: Git, where: str, before: str, after: str, there: str) -> None:
-    """Check that a patch adds no repository, because it can't contain the repository's files.
+    """Check that a patch adds no nested repository, because a patch can't contain the repository's files.
 
     :param where: name of the patch in the message.
-    :param there: place to fix it, for the hint.
+    :param there: place where the user can fix the problem, for the hint.
     :raises UserError: with the paths of the repositories.
     """
     if found := stray_repositories(store, before, after):

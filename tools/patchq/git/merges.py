@@ -1,4 +1,4 @@
-"""Merges of a few files each, batched into one ``git merge-tree`` process.
+"""Merges of a few files each. Many of them are done by one ``git merge-tree`` process.
 
 The sides of a merge are commits of flat trees whose files are named by numbers, all written
 together.
@@ -35,7 +35,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merged:
-    """Result of a merge, by path. For ``failed`` see :class:`Merge`."""
+    """Result of a merge, by path. For the field ``failed``, see :class:`Merge`."""
 
     changes: tuple[PathChange, ...]
     stages: tuple[Stage, ...]
@@ -79,7 +79,7 @@ class MergeObjects:
             self.ids |= ids
 
     def id(self, mark: int) -> CommitId:
-        """Return the id of a commit. Valid only after the ``with`` block."""
+        """Return the id of a commit. The id is known only after the ``with`` block."""
         return self.ids[mark]
 
     def sides(self, base: Files, ours: Files, theirs: Files) -> Pending:
@@ -92,11 +92,11 @@ class MergeObjects:
         return self.commit(*ours, parent=root), self.commit(*theirs, parent=root)
 
     def ids_of(self, sides: Pending) -> Sides:
-        """Return the ids to merge. Valid only after the ``with`` block."""
+        """Return the commit ids of the sides to merge. They are known only after the ``with`` block."""
         return tuple(side if isinstance(side, str) else self.id(side) for side in sides)
 
     def blob(self, content: bytes) -> BlobId:
-        """Return the id of a blob and write the blob if necessary."""
+        """Return the id of a blob. Write the blob if the store doesn't contain it."""
         blob = blob_id(content)
         if blob not in self.written:
             self.written.add(blob)
@@ -109,9 +109,9 @@ class MergeObjects:
     def commit(self, tree: str, changed: Mapping[bytes, TreeEntry | None] | None = None, *, parent: int = 0) -> int:
         """Add a commit and return its mark.
 
-        :param tree: the tree to start from; empty for an empty tree.
+        :param tree: tree to start from; empty for an empty tree.
         :param changed: paths to replace in the tree, or to remove (None).
-        :param parent: the mark of the parent; 0 for none.
+        :param parent: mark of the parent commit; 0 for none.
         """
         changed = changed or {}
         key = (tree, tuple(sorted(changed.items(), key=lambda item: item[0])), parent)
@@ -227,7 +227,7 @@ class _Pack:
 def merge_trees(git: Git, sides: Sequence[tuple[TreeId, TreeId, Mapping[bytes, TreeEntry], TreeId]]) -> list[Merge]:
     """Merge trees in memory with two git processes.
 
-    :param sides: tuples of base, ours, replacements of files in ours, theirs.
+    :param sides: for each merge: base, ours, files to replace in ours, theirs.
     """
     pending: list[Pending] = []
     with MergeObjects(git, set()) as objects:
@@ -240,7 +240,7 @@ FileSides = tuple[BlobId, BlobId, BlobId]
 
 
 def merge_contents(git: Git, sides: Sequence[FileSides]) -> list[BlobId | None]:
-    """Merge files (base, ours, theirs) in memory, as one merge of a tree.
+    """Merge files (base, ours, theirs) in memory, all in one merge of trees.
 
     :returns: the merged blobs; None for a file that conflicts.
     """
@@ -266,7 +266,7 @@ def merge_contents(git: Git, sides: Sequence[FileSides]) -> list[BlobId | None]:
 
 
 def changed_lines(git: Git, pairs: Sequence[tuple[BlobId, BlobId]]) -> list[list[tuple[int, int]]]:
-    """Return the lines of each pair's first file that the second changes, as git's merges compare them.
+    """Return the lines of each pair's first file that its second file changes, as git's merges compare them.
 
     A change is a half-open range of line numbers that start at 0. Binary files have no changes.
     """
@@ -282,7 +282,7 @@ def changed_lines(git: Git, pairs: Sequence[tuple[BlobId, BlobId]]) -> list[list
 
 
 def _lines_of(hunks: bytes) -> list[tuple[int, int]]:
-    """Return the ranges of old lines that hunks change."""
+    """Return the ranges of old lines that the hunks change."""
     found: list[tuple[int, int]] = []
     at = first = -1
     for line in [*hunks.split(b"\n"), b""]:
@@ -305,7 +305,7 @@ def _lines_of(hunks: bytes) -> list[tuple[int, int]]:
 
 
 def _as_trees(git: Git, files: Sequence[tuple[BlobId, ...]]) -> tuple[list[bytes], list[CommitId]]:
-    """Write each side as a commit whose parent is the first side.
+    """Write each side as a commit. The first side is the parent of the others.
 
     :returns: the names of the files in those commits, and the commits.
     """
@@ -325,7 +325,7 @@ def _as_trees(git: Git, files: Sequence[tuple[BlobId, ...]]) -> tuple[list[bytes
 
 
 def flat_trees(git: Git, trees: Sequence[TreeId]) -> list[dict[int, TreeEntry]]:
-    """Return the entries of trees whose files are named by numbers, read by one process."""
+    """Return the entries of trees whose files are named by numbers. One process reads all trees."""
     raw = git.read_blobs(BlobId(tree) for tree in trees)
     return [_flat_entries(raw[BlobId(tree)]) for tree in trees]
 
@@ -343,7 +343,7 @@ def _flat_entries(tree: bytes) -> dict[int, TreeEntry]:
 
 
 def by_path(sides: Sequence[Side], merge: Merge, labels: tuple[str, str], tree: Mapping[int, TreeEntry]) -> Merged:
-    """Convert a merge of numbered files into one of paths."""
+    """Convert the result of a merge with numbered files into a result by path."""
     changes: list[PathChange] = []
     for number, side in enumerate(sides):
         result = tree.get(number)

@@ -1,7 +1,8 @@
 """Three-way merges in memory: ``git merge-tree``.
 
-Git 2.50 and newer merge trees whose base is given, in one process for all merges of a repository.
-Older gits merge commits, whose common parent is the base, with a new process for each call.
+git 2.50 and newer can merge trees with a given base. One persistent process then does all merges of a
+repository. Older versions can only merge commits. Then the base is written as the common parent of two
+commits, and each call starts a new process.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _MERGES_TREES = (2, 50)
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Side of a conflicting path: 1 base, 2 ours, 3 theirs."""
+    """Side of a conflicting path in git's index: 1 is the base, 2 ours, 3 theirs."""
 
     path: bytes
     entry: TreeEntry
@@ -46,9 +47,9 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Result of a merge. Conflicting files in the tree hold markers, labelled by the commits.
+    """Result of a merge. Conflicting files in the tree contain conflict markers, labelled by the commits.
 
-    :ivar failed: message if git crashed; the tree is then that of ours.
+    :ivar failed: message if git crashed; then the tree is the tree of ours.
     """
 
     tree: TreeId
@@ -69,7 +70,7 @@ class Merging(Objects):
         self._sides: dict[tuple[str, str], CommitId] = {}
 
     def merge_tree(self, base: str, ours: str, theirs: str, *, follow_folders: bool = True) -> Merge:
-        """Merge three trees in memory and follow renames.
+        """Merge three trees in memory. Renames are followed.
 
         :param follow_folders: apply directory renames to new files.
         """
@@ -80,7 +81,7 @@ class Merging(Objects):
         return self.merge([sides], follow_folders=follow_folders)[0]
 
     def merge(self, pairs: Sequence[Sides], *, follow_folders: bool = True) -> list[Merge]:
-        """Merge sides in memory with one process. If git crashes, use one for each merge."""
+        """Merge several pairs in memory with one process. If git crashes, repeat the merges with one process each."""
         if not pairs:
             return []
         try:
@@ -116,7 +117,7 @@ class Merging(Objects):
         return found
 
     def _results(self, lines: Sequence[str], config: tuple[str, ...]) -> bytes:
-        """Return the output of ``git merge-tree`` for these lines, from a persistent process if possible."""
+        """Return the output of ``git merge-tree`` for these input lines, from a persistent process if possible."""
         argv = ("merge-tree", "--write-tree", "--stdin", "-z", "--no-messages")
         if merges_trees():
             from patchq.git._reader import merger  # not needed by most commands
@@ -132,9 +133,10 @@ class Merging(Objects):
         return self.run(*argv, data="".join(lines).encode(), config=config)
 
     def _unstaged(self, pair: Sides, config: tuple[str, ...]) -> list[Stage]:
-        """Return the stages of conflicts that git reports only as messages, not as index entries.
+        """Return the stages of conflicts that git reports only as messages, without index entries.
 
-        Example: one side renames a folder, the other adds a file to it, and the new path is taken.
+        For example, one side renames a folder, the other side adds a file to this folder, and the file's new
+        path already exists.
         """
         argv = ("merge-tree", "--write-tree", "--stdin", "-z", "--messages")
         out = self.run(*argv, data=_line(pair).encode(), config=config)
@@ -153,7 +155,7 @@ class Merging(Objects):
         return stages
 
     def _side(self, tree: str, parent: str) -> CommitId:
-        """Return a commit for one side of a merge. Cached, because a patch merges onto many trees."""
+        """Return a commit for one side of a merge. It is cached, because a patch is merged onto many trees."""
         if (tree, parent) not in self._sides:
             author = Ident("patchq", "patchq@localhost", 946684800, "+0000")
             if parent:
@@ -165,19 +167,19 @@ class Merging(Objects):
 
 
 def merges_trees() -> bool:
-    """Return whether the git command merges trees whose base is given, in a persistent process."""
+    """Return whether the installed git can merge trees with a given base in a persistent process."""
     return _version(shutil.which("git") or "git") >= _MERGES_TREES
 
 
 @functools.cache
 def _version(program: str) -> tuple[int, ...]:
-    """Return the major and minor version of a git."""
+    """Return the major and minor version of a git program."""
     numbers = re.search(rb"(\d+)\.(\d+)", runner.run([program, "--version"]).stdout)
     return tuple(map(int, numbers.groups())) if numbers else ()
 
 
 def _line(sides: Sides) -> str:
-    """Return the line of input for a merge."""
+    """Return the input line of ``git merge-tree`` for a merge."""
     if len(sides) == 3:
         return f"{sides[0]} -- {sides[1]} {sides[2]}\n"
     return f"{sides[0]} {sides[1]}\n"

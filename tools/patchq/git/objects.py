@@ -1,4 +1,4 @@
-"""Blobs, trees and commits: read in bulk, and written one by one (many: ``fastimport``)."""
+"""Readers and writers for blobs, trees and commits. To write many objects, use ``fastimport``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def blob_id(content: bytes) -> BlobId:
 
 
 def contents_of(wanted: Sequence[BlobId], out: bytes) -> dict[BlobId, bytes]:
-    """Parse the output of ``cat-file --batch`` for a list of blobs. Missing blobs are left out."""
+    """Parse the output of ``cat-file --batch`` for a list of blobs. Blobs that don't exist are left out."""
     found: dict[BlobId, bytes] = {}
     at = 0
     for blob in wanted:
@@ -55,7 +55,7 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class TreeEntry:
-    """A file of a tree."""
+    """Entry of a tree: the mode and blob of a file."""
 
     mode: bytes
     blob: BlobId
@@ -73,10 +73,10 @@ class CommitInfo:
 
 
 class Objects(Refs):
-    """Reading and writing objects."""
+    """Repository operations that read and write objects."""
 
     def tree_of(self, commits: Sequence[str]) -> list[TreeId]:
-        """Return the trees of commits, read by one process."""
+        """Return the trees of commits. One process reads all of them."""
         names = [f"{commit}^{{tree}}" for commit in commits]
         known: dict[str, str] = {}
         # Other names than ids may move, so the persistent reader must not answer for them.
@@ -87,7 +87,7 @@ class Objects(Refs):
         return [TreeId(tree) for tree in self.resolve(*names)]
 
     def list_tree(self, treeish: str, paths: Sequence[bytes] = ()) -> dict[bytes, TreeEntry]:
-        """Return the files of a tree by path: all, or only those at ``paths``."""
+        """Return the files of a tree by path: all files, or only those at or below ``paths``."""
         out = self.run("ls-tree", "-r", "-z", "--full-tree", treeish, "--", *map(os.fsdecode, paths))
         found: dict[bytes, TreeEntry] = {}
         for line in out.split(b"\0")[:-1]:
@@ -126,7 +126,7 @@ class Objects(Refs):
         return found, folders
 
     def read_blobs(self, blobs: Iterable[BlobId]) -> dict[BlobId, bytes]:
-        """Return the contents of blobs with at most one new ``cat-file`` process.
+        """Return the contents of blobs. At most one new ``cat-file`` process is started.
 
         :raises SourceError: if a blob is missing.
         """
@@ -143,7 +143,7 @@ class Objects(Refs):
         return found
 
     def _staying(self, count: int, ask: Callable[[ObjectReader], dict[K, V] | None]) -> dict[K, V]:
-        """Query the persistent reader. Return nothing if it can't be used or ``count`` is large."""
+        """Query the persistent reader; return an empty result if it can't be used or ``count`` is large."""
         from patchq.git._reader import AT_ONCE, reader  # not needed by most commands
 
         if count > AT_ONCE:
@@ -154,7 +154,7 @@ class Objects(Refs):
         return ask(found) or {}
 
     def texts(self, entries: Mapping[bytes, TreeEntry]) -> dict[bytes, bytes]:
-        """Return the contents of tree entries; for a submodule, the line that git's diffs show."""
+        """Return the contents of tree entries. For a submodule, return the line that git shows in diffs."""
         files = [entry.blob for entry in entries.values() if entry.mode != b"160000"]
         contents = self.read_blobs(files)
         found: dict[bytes, bytes] = {}
@@ -166,7 +166,7 @@ class Objects(Refs):
         return found
 
     def commit_tree(self, tree: str, parents: Sequence[str], author: Ident, message: str) -> CommitId:
-        """Write a commit. The committer is the author, so the id depends only on the arguments."""
+        """Write a commit. The committer equals the author, so the id depends only on the arguments."""
         env = {
             "GIT_AUTHOR_NAME": author.name,
             "GIT_AUTHOR_EMAIL": author.email,
@@ -182,7 +182,7 @@ class Objects(Refs):
         return CommitId(out.decode().strip())
 
     def lacking(self, blobs: Iterable[BlobId]) -> list[BlobId]:
-        """Return the blobs that the repository doesn't have."""
+        """Return the blobs that the repository doesn't contain."""
         missing: list[BlobId] = []
         for line in self._batch_check(list(dict.fromkeys(blobs))):
             if line.endswith(" missing"):
@@ -190,7 +190,7 @@ class Objects(Refs):
         return missing
 
     def commits_here(self, commits: Iterable[CommitId]) -> set[CommitId]:
-        """Return the commits that the repository has, even if it lacks their trees or files."""
+        """Return the commits that the repository contains, even if their trees or files are missing."""
         lines = self._batch_check([f"{commit}^{{commit}}" for commit in dict.fromkeys(commits)])
         found: set[CommitId] = set()
         for line in lines:
@@ -231,7 +231,7 @@ class Objects(Refs):
         return found
 
     def is_whole(self, commits: Iterable[str]) -> bool:
-        """Return whether the repository has every commit, tree and file of the commits."""
+        """Return whether the repository contains the commits completely: each commit, tree and file."""
         data = "".join(f"{commit}\n" for commit in commits).encode()
         try:
             self.run("rev-list", "--objects", "--quiet", "--stdin", data=data)
@@ -240,7 +240,7 @@ class Objects(Refs):
         return True
 
     def join_packs(self) -> None:
-        """Repack if there are many packs: each fetch and each cold apply adds one."""
+        """Repack the repository if it contains many packs. Each fetch and each first apply adds a pack."""
         if len(list((self.folder / "objects" / "pack").glob("*.pack"))) > MAX_PACKS:
             # Unreachable objects stay: undo may need them.
             self.run("repack", "-a", "-d", "-k", "-q")

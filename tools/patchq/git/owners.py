@@ -1,6 +1,7 @@
-"""Checks of a repository before git reads it: its owner, and special files that block git.
+"""Checks of a repository before git reads it: the owner, and special files that would block git.
 
-The owner must pass git's own rule, ``safe.directory`` of the user's configuration.
+The owner is checked by git's own rule: another user's repository must be listed in ``safe.directory`` of the
+user's configuration.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _INCLUDES = r"^include(if\..*)?\.path$"
 def foreign_owner(path: Path, *named: Path) -> int | None:
     """Return the uid of a path's owner if it is another user and ``safe.directory`` doesn't allow it.
 
-    :param named: names of the path to look up in ``safe.directory``.
+    :param named: spellings of the path to look up in ``safe.directory``.
     """
     owner = path.stat().st_uid
     if owner == os.geteuid() or (os.geteuid() == 0 and str(owner) == os.environ.get("SUDO_UID")):
@@ -55,7 +56,7 @@ def refuse_special(dot: Path, *, deep: bool = True) -> None:
 
     :param dot: the ``.git`` folder or file.
     :param deep: check refs and objects too, not only the files that git opens first.
-    :raises FormatError: with the path of the special file.
+    :raises FormatError: if it has one; the message contains the path of the special file.
     """
     seen: set[str] = set()
     waiting = _folders(dot)
@@ -76,7 +77,7 @@ def refuse_special(dot: Path, *, deep: bool = True) -> None:
 
 
 def _folders(dot: Path) -> list[Path]:
-    """Return the folders of a repository: its own, its common folder and its alternates."""
+    """Return the folders of a repository: its own folder, its common folder and its alternates."""
     found = [dot]
     if not dot.is_dir():
         target = (fsio.read_or_none(dot) or b"").removeprefix(b"gitdir:").strip()
@@ -98,9 +99,9 @@ def _folders(dot: Path) -> list[Path]:
 
 
 def refuse_if_special(path: Path) -> None:
-    """Check that a path is not a pipe, socket or device, nor a link to one.
+    """Check that a path is neither a pipe, socket or device, nor a link to one.
 
-    :raises FormatError: if it is.
+    :raises FormatError: if the path is one of these.
     """
     try:
         mode = path.stat().st_mode
@@ -111,7 +112,7 @@ def refuse_if_special(path: Path) -> None:
 
 
 def _refuse_included(config: Path, depth: int) -> None:
-    """Check that a configuration file doesn't include a pipe, socket or device."""
+    """Check that a configuration file doesn't include a special file: a pipe, socket or device."""
     if depth > _DEEPEST or b"include" not in (fsio.read_or_none(config) or b"").lower():
         return
     argv = ["git", "config", "--file", str(config), "--null", "--get-regexp", _INCLUDES]

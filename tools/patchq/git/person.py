@@ -1,11 +1,11 @@
-"""The user's repository, which contains the project, and its remotes.
+"""Access to the user's own repository, which contains the project, and to its remotes.
 
-The repository may be part of an untrusted archive. Its hooks, filters and configured programs don't
-run: patchq reads it with its own settings. The user's global configuration supplies the identity
+The repository may come from an untrusted archive, so its hooks, filters and configured programs are not run:
+patchq reads the repository with patchq's own settings. The user's global configuration supplies the identity
 and the settings for remotes.
 
-This is the only importer of GitPython. The import takes 0.1 s, so it is delayed until a function
-needs it. GitPython's exceptions become patchq's errors.
+Only this module imports GitPython. The import takes 0.1 s, so it is delayed until a function needs GitPython.
+GitPython's exceptions are converted to patchq's errors.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ _WHO = re.compile(r"(.*) <(.*)> (\d+) ([+-]\d{4})")
 
 
 class NoSuchRevision(UserError):
-    """Error for a revision that the repository doesn't have."""
+    """Error for a revision that doesn't exist in the repository."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """Remote to push to.
+    """Remote repository to push to.
 
-    :ivar name: the remote's name; empty if only the URL was given.
+    :ivar name: name of the remote; empty if only its URL was given.
     """
 
     name: str
@@ -68,9 +68,9 @@ class Remote:
 
 
 def author(folder: Path, name: str = "", email: str = "") -> Ident | None:
-    """Return git's author identity for ``folder`` and the current time; None if there is none.
+    """Return git's author identity for ``folder`` and the current time; None if no identity is configured.
 
-    :param name: with ``email``, an identity that replaces the configured one.
+    :param name: name that, together with ``email``, replaces the configured identity.
     :raises UserError: if git isn't installed.
     """
     # The environment is cleaned of git's variables below, but these are part of the identity.
@@ -91,7 +91,7 @@ def author(folder: Path, name: str = "", email: str = "") -> Ident | None:
 
 
 def untracked(folder: Path, *paths: str) -> list[str]:
-    """Return the untracked files at or below paths, relative to ``folder``.
+    """Return the untracked files at or below the given paths, relative to ``folder``.
 
     :raises UserError: if there is no repository, or it is broken.
     """
@@ -105,7 +105,7 @@ def untracked(folder: Path, *paths: str) -> list[str]:
 
 
 def tracked(folder: Path, *paths: str) -> list[str]:
-    """Return the tracked files at or below paths, relative to ``folder``.
+    """Return the tracked files at or below the given paths, relative to ``folder``.
 
     :raises UserError: if there is no repository, or it is broken.
     """
@@ -122,7 +122,7 @@ def files_at(folder: Path, revision: str, *paths: str) -> dict[PurePosixPath, by
 
     Attributes such as ``export-ignore`` have no effect.
 
-    :raises NoSuchRevision: if the repository doesn't have the revision.
+    :raises NoSuchRevision: if the revision doesn't exist.
     :raises UserError: if there is no repository, or it is broken.
     """
     with _opened(folder) as repo:
@@ -147,12 +147,12 @@ def files_at(folder: Path, revision: str, *paths: str) -> dict[PurePosixPath, by
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BorrowedRepository:
-    """Temporary repository with the objects of the user's.
+    """Temporary repository that uses the objects of the user's repository.
 
     :ivar prefix: path of the project's folder in the repository.
-    :ivar branch: branch checked out; empty for a detached HEAD.
-    :ivar head: commit checked out.
-    :ivar commits: commits of the revisions asked for.
+    :ivar branch: branch that is checked out; empty for a detached HEAD.
+    :ivar head: commit that is checked out.
+    :ivar commits: commits of the requested revisions.
     """
 
     git: Git
@@ -164,13 +164,13 @@ class BorrowedRepository:
 
 @contextmanager
 def borrowed(folder: Path, revisions: Sequence[str], attributes: Sequence[str] = ()) -> Iterator[BorrowedRepository]:
-    """Yield a temporary repository with the objects of the user's, and the commits of revisions.
+    """Yield a temporary repository that uses the objects of the user's repository, with the commits of revisions.
 
-    New objects go into the temporary repository. Neither the configuration nor the attributes of
-    the user's repository are in effect.
+    New objects are written to the temporary repository. Neither the configuration nor the attributes of the
+    user's repository are in effect.
 
-    :param attributes: lines of attributes, whose patterns apply in any folder.
-    :raises NoSuchRevision: if the repository doesn't have a revision.
+    :param attributes: lines in the format of ``.gitattributes``. Their patterns apply in any folder.
+    :raises NoSuchRevision: if a revision doesn't exist.
     :raises UserError: if there is no repository, or it is broken.
     """
     with _opened(folder) as repo:
@@ -199,9 +199,9 @@ def borrowed(folder: Path, revisions: Sequence[str], attributes: Sequence[str] =
 
 
 def base_of_conflict(folder: Path, path: str) -> bytes | None:
-    """Return the merge base's version of a file with a conflict.
+    """Return a conflicting file's content in the merge base.
 
-    The result is None if git has no conflict at ``path``, and empty if both sides added the file.
+    The result is None if git records no conflict at ``path``. It is empty if both sides added the file.
 
     :param path: path of the file, relative to ``folder``.
 
@@ -220,7 +220,7 @@ def base_of_conflict(folder: Path, path: str) -> bytes | None:
 
 
 def find_remote(folder: Path, remote: str) -> Remote:
-    """Return the remote of that name, or take ``remote`` as a URL.
+    """Return the remote with this name; if there is none, use ``remote`` as a URL.
 
     :raises UserError: if the repository is broken.
     """
@@ -233,7 +233,7 @@ def find_remote(folder: Path, remote: str) -> Remote:
 
 
 def push(store: Git, folder: Path, to: Remote, commit: CommitId, branch: str, *, expected: str | None) -> None:
-    """Push a commit of the store as a branch, with a lease on the expected commit.
+    """Push a commit of the store as a branch. The push fails if the branch isn't at the expected commit.
 
     See :func:`_reaching` for the configuration in effect.
 
@@ -251,7 +251,7 @@ def push(store: Git, folder: Path, to: Remote, commit: CommitId, branch: str, *,
 
 
 def push_refs(store: Git, folder: Path, to: Remote, refs: Mapping[str, str], expected: Mapping[str, str]) -> None:
-    """Push objects of the store as refs in one atomic push.
+    """Push objects of the store as refs. Either all refs are moved or none.
 
     :param refs: object ids by ref.
     :param expected: current object ids of the refs that may be moved. Other refs must not exist.
@@ -269,7 +269,7 @@ def push_refs(store: Git, folder: Path, to: Remote, refs: Mapping[str, str], exp
 
 
 def refs_at(folder: Path, to: Remote, *patterns: str) -> dict[str, str]:
-    """Return the object ids of a remote's refs that match patterns, with ``REF^{}`` for peeled tags.
+    """Return the objects of a remote's refs that match patterns. ``REF^{}`` is the object to which a tag points.
 
     :raises SourceError: with the message of git or the remote.
     """
@@ -285,7 +285,7 @@ def refs_at(folder: Path, to: Remote, *patterns: str) -> dict[str, str]:
 
 
 def _pushed(objects: Git, folder: Path, to: Remote, *options: str, refs: Mapping[str, str]) -> tuple[int, str]:
-    """Push objects of a repository and return git's exit code and messages."""
+    """Push objects of a repository, and return git's exit code and messages."""
     if _is_own(_top(folder) or folder, to):
         options = (*options, f"--receive-pack={_RECEIVE}")
     argv = ["--quiet", *options, "--", to.url, *(f"{found}:{ref}" for ref, found in refs.items())]
@@ -295,7 +295,7 @@ def _pushed(objects: Git, folder: Path, to: Remote, *options: str, refs: Mapping
 
 
 def _is_own(top: Path, to: Remote) -> bool:
-    """Return whether a remote is a local repository inside ``top`` or given by a relative path."""
+    """Return whether a remote is a local repository that is inside ``top`` or given by a relative path."""
     named = Path(to.url.removeprefix("file://"))
     path = (top / named).resolve()
     return path.is_dir() and (top.resolve() in (path, *path.parents) or not named.is_absolute())
@@ -308,7 +308,7 @@ def _reaching(folder: Path, counts: re.Pattern[str], *objects: Git) -> Iterator[
     The user's global configuration is in effect, including its programs and hooks. Hooks of the
     repository at ``folder`` don't run.
 
-    :param counts: pattern of the settings to copy from the repository at ``folder``.
+    :param counts: pattern for the names of settings to copy from the repository at ``folder``.
     """
     top, settings = folder, ""
     if has_repository(folder):
@@ -329,7 +329,7 @@ def _reaching(folder: Path, counts: re.Pattern[str], *objects: Git) -> Iterator[
 
 
 def _setting(key: str, value: str) -> bytes:
-    """Return a setting as the lines of a configuration.
+    """Return a setting as lines of a git configuration file.
 
     >>> _setting("remote.a.b.url", 'x"y')
     b'[remote "a.b"]\\n\\turl = "x\\\\"y"\\n'
@@ -345,9 +345,9 @@ def _setting(key: str, value: str) -> bytes:
 
 
 def changed(folder: Path, *paths: str) -> list[str]:
-    """Return the files at or below paths that differ from the last commit, including new files.
+    """Return the files at or below the paths that differ from the last commit, including new files.
 
-    No filter runs: contents are compared byte by byte.
+    git's filters are not run: contents are compared byte by byte.
 
     :raises UserError: if there is no repository, or it is broken.
     """
@@ -355,7 +355,7 @@ def changed(folder: Path, *paths: str) -> list[str]:
 
 
 def _changes(folder: Path, paths: Sequence[str]) -> Iterator[tuple[str, bytes | None]]:
-    """Yield the files that differ from the last commit, with their bytes; None if deleted."""
+    """Yield the files that differ from the last commit, with their content; None for a deleted file."""
     before = {str(path): data for path, data in files_at(folder, "HEAD", *paths).items()}
     for path in paths:
         project_files.list_files(folder, folder / path)  # refuses pipes, which block git
@@ -371,7 +371,7 @@ def _changes(folder: Path, paths: Sequence[str]) -> Iterator[tuple[str, bytes | 
 
 
 def branch(folder: Path) -> str:
-    """Return the branch checked out; empty for a detached HEAD.
+    """Return the branch that is checked out; empty for a detached HEAD.
 
     :raises UserError: if there is no repository, or it is broken.
     """
@@ -383,9 +383,9 @@ def branch(folder: Path) -> str:
 
 
 def commit(folder: Path, paths: Sequence[str], message: str, who: Ident) -> str:
-    """Commit the files at or below paths on top of HEAD, without moving HEAD, index or files.
+    """Commit the files at or below the paths on top of HEAD, without moving HEAD, index or files.
 
-    No filter runs.
+    git's filters are not run.
 
     :param who: author and committer.
     :raises UserError: if there is no repository, or it is broken.
@@ -412,7 +412,7 @@ def commit(folder: Path, paths: Sequence[str], message: str, who: Ident) -> str:
 def push_own(folder: Path, to: Remote, commit: str, branch: str, *, expected: str) -> None:
     """Push a commit of the project's own repository as a branch.
 
-    :param expected: the branch's current commit on the remote; empty if it doesn't exist.
+    :param expected: current commit of the branch on the remote; empty if the branch doesn't exist.
     :raises SourceError: with the message of git, a hook or the remote.
     """
     with _opened(folder) as repo:
@@ -429,7 +429,7 @@ def has_repository(folder: Path) -> bool:
 
 
 def _top(folder: Path) -> Path | None:
-    """Return the top folder of the repository around ``folder``; None if there is none."""
+    """Return the top folder of the repository that contains ``folder``; None if there is no repository."""
     for above in (folder, *folder.parents):
         if (above / ".git").exists():
             return above
@@ -438,7 +438,7 @@ def _top(folder: Path) -> Path | None:
 
 @contextmanager
 def _opened(folder: Path) -> Iterator[git.Repo]:
-    """Open the repository around ``folder`` for reading, with patchq's settings and safety checks."""
+    """Open the repository that contains ``folder`` for reading, with patchq's settings and safety checks."""
     top = _top(folder)
     if top is None:
         raise UserError(f"{folder} is not in a git repository", hint="`git init`, and commit the project")
@@ -451,9 +451,9 @@ def _opened(folder: Path) -> Iterator[git.Repo]:
 def _refuse_unsafe(top: Path, *, deep: bool = True) -> None:
     """Check a repository before git reads it.
 
-    :param deep: check refs and objects, too.
-    :raises UserError: if it belongs to another user.
-    :raises FormatError: if git would wait for a pipe or a device in it.
+    :param deep: also check refs and objects.
+    :raises UserError: if the repository belongs to another user.
+    :raises FormatError: if the repository contains a pipe or a device for which git would wait.
     """
     for path in (top, top / ".git"):
         if (owner := foreign_owner(path, top)) is not None:
@@ -466,9 +466,9 @@ def _refuse_unsafe(top: Path, *, deep: bool = True) -> None:
 
 @contextmanager
 def _library(folder: Path, settings: Mapping[str, str] | None = None) -> Iterator[Any]:
-    """Import GitPython in an environment without git's variables, which it would read and pass on.
+    """Import GitPython in an environment without git's variables, because it would read them and pass them on.
 
-    :param settings: git's variables that replace the user's configuration.
+    :param settings: variables for git that replace the user's configuration.
     """
     before, clean = dict(os.environ), runner.clean_environment(settings)
     try:
@@ -503,7 +503,7 @@ def _become(environment: Mapping[str, str]) -> None:
 def _ask(
     command: git.Git, *args: str, env: Mapping[str, str] | None = None, istream: Any = None
 ) -> tuple[int, bytes, str]:
-    """Run a git command and return its exit code, raw output and messages."""
+    """Run a git command, and return its exit code, raw output and messages."""
     code, out, message = command.execute(
         ["git", *args],
         env={"LC_ALL": "C.UTF-8", **(env or {})},

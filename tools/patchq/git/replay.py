@@ -1,4 +1,4 @@
-"""Cherry-picks in memory: three-way merges of trees, without a worktree."""
+"""Cherry-picks in memory, made as three-way merges of trees, without a worktree."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from patchq.names import AppliedPatch, CommitId, TreeId, show_path
 
 
 def pick(store: Git, upstream: str, name: str, parent: TreeId, tree: TreeId, onto: TreeId) -> TreeId:
-    """Apply the changes from ``parent`` to ``tree`` to ``onto``, in memory.
+    """Apply the difference between the trees ``parent`` and ``tree`` to the tree ``onto``, in memory.
 
-    New files keep their paths: the patches of a stack differ by single files, from which git would
-    wrongly infer a directory rename.
+    New files keep their paths. The patches of a stack differ by single files, from which git would wrongly
+    infer that a directory was renamed.
 
     :raises ConflictError: with the conflicting files.
     """
@@ -48,11 +48,12 @@ def leave_out(
     gone: Collection[str],
     conflicted: Callable[[str, ConflictError], None],
 ) -> list[AppliedPatch]:
-    """Drop patches from a stack and cherry-pick the later ones.
+    """Drop patches from a stack, and cherry-pick the later patches.
 
     :param commits: patch names and commits, from ``base`` up.
     :param gone: names of the patches to drop.
-    :param conflicted: called for a patch that conflicts. If it doesn't raise, the patch is dropped too.
+    :param conflicted: function that is called for a patch that conflicts. If it doesn't raise an exception,
+        this patch is dropped, too.
     """
     before = onto = store.tree_of([base])[0]
     tip, kept = base, []

@@ -1,7 +1,7 @@
 """Repository classes, and functions that create repositories.
 
-They call git directly, because GitPython is 20 times slower for bulk data. The user's own
-repository is read by ``person``.
+These classes run the git program, because GitPython is 20 times slower for bulk data. The user's own
+repository is read by the module ``person``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from patchq.system import fsio
 
 
 class Git(Diffs, Merging):
-    """Commands, refs, objects, diffs and merges in one bare repository."""
+    """Commands, refs, objects, diffs and merges of one bare repository."""
 
 
 class Scratch(Git):
@@ -27,7 +27,7 @@ class Scratch(Git):
 
 
 class Checkout(Git):
-    """Repository in the ``.git`` folder of its worktree."""
+    """Repository with a worktree, in the worktree's ``.git`` folder."""
 
     def place(self) -> dict[str, str]:
         folder = self.folder.absolute()
@@ -35,9 +35,9 @@ class Checkout(Git):
 
 
 class Foreign(Git):
-    """Repository that patchq didn't create, bare or not.
+    """Repository that patchq didn't create, with or without a worktree.
 
-    Its configuration is active, so run only commands that read names in it.
+    The repository's own configuration is in effect, so run only commands that read refs and file names.
     """
 
     def place(self) -> dict[str, str]:
@@ -62,7 +62,7 @@ def borrow_objects(folder: Path, *others: Path) -> None:
 
 
 def bare_repository(folder: Path, *others: Git) -> Git:
-    """Create a bare repository that borrows the objects of others. Idempotent."""
+    """Create a bare repository that uses the objects of others. Do nothing if it exists."""
     for name in ("objects/info", "refs"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     (folder / "HEAD").write_text("ref: refs/heads/none\n")
@@ -72,7 +72,7 @@ def bare_repository(folder: Path, *others: Git) -> Git:
 
 
 def partial_repository(folder: Path) -> Git:
-    """Return the repository of a history without files. Keep the settings that git added to it."""
+    """Return the repository for a history without files. Keep the settings that git has added to it."""
     if (folder / "config").exists():
         return Git(folder)
     return bare_repository(folder)
@@ -107,7 +107,7 @@ _STORE_CONFIG = {
 
 
 def init_store(folder: Path) -> Git:
-    """Return the bare repository that holds every upstream, and create it if necessary."""
+    """Return the store, a bare repository for all upstreams. Create it if necessary."""
     if not (folder / "HEAD").exists():
         fsio.make_folder(folder.parent)
         # Renamed into place when complete, so a concurrent process never sees a partial store.

@@ -1,6 +1,6 @@
-"""Remote operations: ``git ls-remote`` and ``git fetch``.
+"""Operations on remote repositories: ``git ls-remote`` and ``git fetch``.
 
-Refs come from a lock or a command line and are validated here.
+Refs come from a lock or a command line, so this module validates them.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _SAID = 1 << 16
 
 @functools.cache
 def _settings_of(_home: str | None, _config_home: str | None, _global: str | None) -> tuple[tuple[str, str], ...]:
-    """Return the user's settings for reaching hosts. The arguments are the cache key."""
+    """Return the user's git settings for reaching hosts. The arguments only serve as the cache key."""
     env = {"GIT_DIR": os.devnull}
     for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM"):
         if value := os.environ.get(name):
@@ -68,14 +68,14 @@ def _settings_of(_home: str | None, _config_home: str | None, _global: str | Non
 
 
 def _reach(url: str) -> tuple[tuple[str, str], ...]:
-    """Return the user's settings for reaching hosts; none for a local folder."""
+    """Return the user's git settings for reaching hosts; none for a local folder."""
     if url.startswith("/"):
         return ()
     return _settings_of(*(os.environ.get(name) for name in ("HOME", "XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL")))
 
 
 def check_owner(folder: Path) -> Path | None:
-    """Return the place of a repository that belongs to another, trusted user; None if it is one's own.
+    """Return the path of a repository that belongs to another, trusted user; None if the repository is the user's own.
 
     :raises Unreachable: if the owner is another user and ``safe.directory`` doesn't allow it.
     """
@@ -100,8 +100,8 @@ def check_owner(folder: Path) -> Path | None:
 def _serve(url: str) -> tuple[str, ...]:
     """Return the ``--upload-pack`` option for a local repository; nothing for other URLs.
 
-    It disables hooks and lazy fetches. The command line has all settings, because upload-pack gets
-    neither git's variables nor patchq's configuration.
+    The option disables hooks and lazy fetches. All settings are on the command line, because upload-pack
+    receives neither git's variables nor patchq's configuration.
 
     :raises Unreachable: see :func:`check_owner`.
     """
@@ -136,7 +136,7 @@ def _ls_remote(url: str, *args: str, options: Sequence[str] = (), timeout: float
 
 
 def _fetch(into: Git, url: str, spec: str, *options: str) -> str:
-    """Fetch one refspec and return git's message; empty on success."""
+    """Fetch one refspec; return git's message, or an empty string on success."""
     argv = ["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", *_serve(url), *options]
     argv += ["--", url, spec]
     # Keep the pack: if unpacking were interrupted, loose objects could refer to missing ones.
@@ -148,7 +148,7 @@ def _fetch(into: Git, url: str, spec: str, *options: str) -> str:
 
 
 def remote_commit(url: str, ref: str, *, timeout: float) -> CommitId | None:
-    """Return the commit of a tag, a branch or ``HEAD`` of a remote; None if it has no such ref.
+    """Return the commit of a remote's tag, branch or ``HEAD``; None if the remote has no such ref.
 
     :param timeout: seconds to wait for an answer.
     :raises Unreachable: if the host doesn't answer.
@@ -158,7 +158,7 @@ def remote_commit(url: str, ref: str, *, timeout: float) -> CommitId | None:
 
 
 def remote_refs(url: str, *, timeout: float) -> dict[str, CommitId]:
-    """Return all refs of a remote, including peeled tags.
+    """Return all refs of a remote, including the commits to which tags point.
 
     :raises Unreachable: if the host doesn't answer.
     """
@@ -170,7 +170,7 @@ def remote_refs(url: str, *, timeout: float) -> dict[str, CommitId]:
 
 
 def commit_named(refs: Mapping[str, CommitId], ref: str) -> CommitId | None:
-    """Return the commit of a tag, a branch or ``HEAD`` among a remote's refs; None if there is none."""
+    """Return the commit of a tag, a branch or ``HEAD`` among a remote's refs; None if there is no such ref."""
     for name in (f"refs/tags/{ref}^{{}}", f"refs/tags/{ref}", f"refs/heads/{ref}", ref):
         if name in refs:
             return refs[name]
@@ -202,11 +202,11 @@ def default_branch(url: str, *, timeout: float) -> str:
 
 
 def fetch_commit(store: Git, url: str, commit: CommitId, ref: str, *, again: bool = False) -> None:
-    """Fetch one commit without its history.
+    """Fetch one commit, without its history.
 
-    If the server doesn't serve commit ids, fetch the ref.
+    If the server doesn't allow fetching by commit id, fetch the ref.
 
-    :param again: fetch all objects, even those that the store has.
+    :param again: fetch all objects, even those that the store contains.
     :raises SourceError: if the commit can't be fetched by its id or by the ref.
     """
     check_ref(ref, "a ref")
@@ -227,7 +227,7 @@ def fetch_commit(store: Git, url: str, commit: CommitId, ref: str, *, again: boo
 
 
 def fetch_commits(store: Git, url: str, commits: Sequence[CommitId]) -> bool:
-    """Fetch commits without their history over one connection. Return False if the server refuses."""
+    """Fetch commits without their history, over one connection; return False if the server refuses."""
     argv = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--depth=1", *_serve(url), "--stdin", "--", url)
     # One connection, because each fetch sends the server the list of commits in the store.
     done = store.ask(
@@ -243,9 +243,9 @@ def fetch_commits(store: Git, url: str, commits: Sequence[CommitId]) -> bool:
 
 
 def fetch_ref(into: Git, url: str, ref: str, name: str, *, depth: int) -> None:
-    """Fetch a ref or a commit as the ref ``name``.
+    """Fetch a ref or a commit, and store it as the ref ``name``.
 
-    :param depth: number of commits of its history; 0 for all.
+    :param depth: number of commits to fetch from its history; 0 for all.
     :raises SourceError: if the host has no such ref or doesn't answer.
     """
     check_ref(ref, "a ref")
@@ -260,11 +260,11 @@ def fetch_ref(into: Git, url: str, ref: str, name: str, *, depth: int) -> None:
 
 
 def fetch_tag(store: Git, url: str, tag: str, into: str, *, offline: bool = False) -> str | None:
-    """Fetch a tag as the ref ``into`` and return the id of its tag object.
+    """Fetch a tag, store it as the ref ``into``, and return the id of its tag object.
 
     If ``offline``, or if the host doesn't answer, use the tag in the store.
 
-    :returns: None if there is no such tag or it is a lightweight tag.
+    :returns: the id; None if there is no such tag, or if it is a lightweight tag.
     """
     check_ref(tag, "a tag")
     failed = offline or _fetch(store, url, f"+refs/tags/{tag}:{into}", "--depth=1")
@@ -277,9 +277,9 @@ def fetch_tag(store: Git, url: str, tag: str, into: str, *, offline: bool = Fals
 
 
 def fetch_history(repository: Git, url: str, ref: str, *, files: bool = True) -> CommitId:
-    """Fetch a ref with its history and return its commit.
+    """Fetch a ref with its history, and return its commit.
 
-    :param files: fetch files too; otherwise :func:`fetch_blobs` gets them later.
+    :param files: also fetch the files; otherwise, :func:`fetch_blobs` fetches them later.
     :raises SourceError: if the host doesn't answer, or has no such ref.
     """
     check_ref(ref, "a ref")
@@ -304,7 +304,7 @@ _PARTIAL = "partial"
 
 
 def _fetch_partial(repository: Git, url: str, *specs: str, config: Sequence[str] = ()) -> str:
-    """Fetch refs or objects without files, except files that ``specs`` names; return git's message if it fails."""
+    """Fetch refs or objects without files, except the files that ``specs`` names; return git's message on failure."""
     argv = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--filter=blob:none", *_serve(url))
     place = ((f"remote.{_PARTIAL}.url", url), (f"remote.{_PARTIAL}.promisor", "true"))
     done = repository.ask(
@@ -325,7 +325,7 @@ def _fetch_partial(repository: Git, url: str, *specs: str, config: Sequence[str]
 
 
 def fetch_blobs(repository: Git, url: str, blobs: Sequence[BlobId]) -> None:
-    """Fetch files that a repository without files lacks, by their ids.
+    """Fetch files that a repository without files doesn't contain, by their ids.
 
     :raises SourceError: if the host doesn't send them.
     """

@@ -1,4 +1,4 @@
-"""The private worktrees under ``.patchq/trees``. Edits in them are never discarded."""
+"""Private worktrees under ``.patchq/trees``. Edits in them are never discarded."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _HEAD = re.compile(rb"[0-9a-f]{40}\s*|ref: refs/[^\0\n]+\n?")
 
 
 def branch_of(upstream: str) -> str:
-    """Return the branch of a worktree."""
+    """Return the name of an upstream's worktree branch."""
     return f"refs/heads/{upstream}"
 
 
 def _is_whole_index(data: bytes) -> bool:
-    """Return whether an index has a valid checksum, or none because of ``index.skipHash``."""
+    """Return whether an index file has a valid checksum, or has none because of git's setting ``index.skipHash``."""
     body, checksum = data[:-20], data[-20:]
     # skipHash writes 20 zeros, after at most 8 of padding. A power cut leaves whole pages of zeros.
     unsigned = checksum == bytes(20) and body.startswith(b"DIRC") and any(body[-9:])
@@ -42,9 +42,9 @@ def _is_whole_index(data: bytes) -> bool:
 class TreeStatus:
     """State of a worktree.
 
-    :ivar head: the commit checked out; None if there is no worktree.
-    :ivar edited: tracked paths that differ from the commit.
-    :ivar busy: the unfinished git operation; empty for none.
+    :ivar head: commit that is checked out; None if there is no worktree.
+    :ivar edited: tracked paths whose files differ from the commit.
+    :ivar busy: unfinished git operation, such as a merge; empty for none.
     """
 
     head: CommitId | None
@@ -69,22 +69,22 @@ class Worktree:
         return (self.path / ".git").exists()
 
     def git_folder(self) -> Path:
-        """Return the folder of this worktree's index and HEAD.
+        """Return the folder with this worktree's index and HEAD.
 
-        :raises StateError: if it is not in the project's store.
+        :raises StateError: if the folder is not in the project's store.
         """
         return self.git.git_folder()
 
     def head(self) -> CommitId | None:
-        """Return the commit checked out; None if there is no worktree."""
+        """Return the commit that is checked out; None if there is no worktree."""
         if self.exists:
             return self.git.ref_or_none("HEAD")
         return None
 
     def status(self, *, untracked: bool = True) -> TreeStatus:
-        """Return the state of the worktree and refresh file times in the index.
+        """Return the state of the worktree. The file times in the index are refreshed.
 
-        :param untracked: search for untracked files too, which takes longest.
+        :param untracked: also search for untracked files, which takes most of the time.
         """
         if not self.exists:
             return TreeStatus(head=None)
@@ -105,10 +105,10 @@ class Worktree:
         return TreeStatus(head=head, edited=tuple(edited), untracked=tuple(others), busy=self._busy())
 
     def _git_status(self, scan: str) -> bytes:
-        """Run ``git status``.
+        """Run ``git status`` in the worktree.
 
-        A pipe named ``.gitignore`` or ``.gitattributes`` blocks git. The search for special files
-        takes as long as ``git status`` itself, so it runs only after a timeout.
+        A pipe named ``.gitignore`` or ``.gitattributes`` blocks git. A search for such special files would
+        take as long as ``git status`` itself, so it is done only if git times out.
 
         :raises FormatError: if git times out and the worktree has a pipe, socket or device.
         """
@@ -125,7 +125,7 @@ class Worktree:
         return self.git.run(*argv, env=env)
 
     def _busy(self) -> str:
-        """Return the unfinished git operation; empty for none."""
+        """Return the unfinished git operation, such as a merge; empty for none."""
         folder = self.git_folder()
         names = {
             "rebase-merge": "rebase",
@@ -140,11 +140,11 @@ class Worktree:
         return ""
 
     def refuse_edits(self, tip: CommitId | None, *, allow_commits: bool = False, untracked: bool = False) -> TreeStatus:
-        """Check that the worktree can be moved without loss.
+        """Check that the worktree can be moved to another commit without loss.
 
-        :param tip: the commit that patchq checked out.
-        :raises EditedTreeError: if there are edits, commits that aren't exported, or an unfinished
-            git operation.
+        :param tip: commit that patchq checked out.
+        :raises EditedTreeError: if the worktree has edits, commits that aren't exported, or an unfinished git
+            operation.
         """
         status = self.status(untracked=untracked)
         if status.head is None:
@@ -173,7 +173,7 @@ class Worktree:
         return status
 
     def mend(self) -> None:
-        """Repair git's records of this worktree after a power cut, without reading its files."""
+        """Repair git's records of this worktree after a power cut. The worktree's own files aren't read."""
         record = self.store.folder / "worktrees" / self.path.name
         if not self.path.is_dir() or not record.is_dir():
             return
@@ -189,10 +189,10 @@ class Worktree:
             fsio.write_atomic(record / "HEAD", b"ref: %s\n" % branch_of(self.upstream).encode())
 
     def mend_index(self, aside: Path) -> bool:
-        """Replace an index with a wrong checksum by one of the commit. Return whether it was replaced.
+        """Replace an index whose checksum is wrong by a new index of the commit. Return whether it was replaced.
 
-        git doesn't verify the checksum when it reads an index. The old index moves to ``aside``,
-        because it may have the only copy of staged contents.
+        git doesn't verify the checksum when it reads an index. The old index moves to ``aside``, because it
+        may contain the only copy of staged contents.
         """
         index = self.git_folder() / "index"
         data = fsio.read_or_none(index)
@@ -215,7 +215,7 @@ class Worktree:
         self._hide_nested()
 
     def _forget_unfinished(self) -> None:
-        """Remove the rest of an interrupted ``git worktree add``, which leaves its record locked."""
+        """Remove the record of an interrupted ``git worktree add``, which git leaves locked."""
         record = self.store.folder / "worktrees" / self.path.name
         message = fsio.read_or_none(record / "locked")
         if message is not None and (message.strip() == b"initializing" or not self.exists):
@@ -223,9 +223,9 @@ class Worktree:
             fsio.remove_folder(record)
 
     def _refuse_others(self) -> None:
-        """Check that nothing else is at the worktree's path.
+        """Check that no other file or folder is at the worktree's path.
 
-        :raises EditedTreeError: if there is.
+        :raises EditedTreeError: if there is one.
         """
         if not self.exists and (self.path.is_symlink() or self.path.exists()):
             if self.path.is_dir() and not self.path.is_symlink() and not any(self.path.iterdir()):
@@ -236,7 +236,7 @@ class Worktree:
             )
 
     def checkout(self, old: CommitId | None, new: CommitId) -> None:
-        """Move files and index from ``old`` to ``new``. git refuses to overwrite edits."""
+        """Move files and index from the commit ``old`` to ``new``. git refuses to overwrite edits."""
         try:
             if old is None:
                 self.git.run("read-tree", "-m", "-u", new)
@@ -266,9 +266,10 @@ class Worktree:
     def rehearse(self, old: CommitId | None, new: CommitId, *, adopted: bool = False) -> None:
         """Check in advance that :meth:`checkout` will succeed.
 
-        :param adopted: the files contain ``old`` as edits, and the index will move to it first.
+        :param adopted: True if the files already contain the changes of ``old`` as edits. The index will be
+            moved to ``old`` first.
         :raises EditedTreeError: if a file with uncommitted edits is in the way.
-        :raises FormatError: if ``new`` has a path that git refuses on any supported system.
+        :raises FormatError: if ``new`` contains a path that git refuses on a supported system.
         """
         _writable.check_names(self.store, self.upstream, new, sorted(self.nested))
         if old is None:
@@ -295,7 +296,7 @@ class Worktree:
 
     @contextmanager
     def _index_at(self, commit: CommitId) -> Iterator[dict[str, str]]:
-        """Make a temporary index of a commit that matches the worktree's files.
+        """Create a temporary index of a commit that matches the worktree's files.
 
         Yield the environment variable that names the index.
         """
@@ -313,26 +314,27 @@ class Worktree:
         self._hide_nested()
 
     def adopt(self, new: CommitId) -> None:
-        """Move only the index to ``new``; the files keep their contents."""
+        """Move only the index to the commit ``new``. The files keep their contents."""
         (self.git_folder() / "index.lock").unlink(missing_ok=True)
         self.git.run("read-tree", new)
         self._attach()
         self.git.run("update-index", "--refresh", ok_codes=(0, 1))
 
     def files_of_patch(self) -> list[bytes]:
-        """Return the untracked ``*.orig`` and ``*.rej`` files, which the program patch leaves."""
+        """Return the untracked ``*.orig`` and ``*.rej`` files, which the program ``patch`` leaves."""
         patterns = (":(glob)**/*.orig", ":(glob)**/*.rej")
         listed = self.git.run("ls-files", "--others", "--exclude-standard", "-z", "--", *patterns)
         return [path for path in listed.split(b"\0") if path and not path.endswith(b"/")]
 
     def snapshot(self, *, pass_over: bool = False, leave: Collection[bytes] = ()) -> TreeId:
-        """Return the tree of the worktree's files, including new files that aren't ignored.
+        """Return a tree of the worktree's files, including new files that aren't ignored.
 
-        The worktree's index doesn't change.
+        The worktree's index isn't changed.
 
         :param pass_over: leave out repositories inside the worktree instead of raising an error.
         :param leave: paths of new files to leave out.
-        :raises UserError: for such repositories; git would record ids that can't be fetched.
+        :raises UserError: for repositories inside the worktree, because git would only record commit ids that
+            no one can fetch.
         """
         from shutil import copy2
 
@@ -361,13 +363,14 @@ class Worktree:
         return tree
 
     def resume(self, old: CommitId | None, new: CommitId, *, back: bool = False) -> None:
-        """Finish an interrupted checkout.
+        """Finish an interrupted checkout from ``old`` to ``new``.
 
-        A file may be old, new, missing or a truncated copy of new. Any other content is an edit
-        by the user.
+        Each file may have its old content, its new content or the beginning of the new content, or may be
+        missing. Any other content is an edit by the user.
 
-        :param back: the interrupted checkout wrote ``old``, so accept truncated copies of it too.
-        :raises EditedTreeError: for a file with an edit.
+        :param back: True if the interrupted checkout wrote ``old``. Then the beginning of an old content is
+            accepted, too.
+        :raises EditedTreeError: if the user has edited a file.
         """
         (self.git_folder() / "index.lock").unlink(missing_ok=True)
         before = {}
@@ -423,7 +426,7 @@ class Worktree:
     def withdraw(self, commit: CommitId) -> None:
         """Remove a worktree whose creation was interrupted.
 
-        :raises EditedTreeError: if it contains anything that isn't in ``commit``.
+        :raises EditedTreeError: if the worktree contains a file or content that isn't in ``commit``.
         """
         if self.exists:
             self.resume(commit, commit, back=True)
@@ -432,7 +435,7 @@ class Worktree:
     def remove(self, *, force: bool = False) -> None:
         """Remove the whole worktree in one step.
 
-        :param force: remove edits and untracked files too.
+        :param force: also remove edits and untracked files.
         :raises EditedTreeError: if the worktree has edits or untracked files.
         """
         self._forget_unfinished()
