@@ -1,10 +1,10 @@
 """Line maps between two versions of a file, used to place hunks.
 
-A hunk names a line number and its context, but in another version the same text may be part of
-another function. A line map is git's diff of the two versions, made with the algorithm of git's
-merges. Unchanged lines form runs that moved together, and a hunk moves with its run. If one run
-contains all lines of a hunk (and one more line on a side without context), upstream changed nothing
-that touches the hunk, and git's merge puts it at the same place.
+A hunk contains a line number and context lines, but in another version the same lines may be in another
+function. A line map is git's diff of the two versions, made with the algorithm of git's merges. Consecutive
+unchanged lines form a run. The lines of a run have moved together, and a hunk moves with its run. If one run
+contains all lines of a hunk (and one more line on a side without context), upstream has changed no line of
+the hunk, and git's merge would put the hunk at the same place.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _ENDLESS = 1 << 60
 
 @dataclass(frozen=True, slots=True)
 class LineMap:
-    """Lines of one version of a file that are unchanged in another.
+    """Lines of one version of a file that are unchanged in another version.
 
-    :ivar runs: ordered (old start, new start, length) of each run, counted from 0. Line -1 is the
-        start of the file; the line after the last one is its end.
+    :ivar runs: (old start, new start, length) of each run of unchanged lines, in order, counted from 0. Line
+        -1 is the start of the file, and the line after the last one is its end.
     """
 
     runs: tuple[tuple[int, int, int], ...]
 
     def shift(self, first: int, end: int) -> int | None:
-        """Return the offset of the lines ``first`` to ``end``, or None if they are not in one run."""
+        """Return the offset of the lines from ``first`` to ``end``; None if no single run contains them."""
         at = bisect_right(self.runs, first, key=lambda run: run[0]) - 1
         if at < 0:
             return None
@@ -44,7 +44,7 @@ class LineMap:
         return None
 
     def patched(self, hunks: Sequence[diff.Hunk], landed: bool) -> LineMap:
-        """Return the map after the hunks changed the old version and, if ``landed``, also the new one."""
+        """Return the map after the hunks have changed the old version and, if ``landed``, the new version, too."""
         found: list[tuple[int, int, int]] = []
         places = [(*changed_lines(hunk), len(hunk.new) - len(hunk.old)) for hunk in hunks]
         for run in self.runs:
@@ -69,7 +69,7 @@ SAME = LineMap(((-1, -1, _ENDLESS),))
 
 
 def _rest_of(run: tuple[int, int, int], places: Sequence[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
-    """Yield the parts of a run that do not change, as (first, end, lines added before it)."""
+    """Yield the sections of a run that do not change, as (first, end, lines added before the section)."""
     at, last, grown = run[0], run[0] + run[2], 0
     for first, end, more in places:
         if (first < last and end > at) or (first == end and at < first < last):
@@ -84,7 +84,7 @@ def _rest_of(run: tuple[int, int, int], places: Sequence[tuple[int, int, int]]) 
 
 
 def _joined(runs: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
-    """Yield the runs, with adjacent ones joined."""
+    """Yield the runs after joining adjacent ones."""
     before: tuple[int, int, int] | None = None
     for old, new, count in runs:
         if before and before[0] + before[2] == old and before[1] + before[2] == new:
@@ -98,7 +98,7 @@ def _joined(runs: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, int, in
 
 
 def leading(hunk: diff.Hunk) -> int:
-    """Count the context lines before a hunk's first change, without those counted as trailing context."""
+    """Count the context lines before a hunk's first change, except those that also count as trailing context."""
     most = max(min(len(hunk.old), len(hunk.new)) - hunk.trailing, 0)
     count = 0
     while count < most and hunk.old[count] == hunk.new[count]:
@@ -107,7 +107,7 @@ def leading(hunk: diff.Hunk) -> int:
 
 
 def changed_lines(hunk: diff.Hunk) -> tuple[int, int]:
-    """Return the range (first, end) of the lines that a hunk changes, from 0, without context."""
+    """Return the range (first, end) of the lines that a hunk changes, counted from 0, without context lines."""
     if hunk.old:
         start = hunk.old_start - 1
     else:
@@ -116,7 +116,7 @@ def changed_lines(hunk: diff.Hunk) -> tuple[int, int]:
 
 
 def places(content: bytes, lines: Sequence[bytes]) -> Iterator[int]:
-    """Yield the byte offsets in a file at which these whole lines occur together."""
+    """Yield the byte offsets in a file at which these consecutive whole lines occur."""
     wanted = b"".join(lines)
     at = content.find(wanted)
     while at >= 0 and wanted:
@@ -127,7 +127,7 @@ def places(content: bytes, lines: Sequence[bytes]) -> Iterator[int]:
 
 
 def stand_alone(hunks: Iterable[diff.Hunk], content: bytes) -> bool:
-    """Return whether the old lines of each hunk occur in a file exactly once."""
+    """Return whether the old lines of each hunk occur exactly once in a file."""
     for hunk in hunks:
         found = places(content, hunk.old)
         if next(found, None) is None or next(found, None) is not None:
@@ -138,7 +138,7 @@ def stand_alone(hunks: Iterable[diff.Hunk], content: bytes) -> bool:
 def place(hunks: Sequence[diff.Hunk], content: bytes, lines: LineMap) -> tuple[bytes, tuple[int, ...]] | None:
     """Apply hunks at the lines given by the map; return the new file and the offset of each hunk.
 
-    Return None if the map has no place for a hunk.
+    Return None if the map gives no position for a hunk.
     """
     image = diff.split_lines(content)
     parts: list[bytes] = []
@@ -184,7 +184,7 @@ _HUNK = re.compile(rb"@@ -(\d+)(?:,(\d+))? ")
 class LineMaps:
     """Cache of line maps between blobs.
 
-    :param versions: blobs in the store whose text :meth:`text` may return.
+    :param versions: blobs in the store whose content :meth:`text` may return.
     """
 
     def __init__(self, git: Git, versions: Iterable[BlobId]) -> None:
@@ -200,9 +200,9 @@ class LineMaps:
             self._learn(self.git.run(*argv, *wanted[start : start + _MOST]))
 
     def of(self, before: BlobId, after: BlobId, *, ask: bool = True) -> LineMap | None:
-        """Return the map between two blobs, or None if there is none (binary files).
+        """Return the map between two blobs; None if there is none, as for binary files.
 
-        :param ask: git has both blobs, so a missing map can be read.
+        :param ask: True if the store contains both blobs, so that a missing map can be read.
         """
         if before == after:
             return SAME
@@ -217,7 +217,7 @@ class LineMaps:
         return self._texts[version]
 
     def put(self, before: BlobId, after: BlobId, lines: LineMap) -> None:
-        """Add the map of two blobs that the store may lack."""
+        """Add the map between two blobs that may not be in the store."""
         self._known.setdefault((before, after), lines)
 
     def _learn(self, text: bytes) -> None:
@@ -229,7 +229,7 @@ class LineMaps:
 
 
 def parse(text: bytes) -> LineMap | None:
-    """Parse the part of a file's diff after ``index`` into a map, or None if it is not text."""
+    """Parse a file's diff, after its ``index`` line, into a map; return None if the file is not text."""
     runs: list[tuple[int, int, int]] = []
     old, new = -1, -1  # start of the current run
     at, there = -1, -1  # current line

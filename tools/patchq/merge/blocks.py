@@ -1,11 +1,11 @@
 """Blocks of a patch, and the test for whether upstream made the same change.
 
-A block is a run of removed and added lines without context. Upstream has the block if upstream
-itself made the change after the base: the added lines occur together more often than in the base,
-and the removed lines less often. Blank lines and indentation are ignored, so moved or reindented
-code is found, and code that was always in the file is not. A block that is not distinctive (one or
-two lines, or a repeated run) also needs a matching neighbour line, because upstream may have added
-the same line for another reason.
+A block consists of consecutive removed and added lines without context. Upstream has the block if upstream
+itself made the change after the base. Then the added lines occur together more often than in the base, and
+the removed lines less often. Blank lines and indentation are ignored, so moved or reindented code is found.
+Code that was already in the base is not counted. For a block that is not distinctive (one or two lines, or
+repeated lines), a neighbouring line must match, too, because upstream may have added the same line for
+another reason.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MOST = 0.75
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Removed and added lines of one place, and the nearest lines around them, without blanks.
+    """Removed and added lines at one place, and the nearest lines around them, all without blanks.
 
     :ivar wide: up to two lines above (the nearest last) and two below, as the patch leaves them.
     """
@@ -56,7 +56,7 @@ class Text:
         return Counter(self.lines)
 
     def find(self, lines: Sequence[bytes]) -> list[int]:
-        """Return the positions where these lines occur together."""
+        """Return the positions at which these consecutive lines occur."""
         if not lines:
             return []
         wanted = list(lines)
@@ -76,13 +76,13 @@ class Text:
         return self._counts[line]
 
     def line(self, at: int) -> bytes:
-        """Return the line at a position, or ``b""`` outside the file."""
+        """Return the line at a position; ``b""`` if the position is outside the file."""
         if 0 <= at < len(self.lines):
             return self.lines[at]
         return b""
 
     def neighbours(self, block: Block, at: int) -> int:
-        """Count the neighbour lines (0 to 2) that match, for a block's added lines at a position."""
+        """Count how many of the two neighbouring lines match, if a block's added lines are at a position."""
         above = self.line(at - 1) == block.above
         below = self.line(at + len(block.added)) == block.below
         return above + below
@@ -90,7 +90,7 @@ class Text:
 
 @lru_cache(maxsize=256)
 def text_of(content: bytes | None) -> Text:
-    """Return the :class:`Text` of a file, cached because a stack's patches share files."""
+    """Return a file's content as :class:`Text`. The result is cached, because the patches of a stack share files."""
     return Text(content)
 
 
@@ -100,7 +100,7 @@ def _plain_lines(lines: Iterable[bytes]) -> list[bytes]:
 
 
 def word_of(line: bytes) -> bytes:
-    """Return the longest word of a line. A text without this word can't contain the line."""
+    """Return the longest word in a line. A text that doesn't contain this word can't contain the line."""
     return max(line.split(), key=len)
 
 
@@ -110,7 +110,7 @@ def blocks(hunks: Sequence[diff.Hunk]) -> list[Block]:
 
 
 def blocks_both(hunks: Sequence[diff.Hunk]) -> list[tuple[Block, Block]]:
-    """Return the blocks of a file's hunks, each with its inverse."""
+    """Return the blocks of a file's hunks, each with the block of the inverse change."""
     found = []
     for hunk in hunks:
         old, new = hunk.old, hunk.new
@@ -192,7 +192,7 @@ def _is_removed(block: Block, base: Text, now: Text, times: int) -> bool:
 
 
 def _in_place(block: Block, text: Text) -> int:
-    """Count the occurrences of a block's added lines with all their surrounding lines."""
+    """Count how often a block's added lines occur together with all their surrounding lines."""
     above, below = block.wide
     return len(text.find((*above, *block.added, *below)))
 
@@ -200,7 +200,7 @@ def _in_place(block: Block, text: Text) -> int:
 def seems_made(block: Block, base: Callable[[], bytes], now: bytes) -> bool:
     """Return whether upstream added a block's lines anywhere in the file.
 
-    :param base: function that reads the base version, called only if ``now`` may have the lines.
+    :param base: function that returns the base version. It is called only if ``now`` may contain the lines.
     """
     if not block.added or not all(word in now for word in map(word_of, block.added)):
         return False
@@ -208,9 +208,9 @@ def seems_made(block: Block, base: Callable[[], bytes], now: bytes) -> bool:
 
 
 def is_twice(block: Block, base: Callable[[], bytes], now: bytes, merged: bytes, *, times: int = 1) -> bool:
-    """Return whether upstream already has an addition that a merge adds a second time.
+    """Return whether a merge adds lines that upstream has already added.
 
-    A block that is not distinctive counts only if upstream has it between the same neighbours.
+    A block that is not distinctive counts only if upstream has it between the same neighbouring lines.
 
     :param times: number of times that the patch makes the addition.
     """
@@ -227,7 +227,7 @@ def is_twice(block: Block, base: Callable[[], bytes], now: bytes, merged: bytes,
 
 
 def _is_twice_edited(block: Block, base: Callable[[], bytes], now: bytes, merged: bytes) -> bool:
-    """Return whether upstream has an edited copy of a long addition that a merge adds again."""
+    """Return whether a merge adds a long block of which upstream already has an edited copy."""
     lines = telling(block.added)
     if len(lines) < _LONG:
         return False
@@ -247,10 +247,10 @@ def _is_twice_edited(block: Block, base: Callable[[], bytes], now: bytes, merged
 
 
 def mark_added(ours: bytes, merged: bytes, twice: Sequence[Block], labels: tuple[str, str]) -> bytes:
-    """Return a merged file with diff3 conflict markers around the blocks that are added twice.
+    """Return a merged file with diff3 conflict markers around the blocks that it contains twice.
 
-    :param ours: the file before the merge.
-    :param labels: marker labels for our side and for the patch.
+    :param ours: content of the file before the merge.
+    :param labels: labels of the markers for our side and for the patch.
     """
     old, new = diff.split_lines(ours), diff.split_lines(merged)
     wanted = {block.added for block in twice}
@@ -280,7 +280,7 @@ def mark_added(ours: bytes, merged: bytes, twice: Sequence[Block], labels: tuple
 
 
 def _has_run(lines: Sequence[bytes], runs: Collection[tuple[bytes, ...]]) -> bool:
-    """Return whether lines contain one of several runs of lines."""
+    """Return whether lines contain one of several sequences of lines."""
     for start in range(len(lines)):
         for run in runs:
             if tuple(lines[start : start + len(run)]) == run:
@@ -294,7 +294,7 @@ def _ended(lines: Iterable[bytes]) -> list[bytes]:
 
 
 def telling(lines: Sequence[bytes]) -> set[bytes]:
-    """Return the distinctive lines: those with more than brackets and blanks."""
+    """Return the distinctive lines: those that contain more than brackets and blanks."""
     found: set[bytes] = set()
     for line in lines:
         if len(re.sub(rb"\W", b"", line)) >= _LETTERS:
@@ -303,7 +303,7 @@ def telling(lines: Sequence[bytes]) -> set[bytes]:
 
 
 def share(found: Sequence[Block], base: Text, now: Text) -> float:
-    """Return the share of the blocks' lines that upstream added or removed too, line by line."""
+    """Return the share of the blocks' lines that upstream added or removed, too, counted line by line."""
     added: Counter[bytes] = Counter()
     removed: Counter[bytes] = Counter()
     for block in found:
@@ -324,7 +324,7 @@ def share(found: Sequence[Block], base: Text, now: Text) -> float:
 
 
 def _counted(times: int, before: int, after: int) -> int:
-    """Count the changes of one line that upstream made; all or none if it also occurs elsewhere."""
+    """Count upstream's changes of one line: all or none of them, if the line also occurs elsewhere."""
     more = max(0, min(times, after - before))
     if not before or more == times:
         return more

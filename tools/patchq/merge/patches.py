@@ -1,4 +1,4 @@
-"""Patches as data: their changes, their result on a tree, and conversion from and to commits."""
+"""Patches as data: their changes, their result on a tree, and the conversion from and to commits."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ STOPS = (ABSORBED, OBSOLETE, CONFLICT)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patch:
-    """Patch with its changed paths and its hunks by path.
+    """Patch as data: its changed paths, and its hunks by path.
 
-    :ivar left: folders that the patch leaves without files. A rename may have moved the folder.
-    :ivar rules: rules that make the patch, if it is kept as rules.
+    :ivar left: folders in which the patch leaves no files. The patch may have renamed such a folder.
+    :ivar rules: rules that make the patch's changes, if the patch is kept as rules.
     """
 
     name: str
@@ -58,10 +58,10 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class FileConflict:
-    """File that stops a patch.
+    """File whose conflict stops a patch.
 
-    :ivar lines: first line of each conflict in the file with markers, from 1. Empty if the whole
-        file conflicts or is deleted.
+    :ivar lines: number (from 1) of each conflict's first line, in the file with conflict markers. Empty if
+        the whole file conflicts or is deleted.
     """
 
     path: str
@@ -69,7 +69,7 @@ class FileConflict:
 
 
 class StopKind(Enum):
-    """Reason why a patch stops that its conflicting files don't show, as a template for :class:`StopReason`."""
+    """Template of a :class:`StopReason`: why a patch stops, if the conflicting files don't show the reason."""
 
     #: Git or a rule of the patch failed.
     FAILED = "{0.text}"
@@ -85,9 +85,9 @@ class StopKind(Enum):
 class StopReason:
     """Reason why a patch stops.
 
-    :ivar count: number of upstream's lines that the merge drops; ``text`` is the first of them.
+    :ivar count: number of upstream's lines that the merge removes; ``text`` is the first of them.
     :ivar text: message of git, of a rule or of a proof.
-    :ivar by_rules: True if the result of the patch's rules was checked, not git's merge.
+    :ivar by_rules: True if the reason concerns the result of the patch's rules, not of git's merge.
     """
 
     kind: StopKind
@@ -104,7 +104,7 @@ class StopReason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Landing:
-    """Apply result of a patch on a tree.
+    """Result of applying a patch to a tree.
 
     :ivar changes: changes to the tree. If the patch stops, files of ``stages`` have markers.
     :ivar labels: commit ids on git's conflict markers, for our side and for the patch.
@@ -130,17 +130,17 @@ class Landing:
 
 
 def stage_paths(stages: Iterable[Stage]) -> list[bytes]:
-    """Return the paths of index stages, sorted."""
+    """Return the sorted paths of index stages."""
     return sorted({stage.path for stage in stages})
 
 
 def whole_files(stages: Iterable[Stage]) -> tuple[FileConflict, ...]:
-    """Return the conflicting files of index stages, each as a conflict of the whole file."""
+    """Return the conflicting files of index stages. Each counts as a conflict of the whole file."""
     return tuple(map(FileConflict, map(show_path, stage_paths(stages))))
 
 
 def read_patches(store: Git, commits: Sequence[tuple[str, CommitInfo]]) -> list[Patch]:
-    """Read patches from named commits, with the hunks that git's merges use.
+    """Return the patches of the named commits, with the same hunks as in git's merges.
 
     :raises FormatError: if a rule of a patch isn't valid.
     """
@@ -176,7 +176,7 @@ def read_patches(store: Git, commits: Sequence[tuple[str, CommitInfo]]) -> list[
 
 
 def _left(store: Git, commit: CommitId, edits: Sequence[PathChange]) -> frozenset[bytes]:
-    """Return the folders that a commit leaves without files, if it may rename files."""
+    """Return the folders in which a commit leaves no files; none if the commit can't contain renames."""
     folders = set()
     for edit in edits:
         if edit.new is None and b"/" in edit.path:
@@ -225,10 +225,10 @@ def replace_files(
     files: Mapping[bytes, bytes | None],
     modes: Mapping[bytes, bytes],
 ) -> TreeId:
-    """Return the tree of ``onto`` with these files replaced. None removes a file.
+    """Return the tree of ``onto`` with the given files replaced. None removes a file.
 
-    :param info: author and message of the commit that is written for it.
-    :param modes: modes of files that ``onto`` lacks.
+    :param info: author and message of the commit that is written for the tree.
+    :param modes: modes of files that ``onto`` doesn't contain.
     """
     known = {}
     if files:

@@ -1,9 +1,9 @@
-"""Recorded resolutions: the cache of git's rerere, committed with the patches.
+"""Recorded resolutions: the cache of git's rerere, committed together with the patches.
 
-A project's resolutions are in ``patches/<upstream>/rr-cache`` in rerere's format, reduced to the
-changed lines and three lines of context. rerere's merge needs no more, and the project does not
-contain copies of upstream's files. rerere runs in a temporary repository made for one conflict, so
-an interrupted run or another rebase cannot affect the result.
+A project's resolutions are in ``patches/<upstream>/rr-cache`` in rerere's format. Each is reduced to the
+changed lines and three lines of context, which is enough for rerere. So the project doesn't contain copies of
+upstream's files. For each conflict, rerere runs in a new temporary repository, so that an interrupted run or
+another rebase can't affect the result.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def recorded(layout: Layout, upstream: str) -> Path:
 
 
 def is_settled(content: bytes) -> bool:
-    """Return whether a file has no conflict markers."""
+    """Return whether a file contains no conflict markers."""
     return not _MARKER.search(content)
 
 
@@ -63,7 +63,7 @@ def replay(
 ) -> dict[bytes, bytes]:
     """Return the files that an upstream's recorded resolutions resolve.
 
-    :param parked: the conflicting files, with markers.
+    :param parked: contents of the conflicting files, with conflict markers.
     """
     folder = recorded(layout, upstream)
     if not folder.is_dir():
@@ -95,11 +95,11 @@ class Recorded:
             self.known = set()
 
     def resolve(self, stages: Sequence[Stage], contents: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-        """Return the resolved files if the resolutions settle all of a conflict, else ``{}``.
+        """Return the resolved files if recorded resolutions resolve the whole conflict, else ``{}``.
 
         A resolution that also changes lines outside the conflict is not used.
 
-        :param contents: the files with markers, by path.
+        :param contents: contents of the files with conflict markers, by path.
         """
         if not self.known:
             return {}
@@ -123,7 +123,7 @@ class Recorded:
 
 
 def conflict_id(content: bytes) -> str:
-    """Return rerere's id of a file's conflicts: the SHA-1 of the sorted sides of each conflict."""
+    """Return rerere's id for a file's conflicts: the SHA-1 of each conflict's sorted sides."""
     digest = hashlib.sha1(usedforsecurity=False)
     sides, part = [b"", b""], -1
     for line in split_lines(content):
@@ -155,9 +155,10 @@ def record(
     layout: Layout,
     upstream: str,
 ) -> dict[Path, bytes]:
-    """Return the rerere files to write below :func:`recorded` for resolved conflicts.
+    """Return the files in rerere's format, to write below :func:`recorded`, for resolved conflicts.
 
-    :param parked: the conflicting files, with markers; ``resolved``: the same ones afterwards.
+    :param parked: contents of the conflicting files, with conflict markers.
+    :param resolved: contents of the same files after the resolution.
     """
     found: dict[Path, bytes] = {}
     folder = recorded(layout, upstream)
@@ -182,7 +183,7 @@ def record(
 
 
 def cut_down(before: bytes, after: bytes) -> tuple[bytes, bytes]:
-    """Reduce two versions of a file to their differences with three lines of context."""
+    """Reduce two versions of a file to the lines that differ, with three lines of context."""
     old, new = split_lines(before), split_lines(after)
     before_parts, after_parts = [], []
     for group in difflib.SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(3):
@@ -193,9 +194,9 @@ def cut_down(before: bytes, after: bytes) -> tuple[bytes, bytes]:
 
 
 def is_away(parked: bytes, resolved: bytes) -> bool:
-    """Return whether a replayed resolution changes lines away from every conflict.
+    """Return whether a replayed resolution also changes lines outside of every conflict.
 
-    rerere applies such a change wherever its few lines of context match, maybe in another function.
+    rerere would apply such a change wherever the few lines of context match, possibly in another function.
     """
     old, new = split_lines(parked), split_lines(resolved)
     groups = difflib.SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(3)
@@ -207,7 +208,7 @@ def is_away(parked: bytes, resolved: bytes) -> bool:
 
 
 def _variant(root: Path, case: Path, preimage: bytes) -> str:
-    """Return rerere's suffix for a conflict. The same conflict in another file is a new variant."""
+    """Return rerere's suffix for a conflict. If the same conflict occurs in another file, it gets another suffix."""
     number = 0
     while True:
         suffix = ""
@@ -221,7 +222,7 @@ def _variant(root: Path, case: Path, preimage: bytes) -> str:
 
 @contextmanager
 def _repository(store: Git, stages: Sequence[Stage], files: Mapping[bytes, bytes]) -> Iterator[Git]:
-    """Create a temporary repository whose index and worktree have these conflicts."""
+    """Create a temporary repository whose index and worktree contain these conflicts."""
     with tempfile.TemporaryDirectory(prefix="patchq-") as text:
         git = Checkout(Path(text))
         git.run("init", "--quiet", "--template=", ".")

@@ -1,4 +1,4 @@
-"""Target trees: a stack's patches applied to one tree, as far as possible without git."""
+"""Target trees: a stack's patches are applied to one tree, as far as possible without starting git."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _FILES = (b"100644", b"100755")
 
 
 class Column:
-    """Target tree with its patches. Only the entries that the patches can affect are kept."""
+    """Target tree to which patches are applied. It contains only entries that the patches can affect."""
 
     def __init__(self, git: Git, tree: TreeId, patches: Sequence[Patch], maps: LineMaps | None = None) -> None:
         self.git, self.tree, self.patches = git, tree, patches
@@ -74,11 +74,11 @@ class Column:
         return self.contents[blob]
 
     def read_bare(self, paths: Iterable[bytes]) -> None:
-        """Read upstream's files at these paths with one process."""
+        """Read upstream's files at these paths with one git process."""
         self.read(self.bare.get(self.moved.get(path, path)) for path in paths)
 
     def read(self, entries: Iterable[TreeEntry | None]) -> None:
-        """Read files with one process."""
+        """Read files with one git process."""
         wanted = set()
         for entry in entries:
             if entry and entry.mode != diff.GITLINK and entry.blob not in self.contents:
@@ -86,7 +86,7 @@ class Column:
         self.contents.update(self.git.read_blobs(wanted))
 
     def read_maps(self) -> None:
-        """Read the line maps of the files that the patches change with one process."""
+        """Read the line maps of the files that the patches change, with one git process."""
         wanted = set()
         for patch in self.patches:
             for edit in patch.edits:
@@ -96,7 +96,7 @@ class Column:
             self.maps.read(self.patches[0].parent, self.tree, wanted)
 
     def _may_have_place(self, patch: Patch, edit: PathChange) -> bool:
-        """Return whether a file changed by upstream still has all old lines of a patch's hunks."""
+        """Return whether a file that upstream has changed still contains all old lines of a patch's hunks."""
         there, hunks = self.entries.get(edit.path), patch.hunks.get(edit.path)
         if not (there and hunks and edit.old) or there in (edit.old, edit.new) or there.mode != edit.old.mode:
             return False
@@ -114,7 +114,7 @@ class Column:
     # Applying
 
     def advance(self) -> list[MergeRequest]:
-        """Apply the patches that need no git; return the merges that can run together now."""
+        """Apply the patches that don't need git; return the merges that can now run together."""
         requests: list[MergeRequest] = []
         waiting: set[bytes] = set()
         for number, patch in enumerate(self.patches):
@@ -149,7 +149,7 @@ class Column:
         return requests
 
     def _finish(self, patch: Patch, landing: Landing) -> Landing:
-        """Apply a patch's rules and put its changes into the tree, unless the rules conflict."""
+        """Apply a patch's rules, and put the patch's changes into the tree unless the rules conflict."""
         landing = self.by_its_rules(patch, landing)
         if landing.outcome == CONFLICT:
             self.leave_out(patch)
@@ -158,7 +158,7 @@ class Column:
         return landing
 
     def _in_process(self, patch: Patch) -> Landing | None:
-        """Apply a patch without git if each path is unchanged or has a line map for its hunks."""
+        """Apply a patch without git, if each of its paths is unchanged or has a line map that places the hunks."""
         entries = self.entries
         new: list[PathChange] = []
         placed: list[tuple[PathChange, TreeEntry, LineMap]] = []
@@ -196,7 +196,7 @@ class Column:
     # Rules
 
     def file_paths(self) -> list[bytes]:
-        """Return the paths of the regular files. The tree is listed on first use."""
+        """Return the paths of the regular files. The tree is listed at the first call."""
         if self._every is None:
             self._every = self.git.list_tree(self.tree)
         found = []
@@ -207,7 +207,7 @@ class Column:
         return sorted(found)
 
     def read_files(self, paths: Sequence[bytes]) -> dict[bytes, bytes]:
-        """Return the content of those paths that are regular files."""
+        """Return the contents of the given paths that are regular files."""
         regular = []
         for path in paths:
             entry = self.entry(path)
@@ -217,15 +217,15 @@ class Column:
         return {path: self.content(entry.blob) for path, entry in regular}
 
     def entry(self, path: bytes) -> TreeEntry | None:
-        """Return the current entry of any path of the tree."""
+        """Return the current entry at any path of the tree; None if there is none."""
         if path in self.entries or path in self.changed or self._every is None:
             return self.entries.get(path)
         return self._every.get(path)
 
     def regenerate(self, patch: Patch) -> tuple[PathChange, ...]:
-        """Apply a patch's rules and return its changes. Their files are in memory only.
+        """Apply a patch's rules and return the changes. The new files exist only in memory.
 
-        :raises RuleStop: if a rule matches more or less often than it should.
+        :raises RuleStop: if a rule matches more or less often than it states.
         """
         changes = []
         for path, text in regenerate(patch.rules, self, self.moved).items():
@@ -240,7 +240,7 @@ class Column:
         return tuple(changes)
 
     def by_its_rules(self, patch: Patch, landing: Landing) -> Landing:
-        """Return the apply result, or a conflict if the patch's rules give another result."""
+        """Return the apply result; a conflict if the patch's rules give another result than the merge."""
         unchanged = all(self.entries.get(edit.path) == edit.old for edit in patch.edits)
         if not patch.rules or landing.outcome == ABSORBED:
             return landing
@@ -269,7 +269,7 @@ class Column:
         )
 
     def _is_obstructed(self, changes: Sequence[PathChange]) -> bool:
-        """Return whether a new file's path conflicts with another file or folder."""
+        """Return whether the path of a new file conflicts with an existing file or folder."""
         added = []
         for c in changes:
             if c.new and c.path not in self.entries:
@@ -279,7 +279,9 @@ class Column:
     def _place(
         self, patch: Patch, edit: PathChange, there: TreeEntry
     ) -> tuple[TreeEntry, LineMap, tuple[int, ...]] | None:
-        """Apply a patch's hunks to a file that upstream changed; return it with its map and offsets.
+        """Apply a patch's hunks to a file that upstream has changed.
+
+        Return the file with its map and the hunks' offsets.
 
         Return None (fall back to git's merge) if a hunk has no mapped line, if its old lines are not
         unique in the file, or if upstream added the lines that the hunk adds.
@@ -309,7 +311,7 @@ class Column:
         return TreeEntry(new.mode, blob), lines, shifts
 
     def leave_out(self, patch: Patch) -> None:
-        """Update the line maps for later patches after a patch that was not applied."""
+        """Update the line maps after a patch that was not applied, for the later patches."""
         for edit in patch.edits:
             there, hunks = self.entries.get(edit.path), patch.hunks.get(edit.path)
             if not (there and hunks and edit.old and edit.new) or self.last[edit.path] is patch:
@@ -318,18 +320,18 @@ class Column:
                 self.maps.put(edit.new.blob, there.blob, lines.patched(hunks, landed=False))
 
     def in_the_way(self, path: bytes) -> bool:
-        """Return whether a path conflicts with a file in place of its folder, or a folder in its place."""
+        """Return whether the tree has a file where a path needs a folder, or a folder where it needs a file."""
         if not self.entries.keys().isdisjoint(parents_of(path)):
             return True
         return any(other.startswith(path + b"/") for other in self.entries)
 
     def _may_follow(self, edit: PathChange) -> bool:
-        """Return whether a new file's folder is missing, so git may find a renamed folder."""
+        """Return whether the folder of a new file is missing, so that git may detect that the folder was renamed."""
         path = self.moved.get(edit.path, edit.path)
         return edit.old is None and path not in self.entries and path.rpartition(b"/")[0] not in self.folders
 
     def _sides(self, patch: Patch) -> tuple[Side, ...] | None:
-        """Return the three sides of each file to merge, or None if other files may be affected."""
+        """Return the three sides of each file to merge; None if the merge may affect other files, too."""
         found = []
         for edit in patch.edits:
             path = self.moved.get(edit.path, edit.path)
@@ -351,7 +353,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeRequest:
-    """Merge request for git.
+    """Request for a merge by git.
 
     :ivar sides: sides of the patch's files, or None to merge whole trees.
     """

@@ -1,9 +1,9 @@
 """Three-way merges of patches onto other trees in memory, for ``forecast`` and ``rebase``.
 
-A patch is applied in process if each of its paths is unchanged or has a line map that places its
-hunks. Git's ort strategy merges the rest. Independent merges share one ``git merge-tree --stdin``.
-If all files of a patch exist in the target, only those files are merged: merging whole trees of
-adjacent releases takes ten times as long, and no file can have been renamed.
+A patch is applied without git if each of its paths is unchanged or has a line map that places its hunks.
+Other patches are merged by git's strategy ort. Independent merges share one ``git merge-tree --stdin``
+process. If all files of a patch exist in the target tree, none of them was renamed. Then only these files are
+merged, because merging whole trees of adjacent releases takes ten times as long.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ def carry(
     taken: frozenset[str] = frozenset(),
     moves: Moves | None = None,
 ) -> list[Column]:
-    """Apply the patches to each base. Patches after a stopped patch are applied without it.
+    """Apply the patches to each base. If a patch stops, the later patches are applied without it.
 
-    Results stay in memory: ``Column.contents`` has every blob that is not in the store.
+    Results are kept in memory: ``Column.contents`` holds each blob that is not in the store.
 
-    :param written_for: base commit of the patches' stack.
+    :param written_for: base commit of the stack that contains the patches.
     :param recorded: resolutions to apply without review.
     :param taken: names of patches that upstream already has.
     :param moves: cache of renamed files, updated in place.
@@ -82,7 +82,7 @@ def carry(
 
 
 def _paths_of(patches: Iterable[Patch]) -> set[bytes]:
-    """Return the paths that any of these patches changes."""
+    """Return the paths that at least one of the patches changes."""
     found: set[bytes] = set()
     for patch in patches:
         found |= patch.paths
@@ -100,7 +100,7 @@ def carry_each(
     written_for: CommitId,
     recorded: Recorded | None = None,
 ) -> list[Column]:
-    """Run :func:`carry` for any number of bases and drop the files' contents."""
+    """Run :func:`carry` for any number of bases, and release the files' contents from memory."""
     columns = []
     for start in range(0, len(bases), _TOGETHER):
         part = carry(store, patches, bases[start : start + _TOGETHER], written_for, recorded=recorded)
@@ -121,7 +121,7 @@ def look_at(
 ) -> list[Column]:
     """Return target trees without any patch applied, for :func:`patchq.upstream.match.match`.
 
-    :param read: read the files now with one process, else each on first use.
+    :param read: read all files now with one process; otherwise, each file is read when it is first used.
     """
     with _following(store, patches, commits, written_for, moves) as (columns, _):
         if read:
@@ -134,7 +134,7 @@ def look_at(
 def _following(
     store: Git, patches: Sequence[Patch], commits: Sequence[CommitId], written_for: CommitId, moves: Moves | None
 ) -> Iterator[tuple[list[Column], _Merger]]:
-    """Yield target trees that follow renames, with their merger. Afterwards they read from the store."""
+    """Yield target trees that follow renames, with their merger. After the block, the trees read from the store."""
     with scratch(store) as git:
         base, *trees = store.tree_of([written_for, *commits])
         versions = []
@@ -159,7 +159,7 @@ _FILES_PER_PROCESS = 8
 
 
 class _Merger:
-    """Runs all merges of a round with one git process per core, and stores their results."""
+    """Runner of all merges in one round. It uses one git process per core, and stores the results."""
 
     def __init__(self, git: Git, moves: Moves) -> None:
         self.git, self.moves = git, moves
@@ -168,9 +168,9 @@ class _Merger:
         self.recorded: Recorded | None = None
 
     def follow(self, columns: Sequence[Column], base: TreeId) -> None:
-        """Find the new places of files and folders that the patches change and a target tree lacks.
+        """Find the new paths of files and folders that the patches change and that a target tree doesn't contain.
 
-        A merge that changes only those files makes git search for renames once for all patches.
+        A merge that changes only these files makes git search for renames, once for all patches.
         """
         absences = [_paths_of(column.patches) - column.entries.keys() for column in columns]
         if not any(absences):
@@ -202,7 +202,7 @@ class _Merger:
     def _search(
         self, base: TreeId, asked: Sequence[tuple[TreeId, TreeId, tuple[bytes, ...]]], before: Mapping[bytes, TreeEntry]
     ) -> None:
-        """Find files of a tree in other trees by merging a copy with one marker line per file."""
+        """Find a tree's files in other trees. For this, merge a copy of the tree with one marker line in each file."""
         wanted: set[BlobId] = set()
         for path in chain.from_iterable(gone for _, _, gone in asked):
             if path in before:
@@ -236,10 +236,10 @@ class _Merger:
     def _settle_new_folders(
         self, columns: Sequence[Column], base: TreeId, every: Sequence[set[bytes]], before: Collection[bytes]
     ) -> None:
-        """Exclude new files from the search if the base lacks their folder.
+        """Exclude new files from the rename search if their folder doesn't exist in the base.
 
-        Such files stay in place, unless a parent folder is missing. Then the result depends on the
-        patch's other changes there, and its own merge decides.
+        Such files keep their paths, unless a parent folder is missing in the target. Then the new path
+        depends on the patch's other changes in that folder, and is decided when the patch is merged.
         """
         own = {}
         for path in set().union(*every) - set(before):
@@ -259,7 +259,7 @@ class _Merger:
                     column.folders.add(own[path])
 
     def _in_removed_folders(self, patches: Sequence[Patch], base: TreeId, added: Collection[bytes]) -> set[bytes]:
-        """Return the new files whose folder exists in the base but was removed by an earlier patch."""
+        """Return the new files whose folder existed in the base, but was removed by an earlier patch."""
         folders = {}
         for path in added:
             if b"/" in path:
@@ -351,7 +351,7 @@ class _Merger:
 
 
 def _may_have_moved(path: bytes, before: Mapping[bytes, TreeEntry], column: Column) -> bool:
-    """Return whether to search for a path that a target tree lacks."""
+    """Return whether to search for the new path of a file that a target tree doesn't contain."""
     if path in before:
         return before[path].mode != diff.GITLINK
     return path.rpartition(b"/")[0] not in column.folders
@@ -377,9 +377,9 @@ def _adding(patches: Iterable[Patch], path: bytes) -> Patch | None:
 def _can_be(path: bytes, found: PathChange, was_there: bool) -> bool:
     """Return whether a merge shows the new path of a file.
 
-    A file of the base that git restores was deleted, not renamed. A new file may have the path of a
-    file that upstream added: git's merge of both decides. If a folder or symlink has the path, git
-    renames the new file.
+    If git's merge restores a file of the base, upstream has deleted the file, not renamed it. A new file may
+    have the same path as a file that upstream added; then git merges both files. If a folder or symlink has
+    this path, git renames the new file.
     """
     if was_there:
         return found.old is not None
@@ -436,7 +436,7 @@ def _land(request: MergeRequest, merged: Merged, recorded: Recorded | None) -> N
 
 
 def _all_missing(column: Column, patch: Patch) -> list[bytes]:
-    """Return the files that a patch edits if the target tree has none of them."""
+    """Return the files that a patch edits, if none of them exists in the target tree."""
     missing = []
     for edit in patch.edits:
         if edit.old is None:
@@ -448,7 +448,7 @@ def _all_missing(column: Column, patch: Patch) -> list[bytes]:
 
 
 def _conflicts(column: Column, merged: Merged, paths: Iterable[bytes]) -> list[FileConflict]:
-    """Return the conflicting files with the lines of their markers."""
+    """Return the conflicting files, with the lines of their conflict markers."""
     mark = b"<<<<<<< " + merged.labels[0].encode()
     blobs = {}
     for c in merged.changes:
@@ -467,8 +467,8 @@ def _conflicts(column: Column, merged: Merged, paths: Iterable[bytes]) -> list[F
 def _by_rule(column: Column, patch: Patch, merged: Merged) -> Landing:
     """Apply the rules of a patch whose merge conflicts.
 
-    The result is a conflict with the reason, and has no changes, if a rule doesn't match as often as
-    it should, or if the changes repeat or drop upstream's lines.
+    If a rule doesn't match as often as it states, or if the changes repeat or drop upstream's lines, return a
+    conflict with this reason and without changes.
     """
     try:
         changes = column.regenerate(patch)
@@ -504,7 +504,7 @@ def _conflict(patch: Patch, *reasons: StopReason) -> Landing:
 
 
 def _left_to_user(column: Column, patch: Patch, merged: Merged) -> Merged:
-    """Build the result of a failed merge: apply unchanged files, and list the sides of the others."""
+    """Return the result of a failed merge: unchanged files are applied, and the sides of the other files are listed."""
     changes, stages, every = [], [], []
     for edit in patch.edits:
         path = column.moved.get(edit.path, edit.path)
@@ -524,7 +524,7 @@ def _left_to_user(column: Column, patch: Patch, merged: Merged) -> Merged:
 
 
 def _replayed(column: Column, merged: Merged, recorded: Recorded) -> tuple[PathChange, ...]:
-    """Return the changes if recorded resolutions settle all conflicts of a merge, else ``()``."""
+    """Return the changes if recorded resolutions resolve all conflicts of a merge, else ``()``."""
     changes = {c.path: c for c in merged.changes}
     stages = set(stage_paths(merged.stages))
     parked = {}
@@ -546,7 +546,7 @@ def _replayed(column: Column, merged: Merged, recorded: Recorded) -> tuple[PathC
 
 
 def _refuse_repeats(column: Column, patch: Patch, merged: Merged) -> tuple[Merged, tuple[StopReason, ...]]:
-    """Turn a clean merge into a conflict, with the reasons, where it repeats or drops upstream's lines."""
+    """Turn a clean merge into a conflict, with reasons, for files in which it repeats or drops upstream's lines."""
     changes = {change.path: change for change in merged.changes}
     stages: list[Stage] = []
     reasons = []

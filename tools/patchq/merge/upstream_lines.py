@@ -1,11 +1,11 @@
-"""Search for upstream's new lines that a carried patch drops, although the patch never removed them.
+"""Search for new upstream lines that a carried patch removes, although the original patch doesn't remove them.
 
-Upstream adds a line next to one that the patch changes, and the conflict is resolved with the
-patch's side, which loses upstream's line. Nothing fails: the patch applies and its proof passes.
-So every resolution, replay and merge is compared with upstream's own edits.
+For example, upstream adds a line next to a line that the patch changes. If the conflict is resolved by taking
+the patch's side, upstream's line is lost. The patch applies and its proof passes, so no other check fails.
+Therefore, every resolution, replay and merge is compared with upstream's own edits.
 
-Lines are compared without blanks, so moved or indented lines are not lost. A line that the patch
-and upstream both changed is not lost if the result contains upstream's new words.
+Lines are compared without blanks, so moved or indented lines don't count as lost. A line that both the patch
+and upstream changed doesn't count as lost if the result contains upstream's new words.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _NEAR = 20
 
 @dataclass(frozen=True, slots=True)
 class UpstreamLine:
-    """Upstream's line that a carried patch drops.
+    """Line of upstream that a carried patch removes.
 
     :ivar line: number of the line in the file before the patch, from 1.
     """
@@ -51,19 +51,19 @@ class UpstreamLine:
 
     @property
     def name(self) -> str:
-        """Return the name used on the command line, ``PATH:LINE``."""
+        """Return the line's name on the command line, ``PATH:LINE``."""
         return f"{self.path}:{self.line}"
 
     def is_one_of(self, names: Sequence[str]) -> bool:
-        """Return whether ``names`` has this line (``PATH:LINE``) or its file (``PATH``)."""
+        """Return whether ``names`` contains this line (``PATH:LINE``) or its file (``PATH``)."""
         return self.name in names or self.path in names
 
 
 @dataclass(frozen=True, slots=True)
 class _LineHunk:
-    """Difference of two texts: the lines ``before`` of one, in place of the lines ``after`` of the other.
+    """Difference between two texts: the lines ``before`` of the first text are replaced by the lines ``after``.
 
-    :ivar at: number of the first line of ``after``, from 1.
+    :ivar at: line number (from 1) at which ``after`` begins in the second text.
     """
 
     at: int
@@ -74,11 +74,13 @@ class _LineHunk:
 def dropped_lines(
     *, old_before: bytes, old_after: bytes, new_before: bytes, new_after: bytes, upstream: bytes | None = None
 ) -> list[tuple[int, bytes]]:
-    """Return the lines of ``new_before`` that upstream added and the carried patch drops, with their numbers.
+    """Return the lines of ``new_before``, with numbers, that upstream added and the carried patch removes.
 
-    :param old_before: the file that the patch was written for; ``old_after``: with the patch.
-    :param new_before: the file that it is carried onto; ``new_after``: with the carried patch.
-    :param upstream: upstream's own file, if patches below changed ``new_before``.
+    :param old_before: file for which the patch was written.
+    :param old_after: this file after the patch.
+    :param new_before: file to which the patch is carried.
+    :param new_after: this file after the carried patch.
+    :param upstream: upstream's own file, if earlier patches of the stack have changed ``new_before``.
     """
     old, patched = old_before.splitlines(), old_after.splitlines()
     new, result = new_before.splitlines(), new_after.splitlines()
@@ -105,9 +107,9 @@ def dropped_lines(
 def _missing(
     old: Sequence[bytes], patched: Sequence[bytes], new: Sequence[bytes], result: Sequence[bytes]
 ) -> Counter[bytes]:
-    """Count upstream's lines that the result lacks, except lines that the old patch removed.
+    """Count upstream's lines that are missing in the result, except lines that the old patch removed.
 
-    If the patch and upstream add the same line far apart, the result must have both.
+    If the patch and upstream add the same line at places far apart, the result must contain it twice.
     """
     o, p, n, r = map(_counted, (old, patched, new, result))
     both = set()
@@ -131,7 +133,7 @@ def _counted(lines: Iterable[bytes]) -> Counter[bytes]:
 
 
 def _are_far_apart(some: Sequence[int], others: Sequence[int]) -> bool:
-    """Return whether no line of one sequence is near a line of the other; False if one is empty."""
+    """Return whether no line of one sequence is near a line of the other one; False if one is empty."""
     for one, other in product(some, others):
         if abs(one - other) <= _NEAR:
             return False
@@ -152,7 +154,7 @@ def _key(line: bytes) -> bytes:
 
 
 def _hunks(before: Sequence[bytes], after: Sequence[bytes]) -> Iterator[_LineHunk]:
-    """Yield the differences of two texts; ``at`` is a line number in ``after``, from 1."""
+    """Yield the differences between two texts. ``at`` is a line number (from 1) in ``after``."""
     start = 0
     while start < min(len(before), len(after)) and before[start] == after[start]:
         start += 1
@@ -166,10 +168,10 @@ def _hunks(before: Sequence[bytes], after: Sequence[bytes]) -> Iterator[_LineHun
 
 
 def _is_still_there(line: bytes, replaced: Sequence[bytes], instead: Sequence[bytes]) -> bool:
-    """Return whether the result keeps upstream's new words of a line.
+    """Return whether the result still contains upstream's new words of a line.
 
-    :param replaced: upstream's old lines that the line replaced.
-    :param instead: lines of the result in the same place.
+    :param replaced: old lines of upstream that the line replaced.
+    :param instead: lines of the result at the same place.
     """
     tokens = _TOKEN.findall(line)
     there = _tokens_of(instead)
@@ -192,13 +194,13 @@ def _tokens_of(lines: Sequence[bytes]) -> list[bytes]:
 
 
 def _holds(there: Sequence[bytes], tokens: Sequence[bytes]) -> bool:
-    """Return whether ``there`` contains these tokens in sequence."""
+    """Return whether the list ``there`` contains these tokens in sequence."""
     size = len(tokens)
     return any(there[at : at + size] == list(tokens) for at in range(len(there) - size + 1))
 
 
 def _alike(tokens: Sequence[bytes], there: Sequence[bytes]) -> bool:
-    """Return whether more than half of a line's words are in the result's lines, in their order."""
+    """Return whether more than half of a line's words are in the result's lines, in the same order."""
     words = list(filter(_WORD.match, tokens))
     others = list(filter(_WORD.match, there))
     blocks = SequenceMatcher(None, words, others, autojunk=False).get_matching_blocks()
@@ -206,9 +208,9 @@ def _alike(tokens: Sequence[bytes], there: Sequence[bytes]) -> bool:
 
 
 def find_dropped(store: Git, *, old: CommitId, new: CommitId, upstream: CommitId) -> list[UpstreamLine]:
-    """Return upstream's lines that a carried patch drops and the original patch doesn't.
+    """Return upstream's lines that a carried patch removes and the original patch doesn't.
 
-    :param old: commit of the patch in the stack that it is carried from.
+    :param old: commit of the patch in the stack from which it is carried.
     :param new: commit of the patch in the new stack.
     :param upstream: base commit of the new stack.
     """
@@ -252,7 +254,7 @@ def find_dropped(store: Git, *, old: CommitId, new: CommitId, upstream: CommitId
 
 
 def _text_of(entry: TreeEntry | None, texts: Mapping[BlobId, bytes]) -> bytes:
-    """Return the content of a file, or nothing if there is no file or it is not in ``texts``."""
+    """Return the content of a file; empty if there is no file, or if it is not in ``texts``."""
     if entry:
         return texts.get(entry.blob, b"")
     return b""
@@ -261,7 +263,7 @@ def _text_of(entry: TreeEntry | None, texts: Mapping[BlobId, bytes]) -> bytes:
 def _origins(
     store: Git, old: CommitId, new: CommitId, before: Sequence[PathChange], after: Sequence[PathChange]
 ) -> dict[bytes, PathChange]:
-    """Return the old patch's changes to the new patch's files, by new path.
+    """Return the old patch's changes to the files of the new patch, by new path.
 
     Renamed files are found by git's rename detection, else by file name if it is unique.
     """
@@ -283,14 +285,14 @@ def _origins(
 
 
 def _untouched(store: Git, old: CommitId, paths: Sequence[bytes]) -> dict[bytes, TreeEntry]:
-    """Return the files as they were before the old patch, which does not change them."""
+    """Return the old version of files that the old patch doesn't change."""
     if paths:
         return store.list_tree(f"{old}^", paths)
     return {}
 
 
 def _removed(before: Sequence[PathChange], texts: Mapping[BlobId, bytes], store: Git) -> set[bytes]:
-    """Return the lines that the old patch removes from any file, without blanks."""
+    """Return the lines, without blanks, that the old patch removes from any file."""
     sides = []
     for own in before:
         if own.old and _is_text(own):
@@ -314,7 +316,7 @@ def _blobs(pairs: Sequence[tuple[PathChange, PathChange | None]]) -> Iterator[Bl
 
 
 def _entries(changes: Iterable[PathChange | None]) -> Iterator[TreeEntry]:
-    """Yield both sides of each change, where they exist."""
+    """Yield the old and new entry of each change, if they exist."""
     for change in changes:
         if change and change.old:
             yield change.old
@@ -323,7 +325,7 @@ def _entries(changes: Iterable[PathChange | None]) -> Iterator[TreeEntry]:
 
 
 def show_dropped(lines: Sequence[UpstreamLine], commits: Mapping[UpstreamLine, str] | None = None) -> str:
-    """Format dropped lines with file, number, text and, if known, upstream's commit."""
+    """Format removed lines with file, number and text and, if known, upstream's commit."""
     parts = []
     for line in lines[:_MOST_SHOWN]:
         commit = (commits or {}).get(line, "")
@@ -335,9 +337,9 @@ def show_dropped(lines: Sequence[UpstreamLine], commits: Mapping[UpstreamLine, s
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DroppedInStack:
-    """Upstream's lines that a patch of an existing stack drops without the user's consent.
+    """Lines of upstream that a patch of an existing stack removes, and that the user hasn't accepted.
 
-    :ivar attempt: last entry of the ledger for the patch at this ref.
+    :ivar attempt: last entry of the ledger about the patch at this ref.
     """
 
     upstream: str
@@ -348,7 +350,7 @@ class DroppedInStack:
 
 
 def dropped_in_stacks(project: Project, plans: Mapping[tuple[str, str], ApplyPlan]) -> list[DroppedInStack]:
-    """Compare each patch with its version at the ref from which it was carried, according to the ledger.
+    """Compare each patch with its version at the ref from which the ledger says that it was carried.
 
     :param plans: the applied stacks, by upstream and ref.
     """
@@ -389,10 +391,10 @@ def _commit_of(plan: ApplyPlan, patch: str) -> CommitId | None:
 
 
 def accept_dropped(project: Project, found: Sequence[DroppedInStack], names: Sequence[str]) -> list[DroppedInStack]:
-    """Record in the ledger that patches may drop the named lines; return the other lines.
+    """Record in the ledger that patches may remove the named lines; return the other lines.
 
     :param names: ``UPSTREAM/PATCH:PATH:LINE``, or ``UPSTREAM/PATCH:PATH`` for all lines of a file.
-    :raises UserError: for a name that none of the lines has.
+    :raises UserError: for a name that matches none of the lines.
     """
     change = Change(verb="check", summary="accept dropped lines of upstream's")
     unused, left = set(names), []
