@@ -1,4 +1,4 @@
-"""Edit of a file's bytes, as each parser proposes it."""
+"""Edit of a file's bytes, proposed by one of the parsers."""
 
 from __future__ import annotations
 

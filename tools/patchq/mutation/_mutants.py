@@ -1,8 +1,7 @@
-"""Mutants: files with one small error in the lines of a patch.
+"""Mutants: versions of a file with one small error in a patch's lines.
 
-Operators propose edits from a syntax tree. The rest of the file keeps its bytes. LibCST parses
-Python; tree-sitter parses C++, CUDA and Jinja; cmake-parser parses CMake. Other files are not
-mutated.
+Operators propose edits to a syntax tree. All other bytes of the file stay unchanged. LibCST parses Python;
+tree-sitter parses C++, CUDA and Jinja; cmake-parser parses CMake. Other files are not mutated.
 """
 
 from __future__ import annotations
@@ -18,10 +17,11 @@ from patchq.mutation._edit import Edit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutant:
-    """Edit of a patch's lines.
+    """Edit of a line of a patch.
 
     :ivar line: line of the edit in the patched file, from 1.
-    :ivar name: hash of the path and the lines before and after. Lines elsewhere don't change it.
+    :ivar name: hash of the path and of the edited lines before and after the edit. So the name doesn't depend
+        on other lines.
     :ivar content: contents of the whole mutated file.
     """
 
@@ -44,10 +44,9 @@ class Mutant:
 
 
 def mutants_of(path: str, content: bytes, lines: Collection[int]) -> list[Mutant]:
-    """Return all mutants of lines of a file, in their order. Skip mutants with equal bytes.
+    """Return all mutants of the given lines of a file, in order. Skip mutants whose bytes are equal.
 
-    :param lines: numbers of the lines to mutate, from 1. Edits that reach into other lines are
-        skipped.
+    :param lines: numbers of the lines to mutate, from 1. Edits that also change other lines are skipped.
     """
     found: list[Mutant] = []
     seen = {content}
@@ -102,7 +101,7 @@ def _edits(path: str, content: bytes) -> Iterator[Edit]:
 
 
 def language_of(path: str) -> str:
-    """Return ``python``, ``cuda`` (also for C++), ``cmake``, ``jinja``, or an empty string."""
+    """Return ``python``, ``cuda`` (also for C++), ``cmake`` or ``jinja``; empty for other files."""
     name = PurePosixPath(path)
     if name.suffix == ".py":
         return "python"

@@ -1,4 +1,4 @@
-"""Operators for CMake commands. cmake-parser supplies their positions."""
+"""Mutation operators for CMake commands. The library cmake-parser supplies the commands' positions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TESTS, _STRUCTURE = ("if", "elseif", "while"), ("else", "endif", "endwhile", "f
 
 
 def edits(content: bytes) -> Iterator[Edit]:
-    """Yield the edits of a CMake file; none if it doesn't parse."""
+    """Yield the edits of a CMake file; none if the file can't be parsed."""
     text = content.decode("latin-1")  # one character per byte
     try:
         commands: list[Any] = list(parse_raw(text, skip_comments=True))

@@ -1,4 +1,4 @@
-"""Operators for Python. LibCST supplies the bytes of each node."""
+"""Mutation operators for Python. The library LibCST supplies the bytes of each syntax node."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _TALK = ("debug", "info", "info_once", "warning", "warning_once", "error", "exce
 
 
 def edits(content: bytes) -> Iterator[Edit]:
-    """Yield the edits of a Python file; none if it doesn't parse."""
+    """Yield the edits of a Python file; none if the file can't be parsed."""
     try:
         wrapper = MetadataWrapper(cst.parse_module(content), unsafe_skip_copy=True)
     except cst.ParserSyntaxError:
@@ -69,12 +69,12 @@ class _Finder(cst.CSTVisitor):
         return found.start, found.start + found.length
 
     def add(self, edit: Edit) -> None:
-        """Add an edit, except in arguments of calls that log, print or raise."""
+        """Add an edit, unless it is in the arguments of a call that logs, prints or raises."""
         if not self.quiet:
             self.found.append(edit)
 
     def put(self, node: cst.CSTNode, new: str | bytes, operator: str) -> None:
-        """Replace a node by ``new``."""
+        """Add an edit that replaces a node by ``new``."""
         start, end = self.span(node)
         self.add(Edit(start=start, end=end, new=new if isinstance(new, bytes) else new.encode(), operator=operator))
 
@@ -140,7 +140,7 @@ class _Finder(cst.CSTVisitor):
             self._between(node.left, node.right, f" {new} ", "other arithmetic")
 
     def _between(self, left: cst.CSTNode, right: cst.CSTNode, new: str, operator: str) -> None:
-        """Replace the operator between two operands, and keep parentheses."""
+        """Add an edit that replaces the operator between two operands. Parentheses are kept."""
         start, end = self.span(left)[1], self.span(right)[0]
         between = self.content[start:end]
         closing = len(between) - len(between.lstrip(b" )\t\n\\"))
@@ -210,7 +210,7 @@ class _Finder(cst.CSTVisitor):
         self.add(Edit(start=start, end=end, new=b"", operator="argument dropped"))
 
     def _other_name(self, arg: cst.Arg) -> None:
-        """Replace an argument that is a parameter of the function by the next parameter."""
+        """Add an edit that replaces an argument, if it is a parameter of the function, by the next parameter."""
         if not isinstance(arg.value, cst.Name) or not self.scopes or arg.star:
             return
         names = self.scopes[-1]

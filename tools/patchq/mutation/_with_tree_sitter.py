@@ -1,4 +1,4 @@
-"""Operators for C++, CUDA and Jinja, on tree-sitter's syntax trees."""
+"""Mutation operators for C++, CUDA and Jinja, which work on tree-sitter's syntax trees."""
 
 from __future__ import annotations
 

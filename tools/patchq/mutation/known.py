@@ -1,4 +1,4 @@
-"""Last results of ``test --mutate`` for each patch, stored in ``.patchq/strength``."""
+"""Last results of ``test --mutate`` for each patch, saved in ``.patchq/strength``."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class KnownStrength:
     """Last result of a patch's mutants.
 
     :ivar killed: number of killed mutants.
-    :ivar of: number of killed and surviving mutants. ``equivalent`` and ``not_tried`` are separate.
-    :ivar sampled: True if only a sample of the patch's mutants was chosen.
+    :ivar of: number of killed and surviving mutants, without the ``equivalent`` and ``not_tried`` ones.
+    :ivar sampled: True if only a sample of the patch's mutants was tried.
     """
 
     killed: int
@@ -29,7 +29,7 @@ class KnownStrength:
 
     @property
     def score(self) -> float:
-        """Share of killed mutants."""
+        """Share of mutants that the proof killed."""
         return self.killed / self.of
 
 
@@ -46,7 +46,7 @@ def remember(project: Project, patch: str, found: dict[str, Any]) -> None:
 
 
 def known_strength(project: Project, patch: str) -> KnownStrength | None:
-    """Return the last result of a patch's mutants; None if none was killed or survived."""
+    """Return the last result of a patch's mutants; None if no mutant was killed or survived."""
     path = _file(project, patch)
     data = fsio.read_or_none(path)
     found = {}
@@ -64,7 +64,7 @@ def known_strength(project: Project, patch: str) -> KnownStrength | None:
 
 
 def known_score(project: Project, patch: str) -> float | None:
-    """Return the last share of a patch's mutants that its proof killed; None if unknown."""
+    """Return the share of a patch's mutants that its proof killed in the last run; None if unknown."""
     strength = known_strength(project, patch)
     if strength:
         return round(strength.score, 4)

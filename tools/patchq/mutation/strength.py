@@ -1,8 +1,8 @@
 """Proof strength: the share of mutants of a patch's lines that its proof kills.
 
-A mutant is a commit on top of the patched tree. It runs like a proof, in its own checkout or on a
-Dask worker, and its result is kept by its key. An interrupted run, or one that exceeded its
-budget, resumes.
+A mutant is a commit on top of the patched tree. The proof runs on it in a separate checkout or on a Dask
+worker, and the result is stored under the mutant's key. So a run that was interrupted, or that exceeded its
+budget, can be resumed.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _Z95 = 1.959964
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """Mutant with its result.
+    """Mutant that was tried, with its result.
 
-    :ivar message: the failed test, or the reason why the mutant is equivalent.
+    :ivar message: name of the failed test, or reason why the mutant is equivalent.
     """
 
     mutant: Mutant
@@ -54,11 +54,11 @@ class Tried:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strength:
-    """Result of the mutants of a patch.
+    """Results of a patch's mutants.
 
-    :ivar message: reason why there are no results; empty if there are.
+    :ivar message: reason why there are no results; empty if there are results.
     :ivar proof_fails: True if the proof fails without any mutant.
-    :ivar in_all: number of mutants, including those not chosen.
+    :ivar in_all: number of all mutants, including those that weren't chosen.
     :ivar whole: True if every chosen mutant has a result.
     """
 
@@ -74,7 +74,7 @@ class Strength:
 
     @property
     def score(self) -> float | None:
-        """Share of killed among killed and surviving mutants; None if there are none."""
+        """Share of killed mutants among the killed and surviving ones; None if there are none of either."""
         judged = self.count(KILLED) + self.count(SURVIVED)
         if judged:
             return self.count(KILLED) / judged
@@ -87,11 +87,11 @@ class Strength:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Limits of one run.
+    """Limits for one run.
 
-    :ivar at_most: mutants per patch; 0 for all.
-    :ivar seconds: seconds for the whole run, after which no mutant is started; 0 for no limit.
-    :ivar seed: seed for the choice of mutants and, if ``seconds`` is set, the order of patches.
+    :ivar at_most: number of mutants per patch; 0 for all.
+    :ivar seconds: time limit of the whole run, after which no more mutants are started; 0 for no limit.
+    :ivar seed: random seed for the choice of mutants and, if ``seconds`` is set, for the order of patches.
     """
 
     at_most: int = 0
@@ -101,9 +101,9 @@ class Budget:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pooled:
-    """Share of killed mutants over several patches, with its 95 % interval.
+    """Share of mutants that the proofs of several patches killed, with its 95 % interval.
 
-    :ivar judged: mutants that were killed or survived.
+    :ivar judged: number of mutants that were killed or survived.
     :ivar low, high: Wilson's score interval, from 0 to 1.
     """
 
@@ -114,7 +114,7 @@ class Pooled:
 
 
 def pool(strengths: Sequence[Strength]) -> Pooled:
-    """Return the pooled share of killed mutants. Without any result, the interval is 0 to 1.
+    """Return the share of killed mutants over several patches. Without any result, the interval is 0 to 1.
 
     Wilson (1927), https://en.wikipedia.org/wiki/Binomial_proportion_confidence_interval#Wilson_score_interval
     """
@@ -142,7 +142,7 @@ def mutate(
 
     :param patches: names of patches; all if empty.
     :param run_cells: function that runs the cells; local by default, in forks if there are many.
-    :param progress: function that takes a patch and the result of one of its mutants.
+    :param progress: function that is called with a patch and the result of one of its mutants.
     :raises UserError: for a patch that isn't in the set, or if the extra ``mutate`` is missing.
     """
     need("mutate", "patchq test --mutate")
@@ -207,7 +207,7 @@ def _try(
     run_cells: Callable[..., Iterable[CellResult]],
     progress: Callable[[str, Tried], None],
 ) -> list[Tried] | str:
-    """Return the result of each mutant, or a message if the proof itself doesn't pass."""
+    """Return the result of each mutant; a message instead if the proof itself doesn't pass."""
     if _is_over(end):
         return [Tried(mutant=mutant, state=UNTRIED) for mutant in mutants]
     if isinstance(run_cells, Warm):
@@ -251,9 +251,10 @@ def _by(items: Sequence[Mutant], count: int) -> Iterator[Sequence[Mutant]]:
 
 
 def _answer(mutant: Mutant, result: CellResult) -> Tried:
-    """Return the result of a mutant.
+    """Return a mutant's result.
 
-    A failed assertion or an error kills it. It survives if the proof passes or is not run.
+    A failed assertion or an error in the proof kills the mutant. The mutant survives if the proof passes or
+    is not run.
     """
     if result.state in (FAILED, ERROR):
         return Tried(mutant=mutant, state=KILLED, message=result.message, seconds=result.seconds)
@@ -267,7 +268,7 @@ def _answer(mutant: Mutant, result: CellResult) -> Tried:
 def _cells(
     project: Project, whole: WholeSet, proof: Proof, set_name: str, machine: Machine, budget: Budget
 ) -> tuple[ProofCell, list[Mutant], dict[str, ProofCell], int]:
-    """Return the unchanged cell, the chosen mutants, their cells by name, and the number of all."""
+    """Return the cell of the unchanged patch, the chosen mutants, their cells by name, and the number of mutants."""
     here = ProofCell(
         proof=proof, variant=whole.variant, key=result_key(project, proof, whole.variant, machine), set_name=set_name
     )
@@ -282,7 +283,7 @@ def _cells(
 
 
 def choose(mutants: Sequence[Mutant], patch: str, budget: Budget) -> list[Mutant]:
-    """Return a budget's sample of mutants. It depends on mutants, patch and seed only."""
+    """Return a random sample of mutants within the budget. It depends only on the mutants, the patch and the seed."""
     if not budget.at_most or len(mutants) <= budget.at_most:
         return list(mutants)
     chosen = random.Random(f"{budget.seed} {patch}").sample(range(len(mutants)), budget.at_most)
@@ -307,12 +308,12 @@ def all_mutants(whole: WholeSet, proof: Proof) -> list[Mutant]:
 
 
 def _is_test(path: str) -> bool:
-    """Return whether a path is an upstream test, which a patch may add."""
+    """Return whether a path is a test of upstream, which a patch may add."""
     return path.startswith("tests/") or Path(path).name.startswith("test_")
 
 
 def equivalents(root: Path, files: Sequence[str]) -> dict[str, str]:
-    """Return the mutants in ``EQUIVALENT_MUTANTS = {"name": "reason"}`` of a proof's files.
+    """Return the mutants that a proof's files list in ``EQUIVALENT_MUTANTS = {"name": "reason"}``.
 
     The files are parsed, not run.
     """
