@@ -1,4 +1,4 @@
-"""Patches as rules: a pattern, its replacement, how many times it matches, and in which files."""
+"""Patches written as rules: text to find, its replacement, the number of matches, and the files."""
 
 __all__ = [
     "regenerate",

@@ -1,13 +1,14 @@
-"""Rules inferred from a patch's own changes.
+"""Inference of rules from a patch's own changes.
 
-Each change becomes a rule that matches once, with several ways (alternatives) to find its place:
+Each change becomes a rule that matches once. The rule has several alternatives, which are different ways to
+find the place of the change:
 
 - changed lines: by these lines, or by the changed words and the words before or after them;
 - added lines: by the lines before them and the beginning of the next line, or by the lines after
   them and the end of the previous line.
 
-If upstream changes the text of one alternative, the others still find the place. All alternatives
-that match must give the same result.
+If upstream changes the text of one alternative, the others can still find the place. All alternatives that
+match must give the same result.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _MOST_LINES, _LEAST_WORDS, _LONG_WORD = 12, 2, 6
 
 @dataclass(frozen=True, slots=True)
 class _LineChange:
-    """Lines of the old text, from ``start`` to ``end``, that the patch replaces by ``new``."""
+    """Lines of the old text, from ``start`` to ``end``, which the patch replaces by ``new``."""
 
     start: int
     end: int
@@ -39,9 +40,9 @@ class _LineChange:
 
 
 def infer(path: bytes, old: bytes, new: bytes) -> list[Rule]:
-    """Return rules that make ``new`` of ``old``, or an empty list if no text identifies the place of a change.
+    """Return rules that turn ``old`` into ``new``; an empty list if no text identifies the place of a change.
 
-    :param path: the file of the rules.
+    :param path: path of the file to which the rules apply.
     """
     old, new = _same_ends(old, new)
     found: list[Rule] = []
@@ -68,7 +69,7 @@ def infer(path: bytes, old: bytes, new: bytes) -> list[Rule]:
 
 
 def _same_ends(old: bytes, new: bytes) -> tuple[bytes, bytes]:
-    """Return both texts with LF line ends if all their lines end with CRLF. Rules use LF."""
+    """Return both texts with LF line ends, if all their lines end with CRLF. Rules always use LF."""
     for text in (old, new):
         if not text.count(b"\r") == text.count(b"\r\n") == text.count(b"\n"):
             return old, new
@@ -82,7 +83,7 @@ def _changes(old: Sequence[bytes], new: Sequence[bytes]) -> Iterator[_LineChange
 
 
 def _ways(lines: Sequence[bytes], change: _LineChange) -> list[tuple[bytes, bytes] | None]:
-    """Return the ways to find a change, each as the text to find and its replacement."""
+    """Return the alternatives to find a change, each as the text to find and its replacement."""
     sides = [(True, False), (False, True), (True, True)]
     if change.start < change.end:
         found = [_lines(lines, change, before=before, after=after) for before, after in sides]
@@ -91,9 +92,10 @@ def _ways(lines: Sequence[bytes], change: _LineChange) -> list[tuple[bytes, byte
 
 
 def _lines(lines: Sequence[bytes], change: _LineChange, *, before: bool, after: bool) -> tuple[bytes, bytes] | None:
-    """Return the changed lines with as few context lines as needed to identify them.
+    """Return the changed lines with the fewest context lines that make them unique.
 
-    :param before, after: sides on which to add context."""
+    :param before, after: sides on which to add context.
+    """
     text = b"".join(lines)
     for count in range(_MOST_LINES + 1):
         start = max(0, change.start - count * before)
@@ -105,11 +107,12 @@ def _lines(lines: Sequence[bytes], change: _LineChange, *, before: bool, after: 
 
 
 def _between(lines: Sequence[bytes], change: _LineChange, *, before: bool, after: bool) -> tuple[bytes, bytes] | None:
-    """Return the place of added lines, as the text to find and its replacement.
+    """Return text that identifies the place of added lines, and its replacement.
 
-    The text has as few context lines as needed to identify it. A side without context lines has
-    only the nearest part of the next line: before the addition that may be an empty line, after it
-    the part has a word. So if upstream also adds lines here, upstream's lines come first.
+    The text contains only as many context lines as needed to make it unique. On a side without context lines,
+    it contains only the nearest part of the adjacent line. Before the addition, this part may be an empty
+    line; after the addition, it contains a word. So if upstream also adds lines at this place, upstream's
+    lines come first.
 
     :param before, after: sides on which to add context lines.
     """
@@ -131,9 +134,10 @@ def _between(lines: Sequence[bytes], change: _LineChange, *, before: bool, after
 
 
 def _near_end(lines: Sequence[bytes], *, first: bool) -> bytes:
-    """Return the beginning of lines up to their first word, or their end from the last word on.
+    """Return the beginning of lines up to their first word, or their end starting with the last word.
 
-    Return all of the text if it has no word."""
+    Return the whole text if it contains no word.
+    """
     tokens = _TOKEN.findall(b"".join(lines))
     words = []
     for n, token in enumerate(tokens):
@@ -159,9 +163,9 @@ def _words_of(text: bytes) -> list[bytes]:
 
 
 def _words(lines: Sequence[bytes], change: _LineChange, *, left: bool) -> tuple[bytes, bytes] | None:
-    """Return the changed words of lines, with as many neighbouring words as needed to identify them.
+    """Return the changed words of lines with the fewest neighbouring words that make them unique.
 
-    :param left: take words on the left first, otherwise on the right.
+    :param left: add words on the left first; otherwise, add words on the right first.
     """
     old = _TOKEN.findall(b"".join(lines[change.start : change.end]))
     new = _TOKEN.findall(b"".join(change.new))
@@ -188,7 +192,7 @@ def _words(lines: Sequence[bytes], change: _LineChange, *, left: bool) -> tuple[
 
 
 def _wider(tokens: Sequence[bytes], start: int, end: int, *, left: bool) -> tuple[int, int]:
-    """Widen a range of tokens by one token of the same line. Return it unchanged if there is none."""
+    """Extend a range of tokens by one token of the same line; return it unchanged if there is none."""
     on_left = start > 0 and b"\n" not in tokens[start - 1]
     on_right = end < len(tokens) and b"\n" not in tokens[end]
     if on_left and (left or not on_right):

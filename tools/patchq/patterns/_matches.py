@@ -1,4 +1,4 @@
-"""Matches of a pattern in texts. Regular expressions run in a process that can be killed."""
+"""Search for a pattern's matches in texts. Regular expressions run in a process that can be killed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ json.dump({"found": found}, sys.stdout)
 
 @dataclass(frozen=True, slots=True)
 class ByteEdit:
-    """Replacement of the bytes from ``start`` to ``end``."""
+    """Replacement of the bytes from ``start`` to ``end`` in a text."""
 
     start: int
     end: int
@@ -55,7 +55,7 @@ class ByteEdit:
 
 
 class RegexError(Exception):
-    """Expression that is invalid, matches empty text, or takes too long."""
+    """Error for a regular expression that is invalid, matches empty text, or takes too long."""
 
 
 def find_literal(find: bytes, new: bytes, text: bytes) -> list[ByteEdit]:
@@ -74,7 +74,7 @@ def find_literal(find: bytes, new: bytes, text: bytes) -> list[ByteEdit]:
 
 
 def find_regex(find: bytes, new: bytes, texts: Sequence[bytes], most: int) -> list[list[ByteEdit]]:
-    """Return the matches of an expression in each text, at most one more than ``most`` of them.
+    """Return the matches of a regular expression in each text. Stop after ``most`` matches and one more.
 
     ``^`` and ``$`` match at each line.
 
@@ -104,9 +104,9 @@ def find_regex(find: bytes, new: bytes, texts: Sequence[bytes], most: int) -> li
 
 
 def patched(text: bytes, edits: Sequence[ByteEdit], crlf: bool) -> bytes:
-    """Return a text with its edits.
+    """Return a text after making the edits.
 
-    :param crlf: True if the edits were found in the text with LF in place of CRLF.
+    :param crlf: True if the edits were found after replacing CRLF by LF in the text.
     """
     if crlf:
         text = text.replace(b"\r\n", b"\n")

@@ -1,4 +1,4 @@
-"""Application of rules to a tree. A rule must match exactly as often as it states, or nothing is changed."""
+"""Application of rules to a tree. If a rule doesn't match exactly as often as it states, nothing is changed."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from patchq.patterns.rules import MOST_TIMES, Rule, encode, is_glob
 
 
 class RuleTree(Protocol):
-    """Tree that rules are applied to."""
+    """Interface of a tree to which rules are applied."""
 
     def file_paths(self) -> Iterable[bytes]:
         """Return the paths of the regular files."""
 
     def read_files(self, paths: Sequence[bytes]) -> Mapping[bytes, bytes]:
-        """Return the content of those paths that are regular files."""
+        """Return the contents of the given paths that are regular files."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextTree:
-    """Tree of texts in memory."""
+    """Tree whose files are texts in memory."""
 
     contents: Mapping[bytes, bytes]
 
@@ -36,12 +36,12 @@ class TextTree:
         return self.contents
 
     def read_files(self, paths: Sequence[bytes]) -> Mapping[bytes, bytes]:
-        """Return the content of those paths that exist."""
+        """Return the contents of the given paths that exist."""
         return {path: self.contents[path] for path in paths if path in self.contents}
 
 
 class RuleFailure(Enum):
-    """Reason why a rule has no result."""
+    """Reason why a rule can't be applied."""
 
     NO_FILE = "no such file"
     TIMES = "another number of matches"
@@ -52,11 +52,12 @@ class RuleFailure(Enum):
 
 
 class RuleStop(Exception):
-    """Error for a rule that has no result.
+    """Error for a rule that can't be applied.
 
-    :ivar number: the rule, from 1.
-    :ivar found: number of matches or of files; ``wanted``: the number that the rule has.
-    :ivar about: the file, or the message of the failure.
+    :ivar number: number of the rule, from 1.
+    :ivar found: number of matches or files that were found.
+    :ivar wanted: number that the rule states.
+    :ivar about: path of the file, or message of the failure.
     """
 
     def __init__(self, *, number: int, reason: RuleFailure, found: int = 0, wanted: int = 0, about: str = "") -> None:
@@ -85,10 +86,10 @@ class RuleStop(Exception):
 
 
 def regenerate(rules: Sequence[Rule], tree: RuleTree, moved: Mapping[bytes, bytes] | None = None) -> dict[bytes, bytes]:
-    """Apply rules in order and return the content of the changed files.
+    """Apply rules in order, and return the contents of the changed files.
 
     :param moved: new paths of renamed files.
-    :raises RuleStop: if the matches of a rule differ from its numbers, or from its files.
+    :raises RuleStop: if a rule doesn't match as often, or in as many files, as it states.
     """
     done: dict[bytes, bytes] = {}
     for number, rule in enumerate(rules, 1):
@@ -99,9 +100,9 @@ def regenerate(rules: Sequence[Rule], tree: RuleTree, moved: Mapping[bytes, byte
 
 
 def count(rule: Rule, tree: RuleTree) -> Rule:
-    """Return a rule with its numbers set to the matches and files in a tree.
+    """Return a rule whose numbers are set to the matches and files found in a tree.
 
-    :raises RuleStop: if it matches nothing, or if the expression fails.
+    :raises RuleStop: if the rule matches nothing, or if its expression fails.
     """
     texts = _select(rule, 1, tree, {})
     edits = _edits(rule, 0, 1, texts, MOST_TIMES)
@@ -113,7 +114,7 @@ def count(rule: Rule, tree: RuleTree) -> Rule:
 
 
 def _select(rule: Rule, number: int, tree: RuleTree, moved: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-    """Return the files that a rule names."""
+    """Return the contents of the files that a rule names."""
     named, globs = [], []
     for file in rule.files:
         name = encode(file)
@@ -134,7 +135,7 @@ def _select(rule: Rule, number: int, tree: RuleTree, moved: Mapping[bytes, bytes
 
 
 def matches_glob(path: bytes, glob: bytes) -> bool:
-    """Return whether a path matches a glob, in which only ``**`` matches slashes.
+    """Return whether a path matches a glob, in which only ``**`` can match slashes.
 
     >>> matches_glob(b"a/b/c.py", b"a/**/*.py"), matches_glob(b"a/c.py", b"a/**/*.py"), matches_glob(b"a/c.py", b"*.py")
     (True, True, False)
@@ -153,9 +154,10 @@ def matches_glob(path: bytes, glob: bytes) -> bool:
 
 
 def _apply(rule: Rule, number: int, texts: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-    """Return the changed files.
+    """Apply a rule, and return the contents of the changed files.
 
-    All alternatives with the rule's number of matches must give the same result. Other alternatives are ignored.
+    All alternatives that match as often as the rule states must give the same result. Other alternatives are
+    ignored.
     """
     results: list[dict[bytes, bytes]] = []
     stops: list[RuleStop] = []
@@ -218,9 +220,9 @@ def _edits(rule: Rule, which: int, number: int, texts: Mapping[bytes, bytes], mo
 
 
 def _is_crlf(rule: Rule, text: bytes) -> bool:
-    """Return whether a rule's newlines stand for the CRLF line ends of a file.
+    """Return whether newlines in a rule stand for the CRLF line ends of a file.
 
-    They do if all lines of the file end with CRLF and the rule has no CR.
+    They do if all lines of the file end with CRLF and the rule contains no CR.
     """
     for each in rule.alternatives:
         if "\r" in each.find + each.replace or r"\r" in each.find:

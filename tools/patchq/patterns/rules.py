@@ -1,6 +1,7 @@
-"""Rules of a patch: ``Pattern:`` trailers in its message, each with one JSON object.
+"""Rules of a patch, kept as ``Pattern:`` trailers in its message. The value of each trailer is a JSON object.
 
-Rules are data in the message of the patch, so they stay with it. ``git am`` and ``git apply`` ignore them.
+Because rules are part of the patch's message, they stay with the patch. ``git am`` and ``git apply`` ignore
+them.
 """
 
 from __future__ import annotations
@@ -43,12 +44,12 @@ class Substitution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """Rule of a patch.
+    """Rule that makes changes of a patch.
 
-    :ivar files: paths or globs; ``*`` and ``?`` match no slash, ``**`` matches any folders.
-    :ivar alternatives: ways to find the same places. Those that match must give the same result.
+    :ivar files: paths or globs. In globs, ``*`` and ``?`` match no slash, and ``**`` matches any folders.
+    :ivar alternatives: different ways to find the same places. All that match must give the same result.
     :ivar times: number of matches in all files together.
-    :ivar changed: number of files that match. Each of ``files`` must match if none is a glob.
+    :ivar changed: number of files that match. If ``files`` contains no glob, each of them must match.
     :ivar regex: True if the alternatives are regular expressions of Python.
     """
 
@@ -60,12 +61,12 @@ class Rule:
 
     @property
     def has_glob(self) -> bool:
-        """Return whether the rule selects files by a glob."""
+        """Return whether the rule names its files by a glob."""
         return any(map(is_glob, self.files))
 
 
 def encode(text: str) -> bytes:
-    """Return a rule's text as bytes. Escapes of JSON stand for bytes that aren't UTF-8."""
+    """Return a rule's text as bytes. JSON escapes in it stand for bytes that aren't UTF-8."""
     return text.encode("utf-8", "surrogateescape")
 
 
@@ -75,14 +76,14 @@ def decode(data: bytes) -> str:
 
 
 def is_glob(path: str) -> bool:
-    """Return whether a name of a file is a glob."""
+    """Return whether a file name in a rule is a glob."""
     return "*" in path or "?" in path
 
 
 def rules_of(message: str, where: str) -> tuple[Rule, ...]:
     """Return the rules of a patch's message in order.
 
-    :param where: the patch, for errors.
+    :param where: name of the patch, for error messages.
     :raises FormatError: if a rule isn't valid.
     """
     if f"{TRAILER}:" not in message:
@@ -96,7 +97,7 @@ def rules_of(message: str, where: str) -> tuple[Rule, ...]:
 def parse_rule(text: str, where: str) -> Rule:
     """Parse the value of a ``Pattern:`` trailer.
 
-    :raises FormatError: if it isn't a valid rule.
+    :raises FormatError: if the value isn't a valid rule.
     """
     try:
         raw = json.loads(text, object_pairs_hook=_unique)
@@ -142,9 +143,9 @@ def _rule(raw: Mapping[str, Any]) -> Rule:
 
 
 def make_rule(files: Sequence[str], find: str, new: str, *, times: int = 1, regex: bool = False) -> Rule:
-    """Return a rule with one way to find its places.
+    """Return a rule with a single alternative.
 
-    :raises FormatError: if it isn't a valid rule.
+    :raises FormatError: if the rule isn't valid.
     """
     rule = Rule(files=tuple(files), alternatives=(Substitution(find, new),), times=times, changed=1, regex=regex)
     return parse_rule(dump_rule(rule), "the new rule")
@@ -180,7 +181,10 @@ def _text(value: object, name: str) -> str:
 
 
 def dump_rule(rule: Rule) -> str:
-    """Return the value of a ``Pattern:`` trailer, with lines that git reads as its continuation."""
+    """Return a rule as the value of a ``Pattern:`` trailer.
+
+    Further lines are indented, so that git reads them as part of it.
+    """
     head: dict[str, object] = {"files": list(rule.files), "times": rule.times}
     if rule.has_glob:
         head["changed"] = rule.changed
@@ -199,7 +203,7 @@ def _dump_substitution(one: Substitution) -> str:
 
 
 def _dump_text(text: str) -> str:
-    """Write a text of several lines as a list of lines."""
+    """Return a text of several lines as a list of lines."""
     lines = text.split("\n")
     if len(lines) < 3 or lines[-1]:
         return _json(text)

@@ -1,8 +1,8 @@
 """Rules for ``sed`` commands whose scripts are plain substitutions.
 
-A substitution is converted only if Python's regular expressions give it the same meaning. The rule
-states the number of matches in the current tree; on a later tree with another number it stops. The
-caller compares the result of the rules with that of the command.
+A substitution is converted only if the expression has the same meaning in Python. The rule states the number
+of matches in the current tree; if a later tree has another number of matches, the rule is not applied. The
+caller compares the result of the rules with the result of the command.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _ESCAPED = {"n": "\n", "t": "\t"}
 
 
 class _NotPlain(Exception):
-    """Script that isn't a plain substitution."""
+    """Error for a script that isn't a plain substitution."""
 
 
 @dataclass(frozen=True, slots=True)
 class _SedCommand:
-    """Parts of ``s/FIND/REPLACE/``. ``extended`` is true for ``sed -E``."""
+    """Parsed command ``s/FIND/REPLACE/``. ``extended`` is True for ``sed -E``."""
 
     find: str
     new: str
@@ -36,10 +36,10 @@ class _SedCommand:
 
 
 def sed_rules(command: str, paths: Sequence[bytes], tree: RuleTree) -> list[Rule]:
-    """Return rules that do the same as a ``sed`` command, or an empty list if it isn't plain.
+    """Return rules that do the same as a ``sed`` command; an empty list if the command isn't plain.
 
-    :param paths: the files that it changed.
-    :param tree: the tree before it.
+    :param paths: files that the command changed.
+    :param tree: tree before the command.
     """
     texts = dict(tree.read_files(paths))
     found: list[Rule] = []
@@ -104,7 +104,7 @@ def _substitutions(command: str) -> Iterator[_SedCommand]:
 
 
 def _split(script: str) -> Iterator[tuple[str, str]]:
-    """Yield the parts of each ``s`` command of a script."""
+    """Yield the text to find and the replacement of each ``s`` command in a script."""
     at = 0
     while at < len(script):
         if script[at] in " ;\n":
@@ -164,7 +164,7 @@ def _template(piece: str | int) -> str:
 
 
 def _replacement(text: str) -> Iterator[str | int]:
-    """Yield the texts and group numbers of a replacement."""
+    """Yield the literal texts and group numbers of a replacement."""
     at = 0
     while at < len(text):
         char = text[at]
@@ -185,7 +185,7 @@ def _replacement(text: str) -> Iterator[str | int]:
 
 
 def _parts(text: str, extended: bool) -> Iterator[tuple[str, bool]]:
-    """Convert a POSIX expression to Python's. Yield its parts, each with True if it is literal text."""
+    """Convert a POSIX expression to Python's syntax. Yield its pieces, each with True if it is literal text."""
     at, repeatable = 0, False
     while at < len(text):
         first = at
@@ -220,7 +220,7 @@ def _parts(text: str, extended: bool) -> Iterator[tuple[str, bool]]:
 
 
 def _next_character(text: str, at: int) -> tuple[str, bool, int]:
-    """Return the character at ``text[at]``, True if a backslash escapes it, and the index after it."""
+    """Return the character at ``text[at]``, whether a backslash escapes it, and the index after it."""
     char = text[at]
     if char != "\\":
         return char, False, at + 1
@@ -237,7 +237,10 @@ def _is_repetition(char: str, escaped: bool, extended: bool) -> bool:
 
 
 def _bracket(text: str, at: int) -> tuple[str, int]:
-    """Convert a bracket expression to Python's, which must not match a newline. Return it and the index after it."""
+    """Convert a bracket expression to Python's syntax so that it doesn't match a newline.
+
+    Return it and the index after it.
+    """
     negated = text[at : at + 1] == "^"
     at += negated
     end = text.find("]", at + 1)

@@ -1,4 +1,4 @@
-"""Rules applied to trees of the store, and rules inferred from the changes of a commit."""
+"""Application of rules to trees of the store, and inference of rules from a commit's changes."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class StoredTree:
         return list(self.entries)
 
     def read_files(self, paths: Sequence[bytes]) -> dict[bytes, bytes]:
-        """Return the content of those paths that are regular files."""
+        """Return the contents of the given paths that are regular files."""
         there = {path: self.entries[path].blob for path in paths if path in self.entries}
         blobs = self.store.read_blobs(there.values())
         return {path: blobs[blob] for path, blob in there.items()}
 
 
 def changed_files(rules: Sequence[Rule], tree: StoredTree) -> dict[bytes, bytes]:
-    """Return the files that rules change, with their new content.
+    """Return the new contents of the files that rules change.
 
     :raises RuleStop: if a rule doesn't match as often as it states.
     """
@@ -56,7 +56,7 @@ def changed_files(rules: Sequence[Rule], tree: StoredTree) -> dict[bytes, bytes]
 
 
 def write_tree(rules: Sequence[Rule], store: Git, treeish: str) -> TreeId:
-    """Apply rules to a tree, and write the result to the store.
+    """Apply rules to a tree, and write the resulting tree to the store.
 
     :raises RuleStop: if a rule doesn't match as often as it states.
     """
@@ -90,9 +90,9 @@ def is_made_by(rules: Sequence[Rule], store: Git, parent: str, commit: str) -> b
 
 
 def infer_rules(store: Git, parent: str, commit: str) -> tuple[list[Rule], str]:
-    """Return rules that make the changes of a commit.
+    """Return rules that make the same changes as a commit.
 
-    :returns: the rules, and an empty string; or no rules, and the first path that has none.
+    :returns: the rules and an empty string; or no rules and the first path for which no rule was found.
     """
     before, after = StoredTree(store, parent), StoredTree(store, commit)
     rules: list[Rule] = []
