@@ -1,9 +1,8 @@
-"""Check that patchq wrote ``.patchq`` on this machine, and that it didn't come from a clone or an
-archive.
+"""Check that patchq created ``.patchq`` on this machine, so that it doesn't come from a clone or an archive.
 
-The configuration of a store can name programs, the ``.git`` of a worktree can name another
-repository, and a link can name a file of the user. Anything that patchq didn't write is refused
-before git reads it.
+A foreign ``.patchq`` would be dangerous: the configuration of a store can name programs to run, the ``.git``
+of a worktree can name another repository, and a link can lead to a file of the user. Therefore, files that
+patchq didn't write are refused before git reads them.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ _LEAVE = "check where it came from, save edits in .patchq/trees that are in no p
 def check_private(layout: Layout) -> None:
     """Check that patchq wrote the project's private state.
 
-    :raises StateError: for anything else, with a hint.
+    :raises StateError: for a file that patchq didn't write; the error has a hint.
     """
     for path in _own_paths(layout):
         if _is_link(path):
@@ -89,7 +88,7 @@ def check_private(layout: Layout) -> None:
 
 
 def _check_owner(layout: Layout) -> None:
-    """Apply git's rule for files of another user (``safe.directory``) before git is run."""
+    """Check the owner of the files by git's rule for other users' files (``safe.directory``), before git runs."""
     owner = foreign_owner(layout.private, layout.root)
     if owner is not None:
         raise StateError(
@@ -99,7 +98,7 @@ def _check_owner(layout: Layout) -> None:
 
 
 def _own_paths(layout: Layout) -> Iterator[Path]:
-    """Yield the paths to which patchq writes. Links are not followed."""
+    """Yield the paths to which patchq writes, without following links."""
     yield from (layout.dist, layout.root / "measurements")
     for folder in _inside_real(layout.dist):
         yield folder
@@ -122,7 +121,7 @@ def _own_paths(layout: Layout) -> Iterator[Path]:
 
 
 def _odd(folder: Path) -> Iterator[Path]:
-    """Yield entries of a folder that are neither files nor folders; none if the folder is a link."""
+    """Yield entries of a folder that are neither plain files nor folders; none if the folder is a link."""
     if folder.is_symlink() or not folder.is_dir():
         return
     with os.scandir(folder) as entries:
@@ -153,14 +152,14 @@ def _inside(folder: Path) -> list[Path]:
 
 
 def _inside_real(folder: Path) -> list[Path]:
-    """Return the entries of a folder; none if it is a link."""
+    """Return the entries of a folder; an empty list if the folder is a link."""
     if folder.is_symlink():
         return []
     return _inside(folder)
 
 
 def _is_tracked(layout: Layout) -> bool:
-    """Return whether git tracks a file of ``.patchq`` in the repository that contains the project.
+    """Return whether the repository that contains the project tracks a file of ``.patchq``.
 
     Every command checks this, so the index is searched without git if possible.
     """
@@ -190,9 +189,9 @@ def _is_tracked(layout: Layout) -> bool:
 
 
 def _check_store(store: Path, more: re.Pattern[bytes]) -> None:
-    """Check a repository of patchq before git reads it.
+    """Check a repository that patchq uses, before git reads it.
 
-    :param more: Lines that its configuration may have in addition to patchq's.
+    :param more: Lines that its configuration may contain in addition to patchq's own lines.
     """
     if not store.is_dir():
         return
@@ -230,7 +229,7 @@ def _foreign_candidates(store: Path, records: list[Path]) -> Iterator[Path]:
 
 
 def _check_config(path: Path, more: re.Pattern[bytes]) -> None:
-    """Check each line of a repository's configuration.
+    """Check each line of a repository's configuration file.
 
     :raises StateError: for a line that patchq didn't write and ``more`` doesn't match.
     """
@@ -253,7 +252,7 @@ def _refuse_link(path: str | Path) -> None:
 def _check_tree(tree: Path, store: Path) -> None:
     """Check that the ``.git`` of a worktree names its record in this store.
 
-    In a project that was copied or moved, it is updated.
+    If the project was copied or moved, update the ``.git`` file.
     """
     gitfile = tree / ".git"
     _refuse_link(gitfile)

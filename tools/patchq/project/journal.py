@@ -1,9 +1,10 @@
-"""Changes of a project: planned as a whole, and finished after a crash at any point.
+"""Changes of a project. A change is planned as a whole, and is finished even after a crash at any point.
 
-A change lists each file, ref and worktree that it moves, with the values before and after. It is
-written to ``.patchq/journal/pending.json`` before anything moves. From then on it is carried out:
-after a crash, by the next command that takes the lock. The record of a finished change becomes an
-entry of the operation log, which ``undo`` reverts and ``redo`` carries out again.
+A change lists each file, ref and worktree that it moves, with the values before and after. The change is
+written to ``.patchq/journal/pending.json`` before anything is moved. From then on, it is certain to be
+carried out: after a crash, the next command that takes the project's lock finishes it. The record of a
+finished change becomes an entry of the operation log. ``undo`` reverts this operation, and ``redo`` carries
+it out again.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ _DIGEST, _ID = re.compile(r"[0-9a-f]{64}"), re.compile(r"[0-9a-f]{40}")
 class TreeMove:
     """Commit of a worktree before and after a change; None if the worktree doesn't exist.
 
-    With ``adopt`` only the index moves, and the files stay: their edits become part of the commit,
-    or edits again when the change is undone.
+    With ``adopt``, only the index moves and the files stay unchanged. So edits in the files become part of
+    the commit, and become edits again when the change is undone.
     """
 
     upstream: str
@@ -51,9 +52,9 @@ class TreeMove:
 
 @dataclass(slots=True, kw_only=True)
 class Change:
-    """Planned change of a command. ``files`` are relative to the project; None removes a file.
+    """Planned change of a command. Paths in ``files`` are relative to the project; None removes a file.
 
-    :ivar refs: Names of refs with their old and new values.
+    :ivar refs: Refs to move, with their old and new values.
     """
 
     verb: str
@@ -73,7 +74,7 @@ class Reversal:
 
     :ivar number: Number of the operation.
     :ivar record: Record of the operation.
-    :ivar kept: Commits that keep edits which an earlier ``undo`` had restored.
+    :ivar kept: Commits that preserve the edits which an earlier ``undo`` had restored.
     """
 
     number: str
@@ -84,7 +85,7 @@ class Reversal:
 
 @contextmanager
 def _hint_at_undo() -> Iterator[None]:
-    """Add to errors the command that gives up an interrupted change."""
+    """Add a hint to errors: the command that gives up an interrupted change."""
     try:
         yield
     except PatchqError as error:
@@ -93,7 +94,7 @@ def _hint_at_undo() -> Iterator[None]:
 
 
 class Journal:
-    """Carries out and reverts changes. The caller holds the project's lock."""
+    """Journal of a project, which carries out and reverts changes. The caller holds the project's lock."""
 
     def __init__(self, layout: Layout, store: Git, worktree: Callable[[str], Worktree]) -> None:
         self.layout = layout
@@ -104,13 +105,13 @@ class Journal:
         self._handed = self.folder / "handed-back.json"
 
     def perform(self, change: Change) -> None:
-        """Carry out ``change``. It is certain to happen once the pending record is written."""
+        """Carry out ``change``. Once the pending record is written, it will be finished even after a crash."""
         self._perform(change, {"undoes": "", "parent": self._last()})
 
     def _perform(self, change: Change, kind: Mapping[str, Any]) -> None:
         """Carry out a change.
 
-        :param kind: Fields of the record that decide what :meth:`_finish` does.
+        :param kind: Fields of the record that determine how :meth:`_finish` ends the change.
         """
         for name, data in list(change.files.items()):
             self._check_place(name, "this command")
@@ -143,9 +144,7 @@ class Journal:
             self._carry_out(record, resumed=False)
 
     def recover(self) -> str:
-        """Finish the change of an interrupted command; return its summary, or an empty string if there is
-        none.
-        """
+        """Finish the change of an interrupted command; return its summary, empty if there is none."""
         data = fsio.read_or_none(self.pending)
         if data is None:
             return ""
@@ -155,12 +154,12 @@ class Journal:
         return str(record["summary"])
 
     def give_up(self) -> tuple[str, list[str]]:
-        """Revert the pending change, however far it was carried out.
+        """Revert the pending change, no matter how much of it was carried out.
 
         Files that the user has edited since are kept. An interrupted revert is finished like any
         other change.
 
-        :returns: The summary of the change, and the edited files.
+        :returns: The summary of the change, and the files that were kept because the user has edited them.
         :raises UserError: if no change is pending.
         :raises EditedTreeError: if a worktree has edits.
         """
@@ -225,10 +224,10 @@ class Journal:
         fsio.write_all(contents)
 
     def _move_tree(self, tree: TreeMove, *, resumed: bool, back: bool, kept: bool) -> None:
-        """Move a worktree.
+        """Move a worktree to the commit that the change names.
 
         :param back: True if a change is given up.
-        :param kept: True if a ref of this change keeps the worktree's commit.
+        :param kept: True if a ref that this change writes preserves the worktree's commit.
         """
         worktree = self.worktree(tree.upstream)
         if resumed:
@@ -250,7 +249,7 @@ class Journal:
             worktree.checkout(tree.old, tree.new)
 
     def _holds(self, worktree: Worktree, commit: CommitId | None) -> bool:
-        """Return whether a worktree has the files of a commit."""
+        """Return whether a worktree's files are those of a commit."""
         if commit is None:
             return False
         return worktree.snapshot(pass_over=True) == self.store.tree_of([commit])[0]
@@ -286,7 +285,7 @@ class Journal:
             fsio.remove(operations / f"{name}.json")
 
     def _finish_redo(self, record: Mapping[str, Any], done: Path, undone: Path) -> None:
-        """Mark the operation as done again in the journal, or as undone if the ``redo`` is given up."""
+        """Mark the redone operation as done in the journal; if the ``redo`` is given up, mark it as undone again."""
         if record.get("given_up"):
             # The reverse of a redo is the undo before it.
             undo = {}
@@ -303,7 +302,7 @@ class Journal:
         fsio.sync_folder(self.folder)
 
     def _numbers(self, suffix: str) -> list[str]:
-        """Return the numbers of the operations whose records have this suffix, in order."""
+        """Return the numbers of the operations whose record files have this suffix, in order."""
         folder = self.folder / "operations"
         if folder.is_dir():
             names = {path.name for path in folder.iterdir()}
@@ -327,7 +326,7 @@ class Journal:
         return None
 
     def _owned(self, files: Mapping[str, Sequence[str | None]]) -> list[tuple[str, Sequence[str | None]]]:
-        """Return the user's files: those outside of ``.patchq``."""
+        """Return the files that belong to the user: those outside of ``.patchq``."""
         private = self.layout.private.name + "/"
         found: list[tuple[str, Sequence[str | None]]] = []
         for path, ends in files.items():
@@ -336,7 +335,7 @@ class Journal:
         return found
 
     def _keep(self, data: bytes | None, new: dict[Path, bytes]) -> str | None:
-        """Return the digest of a content; add the content to ``new`` if the journal lacks it."""
+        """Return the digest of a file's content. If the journal doesn't contain the content, add it to ``new``."""
         if data is None:
             return None
         digest = hashlib.sha256(data).hexdigest()
@@ -346,9 +345,9 @@ class Journal:
         return digest
 
     def _kept(self, digest: str | None) -> bytes | None:
-        """Return a content that the journal keeps.
+        """Return the file content that the journal stores under a digest.
 
-        :raises StateError: if it is damaged or missing.
+        :raises StateError: if the content is damaged or missing.
         """
         if digest is None:
             return None
@@ -382,8 +381,8 @@ class Journal:
     def redoable(self) -> list[tuple[str, dict[str, Any]]]:
         """Return the operations that ``redo`` can carry out, in order.
 
-        Each has its number and the record of its ``undo``. Another operation in the place of an
-        undone one ends the list before it.
+        Each is returned with its number and the record of its ``undo``. The list ends before an undone
+        operation in whose place another operation was carried out.
         """
         parent = self._last()
         found = []
@@ -404,7 +403,7 @@ class Journal:
     def operations(self) -> Iterator[tuple[str, bool, dict[str, Any]]]:
         """Yield the number of each operation, whether it is undone, and its record, newest first.
 
-        Of the undone operations only those are included that ``redo`` can carry out.
+        Undone operations are included only if ``redo`` can carry them out.
         """
         for number, record in reversed(self.redoable()):
             yield number, True, record["original"]
@@ -412,7 +411,7 @@ class Journal:
             yield number, False, self._record(f"{number}.json")
 
     def content(self, digest: str | None) -> bytes | None:
-        """Return the content of a file before or after an operation; None if there was no file."""
+        """Return the content that a file had before or after an operation; None if the file didn't exist."""
         return self._kept(digest)
 
     def _record(self, name: str) -> dict[str, Any]:
@@ -421,7 +420,7 @@ class Journal:
     def _read(self, path: Path) -> dict[str, Any]:
         """Read a record and check its file names, refs and digests.
 
-        :raises StateError: if it is malformed.
+        :raises StateError: if the record is malformed.
         """
         record = fsio.load_state(fsio.read_or_none(path) or b"", path, VERSION)
         try:
@@ -434,7 +433,7 @@ class Journal:
         return record
 
     def _check_record(self, record: Mapping[str, Any], writer: str) -> None:
-        """Check the fields of a record. Errors of any kind show that it is malformed."""
+        """Check the fields of a record. An exception of any type means that the record is malformed."""
         for key in ("verb", "summary"):
             if not isinstance(record[key], str):
                 raise ValueError(key)
@@ -452,7 +451,7 @@ class Journal:
             _check_ends(upstream, (before or None, after or None), _ID)
 
     def _check_place(self, name: str, writer: str) -> None:
-        """Check that a file to write is inside of the project, and not behind a symbolic link.
+        """Check that the path of a file to write is inside the project, and not behind a symbolic link.
 
         :raises StateError: if it isn't.
         """
@@ -464,9 +463,7 @@ class Journal:
                 raise StateError(reason, hint=f"remove {path}")
 
     def _is_restored(self, worktree: Worktree) -> bool:
-        """Return whether a worktree is as the last ``undo`` left it, with the edits that it
-        restored.
-        """
+        """Return whether a worktree is still as the last ``undo`` left it, with the edits that were restored."""
         found = self._restored_trees().get(worktree.upstream)
         if found is None or worktree.status(untracked=False).busy:
             return False
@@ -479,9 +476,9 @@ class Journal:
         return dict(fsio.load_state(data, self._handed, VERSION)["worktrees"])
 
     def note_restored(self, upstreams: Iterable[str]) -> None:
-        """Record the state in which ``undo`` left worktrees.
+        """Record the state in which ``undo`` has left worktrees.
 
-        If the process is killed before, the next ``undo`` only refuses more edits.
+        If the process is killed before this, the next ``undo`` refuses edits that it could otherwise keep.
         """
         worktrees = self._restored_trees()
         for upstream in upstreams:
@@ -491,11 +488,10 @@ class Journal:
         fsio.write_atomic(self._handed, fsio.dump_json({"version": VERSION, "worktrees": worktrees}))
 
     def _moves_back(self, tree: TreeMove) -> tuple[list[TreeMove], CommitId | None]:
-        """Return the moves that revert a worktree, and the commit that keeps edits which can't stay
-        in its files.
+        """Return the moves that revert a worktree, and a commit that preserves edits which can't stay in the files.
 
-        Edits and commits that an earlier ``undo`` has restored never block. They stay in the files
-        if git can leave them there; otherwise a commit keeps them.
+        Edits and commits that an earlier ``undo`` has restored are never a reason to refuse. They stay in the
+        files if git can leave them there; otherwise, a commit preserves them.
 
         :raises EditedTreeError: if the worktree has other edits.
         """
@@ -524,7 +520,7 @@ class Journal:
         """Plan the reversal of the newest operation.
 
         :raises UserError: if there is no operation.
-        :raises EditedTreeError: if its files, refs or worktrees were changed since.
+        :raises EditedTreeError: if its files, refs or worktrees were changed after the operation.
         """
         found = self.last()
         if found is None:
@@ -562,9 +558,9 @@ class Journal:
     def undo(self, *, redo: bool = True) -> Reversal:
         """Revert the newest operation.
 
-        :param redo: False if ``redo`` must not carry out the operation again.
+        :param redo: False to prevent ``redo`` from carrying out the operation again.
         :raises UserError: if there is no operation.
-        :raises EditedTreeError: if its files, refs or worktrees were changed since.
+        :raises EditedTreeError: if its files, refs or worktrees were changed after the operation.
         """
         plan = self.plan_undo()
         self._perform(plan.change, {"undoes": plan.number, "original": plan.record, "redo": redo})
@@ -572,12 +568,12 @@ class Journal:
         return plan
 
     def plan_redo(self) -> Reversal:
-        """Plan to carry out the operation that was undone last.
+        """Plan to redo the operation that was undone last.
 
-        The worktrees must be as ``undo`` left them, or without edits.
+        Each worktree must be in the state in which ``undo`` left it, or have no edits.
 
-        :raises UserError: if no operation was undone, or another one was carried out since.
-        :raises EditedTreeError: if its files, refs or worktrees were changed since.
+        :raises UserError: if no operation was undone, or if another one was carried out after the ``undo``.
+        :raises EditedTreeError: if its files, refs or worktrees were changed after the ``undo``.
         """
         redoable = self.redoable()
         if not redoable:
@@ -608,10 +604,10 @@ class Journal:
         return Reversal(number=number, record=original, change=change)
 
     def redo(self) -> Reversal:
-        """Carry out the operation that was undone last.
+        """Redo the operation that was undone last.
 
-        :raises UserError: if no operation was undone, or another one was carried out since.
-        :raises EditedTreeError: if its files, refs or worktrees were changed since.
+        :raises UserError: if no operation was undone, or if another one was carried out after the ``undo``.
+        :raises EditedTreeError: if its files, refs or worktrees were changed after the ``undo``.
         """
         plan = self.plan_redo()
         self._perform(plan.change, {"undoes": "", "redoes": plan.number, "original": plan.record, "redo": True})
@@ -619,7 +615,7 @@ class Journal:
         return plan
 
     def _move_again(self, tree: TreeMove) -> TreeMove:
-        """Return the first move of a worktree in a ``redo``.
+        """Return the first move of a worktree for a ``redo``.
 
         :raises EditedTreeError: if the worktree has edits that ``undo`` didn't leave in it.
         """
@@ -631,9 +627,9 @@ class Journal:
         return tree
 
     def _check_files(self, record: Mapping[str, Any], verb: str) -> None:
-        """Check that the user's files are as a change left them.
+        """Check that the user's files are in the state in which a change left them.
 
-        :raises EditedTreeError: if one was edited since.
+        :raises EditedTreeError: if a file was edited after the change.
         """
         for path, (_, after) in self._owned(record["files"]):
             if self._digest(path) != after:
@@ -643,7 +639,7 @@ class Journal:
                 )
 
     def _note_moved(self, plan: Reversal) -> None:
-        """Record the state of the worktrees that ``undo`` or ``redo`` has moved."""
+        """Record the state of the worktrees that ``undo`` or ``redo`` has just moved."""
         # An operation that moved no files may still have taken commits, which are restored now.
         restored = {tree.upstream for tree in plan.change.trees}
         for path in plan.record["files"]:
@@ -653,7 +649,7 @@ class Journal:
 
 
 def _parent(record: Mapping[str, Any]) -> str | None:
-    """Return the number of the operation before an undone one; None if it isn't known."""
+    """Return the number of the operation that preceded an undone one; None if it isn't known."""
     original = record.get("original", {})
     if "parent" in original:
         return str(original["parent"])
@@ -661,7 +657,7 @@ def _parent(record: Mapping[str, Any]) -> str | None:
 
 
 def _reverse(record: dict[str, Any]) -> None:
-    """Swap the values before and after a change in its record."""
+    """Swap the old and new values in the record of a change."""
     record["files"] = {path: ends[::-1] for path, ends in record["files"].items()}
     record["refs"] = [(ref, new, old) for ref, old, new in record["refs"]]
     trees = []
@@ -671,9 +667,9 @@ def _reverse(record: dict[str, Any]) -> None:
 
 
 def _check_ends(name: str, ends: Iterable[str | None], shape: re.Pattern[str]) -> None:
-    """Check the values before and after a change.
+    """Check the old and new value of each item in a change.
 
-    :raises ValueError: if one is neither None nor of this shape.
+    :raises ValueError: if a value is neither None nor of this shape.
     """
     for end in ends:
         if end is not None and not shape.fullmatch(end):

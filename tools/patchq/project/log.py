@@ -1,4 +1,4 @@
-"""Changes of the operations in the journal: patches, pins and other files."""
+"""Changes that the operations in the journal made to patches, pins and other files."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from patchq.system.paths import folder_to_ref
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """Changes of an operation. Patches and pins are named ``upstream/ref/patch`` and
-    ``upstream/ref``.
+    """Changes that an operation made. Patches are named ``upstream/ref/patch``, pins ``upstream/ref``.
 
     :ivar set_pins: Changed entries of sets, as ``set: upstream/ref``.
     :ivar files: Other changed files of the project.
@@ -41,9 +40,9 @@ class Changes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """Operation of the journal.
+    """Operation in the journal.
 
-    :ivar number: Number, counted from 1.
+    :ivar number: Number of the operation, from 1.
     :ivar undone: True if ``undo`` has reverted the operation and ``redo`` can carry it out again.
     """
 
@@ -62,7 +61,7 @@ _Ends = tuple[bytes | None, bytes | None]
 def operations(project: Project, limit: int = 0) -> list[Operation]:
     """Return the operations of a project, newest first.
 
-    :param limit: Number of operations; 0 for all.
+    :param limit: Number of operations to return; 0 for all.
     """
     found: list[Operation] = []
     for number, undone, record in project.journal.operations():
@@ -81,9 +80,9 @@ def operations(project: Project, limit: int = 0) -> list[Operation]:
 
 
 def changes_of(journal: Journal, record: Mapping[str, Any], *, reverse: bool = False) -> Changes:
-    """Return the changes of an operation.
+    """Return the changes that an operation made.
 
-    :param reverse: Return the changes of its reversal.
+    :param reverse: Return the changes that reverting the operation makes.
     """
     patches: dict[str, list[str]] = {"added": [], "edited": [], "dropped": []}
     moved: list[str] = []
@@ -128,7 +127,7 @@ def changes_of(journal: Journal, record: Mapping[str, Any], *, reverse: bool = F
 
 
 def _read(journal: Journal, digest: str | None) -> bytes | None:
-    """Return a content of the journal; None if there was no file or the journal lost it."""
+    """Return a file content from the journal; None if there was no file, or if the content is no longer stored."""
     try:
         return journal.content(digest)
     except StateError:
@@ -136,7 +135,7 @@ def _read(journal: Journal, digest: str | None) -> bytes | None:
 
 
 def _moved(before: bytes | None, after: bytes | None) -> list[str]:
-    """Return the fewest patches whose move explains the new order."""
+    """Return the smallest set of patches whose moves explain the new order."""
     try:
         old = parse_series(before or b"", "series").names
         new = parse_series(after or b"", "series").names
@@ -155,7 +154,7 @@ def _common(one: Sequence[str], other: Sequence[str]) -> Iterator[str]:
 
 
 def _changed_pins(before: bytes | None, after: bytes | None) -> tuple[list[str], list[str], list[str]]:
-    """Return the new or changed pins, the removed pins, and the changed entries of sets."""
+    """Return the added or changed pins, the removed pins, and the changed entries of sets."""
     old, old_sets = _pins(before)
     new, new_sets = _pins(after)
     pinned = []

@@ -1,7 +1,7 @@
-"""Version and source of the running patchq.
+"""Version of the running patchq, and the source from which it was installed.
 
-Anyone may register a free name on a package index. Workflows therefore install patchq from a
-commit, or from a file with a hash. If the running patchq has neither, the user must name a source.
+Anyone may register an unused name on a package index. Workflows therefore install patchq from a commit, or
+from a file with a hash. If the running patchq was installed in neither way, the user must name a source.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CASE = "'patchq @ git+'*@????????????????????????????????????????|'patchq @ http
 
 
 def source() -> str:
-    """Return the source of this patchq for pip; empty if it isn't a commit or hashed file."""
+    """Return the source of this patchq as a requirement for pip; empty unless it is a commit or a hashed file."""
     from importlib import metadata  # slow: it imports the email package
 
     try:
@@ -29,7 +29,7 @@ def source() -> str:
 
 
 def source_of(raw: object) -> str:
-    """Return the source that a ``direct_url.json`` (PEP 610) names.
+    """Return the source that a ``direct_url.json`` (PEP 610) names, as a requirement for pip.
 
     >>> source_of({"url": "https://h/p.git", "vcs_info": {"vcs": "git", "commit_id": "0" * 40}})
     'patchq @ git+https://h/p.git@0000000000000000000000000000000000000000'
@@ -52,7 +52,7 @@ def source_of(raw: object) -> str:
 
 
 def differs(pinned: str) -> str:
-    """Return a warning if a project names another version of patchq, else empty."""
+    """Return a warning if the project names another version of patchq; empty otherwise."""
     if pinned in ("", __version__):
         return ""
     return (

@@ -1,4 +1,4 @@
-"""A project: its lock file, store, worktrees and journal, and the lock that serialises commands."""
+"""A project: its lock file, store, worktrees and journal, and the file lock that serialises commands."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 
 def quiet(_: str) -> None:
-    """Print nothing."""
+    """Ignore a message. Used as the default for ``say``."""
 
 
 @dataclass(kw_only=True)
 class Project:
-    """A project.
+    """Project on disk.
 
-    :ivar say: Called with each message.
-    :ivar wait: Time to wait for the lock, in seconds.
-    :ivar progress: Called with the progress of long operations.
+    :ivar say: Function that is called with each message.
+    :ivar wait: Seconds to wait for the project's lock.
+    :ivar progress: Function that is called with the progress of long operations.
     """
 
     layout: Layout
@@ -45,10 +45,10 @@ class Project:
 
     @classmethod
     def find(cls, start: Path, say: Callable[[str], None] = quiet, wait: float = 10.0) -> Project:
-        """Return the project that contains ``start``.
+        """Return the project that contains the folder ``start``.
 
-        :raises UserError: if there is none.
-        :raises StateError: if patchq didn't write its ``.patchq``.
+        :raises UserError: if there is no project.
+        :raises StateError: if patchq didn't create its ``.patchq``.
         """
         layout = find_project(start)
         check_private(layout)
@@ -91,9 +91,9 @@ class Project:
 
     @contextmanager
     def locked(self, verb: str, *, finish: bool = True) -> Iterator[None]:
-        """Hold the project's lock. The change of an interrupted command is finished first.
+        """Hold the project's lock. If a command was interrupted, finish its change first.
 
-        :param finish: False to leave that change pending.
+        :param finish: False to leave the interrupted change pending.
         :raises StateError: if patchq didn't write ``.patchq``.
         """
         check_private(self.layout)
@@ -125,7 +125,7 @@ class Project:
         return chosen
 
     def set_option(self, set_name: str) -> str:
-        """Return `` --set SET`` for the end of a printed command; empty for the default set."""
+        """Return `` --set SET`` to append to a printed command; empty for the default set."""
         if set_name in ("", self.lock.default_set):
             return ""
         return f" --set {sh(set_name)}"
@@ -146,7 +146,7 @@ class Project:
 
     @staticmethod
     def check_names(pins: Sequence[Pin], names: Sequence[str], set_name: str) -> None:
-        """Check that the set has these upstreams.
+        """Check that the set contains these upstreams.
 
         :raises UserError: for a name that isn't in the set.
         """

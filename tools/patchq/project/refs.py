@@ -1,4 +1,4 @@
-"""Resolution of refs to pins: from the lock, the git host or the package index."""
+"""Resolution of refs to pins by means of the lock, the git host or the package index."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def releases_of(pin: Pin, specifier: str) -> list[str]:
-    """Return the releases of a pin's archive, oldest first, as refs with the pin's prefix."""
+    """Return the releases of a pin's archive as refs, oldest first. The refs have the same prefix as the pin's ref."""
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
     from packaging.utils import InvalidSdistFilename, canonicalize_name, parse_sdist_filename
 
@@ -55,9 +55,9 @@ def releases_of(pin: Pin, specifier: str) -> list[str]:
 def newest(project: Project, pin: Pin, *, offline: bool = False) -> tuple[Pin, str]:
     """Return a pin for the newest code of an upstream, and a description of it.
 
-    It is the git host's default branch. If the host doesn't answer, it is the newest release of the
-    pin's archive. Otherwise, and for an upstream nested in another archive, it is the newest pin of
-    the lock.
+    The pin names the git host's default branch. If the host doesn't answer, it names the newest release of
+    the pin's archive. If that isn't known either, or if the upstream is nested in another archive, it is the
+    newest pin in the lock.
     """
     trouble = ""
     if pin.url and not offline:
@@ -81,17 +81,16 @@ def newest(project: Project, pin: Pin, *, offline: bool = False) -> tuple[Pin, s
 
 
 def _has_releases(pin: Pin) -> bool:
-    """Return whether the package index has releases of the pin's upstream."""
+    """Return whether the package index contains releases of the pin's upstream."""
     return bool(pin.archive) and not pin.subdir and not is_local_archive(pin.archive)
 
 
 def newest_release(project: Project, pin: Pin) -> str:
-    """Return the ref of an upstream's newest release, from the package index or the tags of its git
-    host.
+    """Return the ref of an upstream's newest release, from the package index or from the tags of its git host.
 
-    Pre-releases (``rc1``) don't count.
+    Pre-releases (``rc1``) are ignored.
 
-    :returns: Empty for an upstream without releases, such as one nested in another archive.
+    :returns: The ref; empty for an upstream without releases, such as one that is nested in another archive.
     :raises SourceError: if no release is known.
     """
     if _has_releases(pin):
@@ -110,7 +109,7 @@ def newest_release(project: Project, pin: Pin) -> str:
 
 
 def tag_versions(names: Iterable[str], like: str) -> dict[Version, str]:
-    """Return the tags that are versions, with or without the prefix of the ref ``like``.
+    """Return the tags that are versions. The same prefix as in the ref ``like`` is allowed.
 
     >>> tag_versions(["llvmorg-17.0.1", "llvmorg-init", "v18"], "llvmorg-16.0.0")
     {<Version('18')>: 'v18', <Version('17.0.1')>: 'llvmorg-17.0.1'}
@@ -160,10 +159,10 @@ def _archive_project(pin: Pin) -> str:
 
 
 def pin_at(project: Project, pin: Pin, ref: str, hosts: Hosts | None = None) -> Pin:
-    """Return a pin for a ref, from the lock, the git host or the package index.
+    """Return a pin for a ref, resolved by the lock, the git host or the package index.
 
-    :param hosts: Known answers of git hosts.
-    :raises UserError: if none of them has the ref.
+    :param hosts: Answers of git hosts that are already known.
+    :raises UserError: if none of them knows the ref.
     """
     pins = project.lock.upstreams[pin.upstream].pins
     if ref in pins:
@@ -186,7 +185,7 @@ def pin_at(project: Project, pin: Pin, ref: str, hosts: Hosts | None = None) -> 
 
 
 def complete_pin(project: Project, old: Pin, new: Pin) -> Pin:
-    """Add to a new pin the kinds of sources that the old pin of its upstream has, if available."""
+    """Add to a new pin the same kinds of sources (git, archive) as in the old pin of its upstream, if available."""
     if new.ref in project.lock.upstreams[new.upstream].pins:
         return new
     if not new.archive and old.archive and not is_local_archive(old.archive):
@@ -203,9 +202,9 @@ def complete_pin(project: Project, old: Pin, new: Pin) -> Pin:
 
 
 def _with_archive(pin: Pin, like: Pin) -> Pin:
-    """Add to a pin the archive of its release, from the project of the archive of ``like``.
+    """Add to a pin the archive of its release, found in the index project from which the archive of ``like`` comes.
 
-    :raises SourceError: if the ref isn't a version, or the index lacks the release.
+    :raises SourceError: if the ref isn't a version, or if the index doesn't contain the release.
     """
     from packaging.version import InvalidVersion, Version
 
@@ -220,7 +219,7 @@ def _with_archive(pin: Pin, like: Pin) -> Pin:
 
 
 def version_of(ref: str) -> Version | None:
-    """Return the version that a ref names, or None."""
+    """Return the version that a ref names; None if it names no version."""
     from packaging.version import InvalidVersion, Version
 
     try:
@@ -230,7 +229,7 @@ def version_of(ref: str) -> Version | None:
 
 
 def pins_between(upstream: Upstream, old: Pin, new: Pin) -> list[Pin]:
-    """Return the pins of releases between two others, oldest first; none if a ref isn't a version."""
+    """Return the pins of the releases between two pins, oldest first; none if a ref isn't a version."""
     first, last = version_of(old.ref), version_of(new.ref)
     if first is None or last is None:
         return []

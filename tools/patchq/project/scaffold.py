@@ -1,4 +1,4 @@
-"""Initial files of a project (``init``)."""
+"""Initial files of a project, which ``init`` writes."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ runs:
 
 
 def _filled(workflow: str) -> bytes:
-    """Fill the actions and the source of patchq into a workflow."""
+    """Insert the pinned actions and the source of patchq into a workflow template."""
     for name, action in _ACTIONS.items():
         workflow = workflow.replace(name, action)
     lines = []
@@ -194,7 +194,7 @@ def requirements(*, every_extra: bool = False) -> bytes:
 def init(folder: Path) -> list[str]:
     """Create a project in ``folder``; return the new files. Existing files are kept.
 
-    :raises UserError: if the folder is a project.
+    :raises UserError: if the folder already is a project.
     """
     folder = folder.resolve()
     if (folder / LOCK_NAME).exists():
@@ -229,7 +229,7 @@ def init(folder: Path) -> list[str]:
 
 
 def with_attributes(folder: Path) -> bytes | None:
-    """Return a project's ``.gitattributes`` with the missing lines; None if no line is missing."""
+    """Return a project's ``.gitattributes`` with missing lines added; None if no line is missing."""
     return _with_lines(folder, ATTRIBUTES_NAME, ATTRIBUTES)
 
 

@@ -30,12 +30,12 @@ MOST_PATCH = 256 << 20
 
 
 class SeriesMissing(FormatError):
-    """A stack's folder has patches but no series."""
+    """Error for a stack's folder that contains patches but no series."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stack:
-    """The ordered patches for one pin. The folder of an empty stack may not exist.
+    """Ordered patches for one pin. The folder of an empty stack may not exist.
 
     :ivar root: Folder of the project.
     """
@@ -74,7 +74,7 @@ class Stack:
         return parse_mail(self.read(name), str(self.path(name)))
 
     def headers(self) -> Iterator[tuple[str, Header]]:
-        """Yield the name and header of each patch, in order."""
+        """Yield the name and the header of each patch, in order."""
         for name in self.names:
             yield name, self.load(name)[0]
 
@@ -98,7 +98,7 @@ class Stack:
 
 
 def load_stack(layout: Layout, pin: Pin) -> Stack:
-    """Read a stack's series.
+    """Read the series of a stack.
 
     :raises FormatError: if the series is malformed, if there are patches but no series, or if another
         folder has the name of the same ref.
@@ -116,9 +116,9 @@ def load_stack(layout: Layout, pin: Pin) -> Stack:
 
 
 def _refuse_without_series(folder: Path) -> None:
-    """Refuse a folder that has patches but no series: the stack would count as empty.
+    """Refuse a folder that contains patches but no series, because its stack would count as empty.
 
-    :raises SeriesMissing: if the folder has patches.
+    :raises SeriesMissing: if the folder contains patches.
     """
     files = sorted(path.name for path in folder.glob("*" + SUFFIX))
     if files:
@@ -131,7 +131,7 @@ def _refuse_without_series(folder: Path) -> None:
 
 
 def _refuse_misnamed(folder: Path, pin: Pin) -> None:
-    """Refuse a second folder for the stack's ref, whose name encodes the ref differently.
+    """Refuse a second folder for the stack's ref, whose name is another encoding of the ref.
 
     :raises FormatError: if there is one.
     """
@@ -152,14 +152,14 @@ def _refuse_misnamed(folder: Path, pin: Pin) -> None:
 
 
 def read_ledger(layout: Layout, upstream: str) -> Ledger:
-    """Read the ledger of an upstream; empty if the file is missing."""
+    """Read the ledger of an upstream. If the file is missing, the ledger is empty."""
     from patchq.formats.ledger import parse  # most commands read no ledger
 
     return parse(project_files.read(layout.root, ledger_path(layout, upstream)) or b"")
 
 
 def ledger_with(layout: Layout, upstream: str, attempts: Sequence[Attempt]) -> dict[str, bytes]:
-    """Return the ledger of an upstream with more attempts, as a file of a change."""
+    """Return the ledger of an upstream with more attempts, as a changed file for a :class:`Change`."""
     from patchq.formats.ledger import add
 
     path = ledger_path(layout, upstream)
@@ -174,8 +174,9 @@ def ledger_path(layout: Layout, upstream: str) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """An applied patch in the state. ``key`` comes from the file's stat; ``sha256`` is of its
-    content.
+    """Applied patch in the stored state.
+
+    ``key`` comes from the file's stat data; ``sha256`` is the hash of its content.
     """
 
     applied: AppliedPatch
@@ -185,7 +186,7 @@ class Remembered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """Base, tip and patches of a worktree. A lost state is rebuilt."""
+    """Stored state of a worktree: base, tip and applied patches. If it is lost, it is computed again."""
 
     set_name: str
     ref: str
@@ -202,7 +203,7 @@ class State:
         return tuple(patch.applied.name for patch in self.patches)
 
     def says_the_same(self, other: State) -> bool:
-        """Return whether both states have the same commits and files. Stat keys are ignored."""
+        """Return whether both states have the same commits and files, ignoring stat keys."""
         return self._without_keys() == other._without_keys()
 
     def _without_keys(self) -> State:
@@ -240,7 +241,7 @@ def pin_key(pin: Pin) -> tuple[str, str, str]:
 
 
 def load_state(layout: Layout, upstream: str) -> State | None:
-    """Return the state that ``apply`` stored; None if it is missing or damaged.
+    """Return the state that ``apply`` stored; None if its file is missing or damaged.
 
     :raises StateTooNew, StateTooOld: if another version of patchq wrote it.
     """
@@ -286,7 +287,7 @@ def _state(raw: dict[str, Any]) -> State:
 
 
 def remember(stack: Stack, applied: AppliedPatch, data: bytes | None = None) -> Remembered:
-    """Return the state's record of a patch whose file exists."""
+    """Return the record of an applied patch for the state. The patch file exists."""
     from hashlib import sha256  # loads OpenSSL, and most commands hash nothing
 
     path = stack.path(applied.name)
@@ -302,10 +303,9 @@ def remember(stack: Stack, applied: AppliedPatch, data: bytes | None = None) -> 
 
 
 def find_patch(stacks: list[Stack], name: str) -> tuple[Stack, str]:
-    """Return the stack that has a patch, named ``patch`` or ``upstream/patch``, and the patch's
-    name.
+    """Return the stack that contains a patch (named ``patch`` or ``upstream/patch``), and the patch's name.
 
-    :raises UserError: if no stack or more than one has the patch.
+    :raises UserError: if no stack or more than one contains the patch.
     """
     upstream, slash, short = name.removesuffix(SUFFIX).rpartition("/")
     found = []
