@@ -1,3 +1,3 @@
-"""Stacks of several branches or forks together: one project merged, and two projects compared."""
+"""Several branches or forks of a project: merge branches and check the result, or compare the stacks of two forks."""
 
 __all__ = ["compare", "concurrent"]

@@ -1,4 +1,4 @@
-"""Versions of a project in git's history, and their merge, without the work tree."""
+"""Versions of a project in git's history, and merges of them, without using the work tree."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _MERGER = Ident("patchq", "patchq@localhost", 946684800, "+0000")
 class ProjectVersion:
     """Project at one commit.
 
-    :param git: repository that has the commit.
+    :param git: repository that contains the commit.
     :param prefix: path of the project in the repository.
     :param label: name of the version for messages.
-    :param folder: new folder for the version's files.
+    :param folder: new folder into which the version's files are written.
     """
 
     def __init__(self, project: Project, git: Git, prefix: str, *, commit: CommitId, label: str, folder: Path) -> None:
@@ -47,7 +47,7 @@ class ProjectVersion:
 
     @cached_property
     def files(self) -> dict[str, BlobId]:
-        """Files of the parts that are checked, by path in the project."""
+        """Files that ``check`` reads, by path in the project."""
         wanted = [f"{self._prefix}{part}".encode() for part in PARTS]
         return self.list_files(wanted)
 
@@ -61,7 +61,7 @@ class ProjectVersion:
 
     @cached_property
     def stacks(self) -> dict[At, dict[str, BlobId]]:
-        """Files of each stack's folder by name."""
+        """Files in each stack's folder, by file name."""
         found: dict[At, dict[str, BlobId]] = {}
         for path, blob in self.files.items():
             parts = path.split("/")
@@ -79,7 +79,7 @@ class ProjectVersion:
         return proofs
 
     def read(self, path: str) -> bytes:
-        """Return a file; empty if the version doesn't have it."""
+        """Return the content of a file; empty if the version doesn't contain it."""
         blob = self.files.get(path)
         if blob:
             return self.git.read_blobs([blob])[blob]
@@ -99,7 +99,7 @@ class ProjectVersion:
         self._written.update(wanted)
 
     def write_all(self) -> None:
-        """Write all files that ``check`` reads, with those that the lock names."""
+        """Write all files that ``check`` reads, including those that the lock names."""
         self.write(self.files)
         lock = parse_lock(self.read(LOCK_NAME), LOCK_NAME)
         named = [upstream.keyring for upstream in lock.upstreams.values()]
@@ -116,7 +116,7 @@ class ProjectVersion:
             self.write(self.files)
 
     def stack(self, at: At) -> Stack | None:
-        """Return a stack with its files written; None if the version doesn't pin it or can't be read."""
+        """Return a stack after writing its files; None if the version doesn't pin it, or if it can't be read."""
         folder = self.project.layout.stack(*at).relative_to(self.project.layout.root).as_posix()
         self.write([LOCK_NAME, *(f"{folder}/{name}" for name in self.stacks.get(at, ()))])
         try:
@@ -131,7 +131,7 @@ class ProjectVersion:
             return None
 
     def plan(self, at: At, offline: bool) -> ApplyPlan | None:
-        """Apply a stack in the store; None if it doesn't apply."""
+        """Apply a stack in the store, and return the result; None if it doesn't apply."""
         stack = self.stack(at)
         if stack is None:
             return None
@@ -157,7 +157,7 @@ def patch_text(data: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeStep:
-    """Merge of one branch into the versions before it.
+    """Merge of one branch into the branches that were merged before.
 
     :ivar conflicts: files of the project that git can't merge.
     """
@@ -170,7 +170,7 @@ class MergeStep:
 
     @property
     def labels(self) -> tuple[str, str]:
-        """Labels of both sides."""
+        """Labels of both sides of the merge."""
         return self.ours.label, self.theirs.label
 
 
@@ -206,7 +206,7 @@ def merge_versions(
 
 
 def changed_names(before: Mapping[Name, BlobId], after: Mapping[Name, BlobId]) -> set[Name]:
-    """Return the names or paths whose files differ."""
+    """Return the names or paths whose files differ between two versions."""
     names: set[Name] = set()
     for name in before.keys() | after.keys():
         if before.get(name) != after.get(name):
@@ -215,7 +215,7 @@ def changed_names(before: Mapping[Name, BlobId], after: Mapping[Name, BlobId]) -
 
 
 def patches_of(names: Collection[str]) -> set[str]:
-    """Return the patch names of file names."""
+    """Return the names of patches, given the names of their files."""
     found: set[str] = set()
     for name in names:
         if name.endswith(SUFFIX):

@@ -1,4 +1,4 @@
-"""The command ``compare``: two forks of one upstream, patch by patch, and the stack that has both."""
+"""The command ``compare``: compare two forks of one upstream patch by patch, and find a stack that contains both."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ _SHORT = 4
 class Relation(str, Enum):
     """Relation of a patch to the other fork's stack.
 
-    ``same``: the other stack has all of its effect. ``overlap``: it changes a definition, or makes
-    a part of a change, that the other stack changes or makes too. ``conflict``: it doesn't apply on
-    top of the other stack. ``needs``: it doesn't apply there either, but only because it needs
-    patches of its own fork that conflict. ``apart``: none of these.
+    ``same``: the other stack already makes all changes of the patch. ``overlap``: the patch and the other
+    stack change the same definition, or make parts of the same change. ``conflict``: the patch doesn't apply
+    on top of the other stack. ``needs``: the patch doesn't apply on top of the other stack, but only because
+    it needs patches of its own fork that conflict. ``apart``: none of these.
     """
 
     SAME = "same"
@@ -60,8 +60,8 @@ class ComparedPatch:
     :ivar partners: related patches of the other fork; for ``needs``, patches of its own fork. Empty
         for a conflict with upstream's changes between two refs.
     :ivar grade: for ``same``, ``identical`` (the same patch id or file) or ``contained``.
-    :ivar paths: conflicting files, or files that both change.
-    :ivar definitions: definitions that both change, as ``path: name``.
+    :ivar paths: conflicting files, or files that both the patch and its partners change.
+    :ivar definitions: definitions that both the patch and its partners change, as ``path: name``.
     """
 
     name: str
@@ -75,7 +75,7 @@ class ComparedPatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnionPatch:
-    """Patch of the union's stack, and its outcome on the patches before it.
+    """Patch in the combined stack of both forks, and its outcome on top of the patches before it.
 
     :ivar outcome: empty for the fork whose patches come first.
     """
@@ -89,12 +89,13 @@ class UnionPatch:
 class ComparedUpstream:
     """Comparison of one upstream's stacks.
 
-    :ivar ref, other_ref: pinned refs.
+    :ivar ref, other_ref: pinned ref of this project and of the other one.
     :ivar same_base: True if both stacks are on the same commit.
-    :ivar patches: patches of this project, then of the other, each in the order of its series.
-    :ivar union: the order of a stack that has both: the patches of one fork, then those of the other
-        that it lacks and that apply. The fork that leaves out fewer patches comes first.
-    :ivar left_out: patches that don't apply there.
+    :ivar patches: patches of this project, followed by those of the other one, each in the order of its
+        series.
+    :ivar union: order of a combined stack: the patches of one fork, followed by the other fork's patches that
+        are not among them and that apply. The forks are ordered so that fewer patches are left out.
+    :ivar left_out: patches that don't apply in the combined stack.
     """
 
     upstream: str
@@ -106,7 +107,7 @@ class ComparedUpstream:
     left_out: tuple[UnionPatch, ...]
 
     def of(self, *, ours: bool, relation: Relation | None = None) -> list[ComparedPatch]:
-        """Return the patches of a fork, or those with a relation."""
+        """Return the patches of a fork, or only those with a given relation."""
         found = []
         for patch in self.patches:
             if patch.is_ours == ours and relation in (None, patch.relation):
@@ -137,7 +138,7 @@ def compare_forks(project: Project, other: str, *, set_name: str = "", other_set
 
 @contextmanager
 def _opened(project: Project, other: str) -> Iterator[Project]:
-    """Yield the other project, with the store of this one."""
+    """Yield the other project. It uses the store of this one."""
     path = Path(other)
     if path.is_file():
         with bundled_project(path, project) as theirs:
@@ -154,7 +155,7 @@ def _opened(project: Project, other: str) -> Iterator[Project]:
 
 @contextmanager
 def _copied(project: Project, root: Path) -> Iterator[Project]:
-    """Yield a copy of a project's lock and stacks. Nothing of its private state is read."""
+    """Yield a copy of a project that contains its lock and stacks. No private state is copied."""
     with tempfile.TemporaryDirectory(prefix="patchq-") as text:
         folder = Path(text).resolve()
         for path in (root / LOCK_NAME, *project_files.list_files(root, root / "patches")):
@@ -165,7 +166,7 @@ def _copied(project: Project, root: Path) -> Iterator[Project]:
 
 
 def _pairs(project: Project, set_name: str, theirs: Project, other_set: str) -> Iterator[tuple[Pin, Pin]]:
-    """Yield the pins of the upstreams that both sets have, by name or by URL."""
+    """Yield the pins of the upstreams that both sets contain. Upstreams are matched by name or by URL."""
     others = {pin.upstream: pin for pin in theirs.lock.pins_of(other_set)}
     by_url = {}
     for pin in others.values():
@@ -178,7 +179,7 @@ def _pairs(project: Project, set_name: str, theirs: Project, other_set: str) -> 
 
 
 class _CarriedStack:
-    """Stack of one fork, carried onto the other fork's stack."""
+    """Stack of one fork, carried onto the stack of the other fork."""
 
     def __init__(self, store: Git, carried: Carried, other: Carried) -> None:
         self.store, self.carried = store, carried
@@ -232,14 +233,14 @@ def _compare(store: Git, mine: Carried, yours: Carried) -> ComparedUpstream:
 
 
 class _FileVersions:
-    """Versions of files, each read and parsed once."""
+    """Cache of file versions. Each version is read and parsed once."""
 
     def __init__(self, store: Git) -> None:
         self.store = store
         self._versions: dict[tuple[bytes, BlobId], bodies.SourceVersion] = {}
 
     def changed_definitions(self, edit: PathChange) -> set[str]:
-        """Return the definitions whose lines an edit changes; none for other files than source."""
+        """Return the definitions whose lines an edit changes; none for files in other languages."""
         if not is_source(edit) or not edit.old or not edit.new:
             return set()
         versions = []
@@ -311,7 +312,7 @@ def _of(
 
 
 def _related(patch: Patch, others: Sequence[Patch]) -> dict[str, set[str]]:
-    """Return the other patches that add or remove some of a patch's lines in a file, with the files."""
+    """Return other patches that add or remove some of the same lines in a file as a patch, with these files."""
     found: dict[str, set[str]] = {}
     for other in others:
         for path in patch.paths & other.paths:
@@ -323,7 +324,7 @@ def _related(patch: Patch, others: Sequence[Patch]) -> dict[str, set[str]]:
 
 
 def _telling_lines(patch: Patch, path: bytes) -> Counter[tuple[bool, bytes]]:
-    """Return the removed and added lines of a patch in a file that are long enough to identify it."""
+    """Return the lines that a patch removes from and adds to a file and that are long enough to identify it."""
     found: Counter[tuple[bool, bytes]] = Counter()
     for block in patch.blocks(path):
         for is_added, lines in ((False, block.removed), (True, block.added)):
@@ -334,12 +335,12 @@ def _telling_lines(patch: Patch, path: bytes) -> Counter[tuple[bool, bytes]]:
 
 
 def _same_new_file(patch: Patch, other: Patch, path: bytes) -> bool:
-    """Return whether both patches add a file."""
+    """Return whether both patches add the file."""
     return all(edit.old is None for edit in (*patch.edits, *other.edits) if edit.path == path)
 
 
 def _near(patch: Patch, others: Sequence[Patch], files: Sequence[str]) -> list[str]:
-    """Return the other patches whose hunks share a line with a patch's hunks in conflicting files."""
+    """Return other patches whose hunks share a line with the patch's hunks in conflicting files."""
     found: list[str] = []
     paths = set(filter(lambda path: show_path(path) in files, patch.paths))
     for other in others:
@@ -368,7 +369,7 @@ def _touching(others: Sequence[Patch], files: Sequence[str]) -> list[str]:
 
 
 def _shared_definitions(patch: Patch, others: Sequence[Patch], contents: _FileVersions) -> dict[str, list[str]]:
-    """Return the definitions that a patch and other patches change, with the other patches."""
+    """Return the definitions that both a patch and other patches change, with the names of these patches."""
     found: dict[str, list[str]] = {}
     for edit in patch.edits:
         mine: set[str] | None = None
@@ -386,7 +387,7 @@ def _shared_definitions(patch: Patch, others: Sequence[Patch], contents: _FileVe
 def _union(
     store: Git, first: _CarriedStack, last: _CarriedStack, same: set[tuple[bool, str]], *, first_is_ours: bool
 ) -> tuple[list[UnionPatch], list[UnionPatch]]:
-    """Return the order of a stack with both forks' patches, and the patches that it leaves out.
+    """Return the order of a combined stack of both forks, and the patches that don't fit into it.
 
     A patch may need one that was left out, so the remaining patches are carried again until all apply.
     """

@@ -1,4 +1,4 @@
-"""``check --with``: the project with several branches merged, and how their patches clash."""
+"""``check --with``: merge several branches of the project, and find clashes between their patches."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _PROOFS = ""
 
 
 class ClashKind(str, Enum):
-    """Kind of clash between two branches; the rule of its finding."""
+    """Kind of clash between two branches. It is the rule of the finding that reports the clash."""
 
     MERGE = "merge"
     SERIES = "series"
@@ -64,13 +64,13 @@ class ClashKind(str, Enum):
 class Clash:
     """Clash between two branches.
 
-    :ivar mild: True if it may be correct, and fails nothing.
-    :ivar path: file of the project, or of the upstream.
-    :ivar name: definition, or patch.
-    :ivar change: for drift, the change of the definition.
-    :ivar ours: patches of the versions before, as ``upstream/name``.
-    :ivar theirs: patches of the branch.
-    :ivar branches: labels of both sides.
+    :ivar mild: True if the merged result may be correct, so that the check doesn't fail.
+    :ivar path: path of a file in the project or in the upstream.
+    :ivar name: name of a definition or a patch.
+    :ivar change: for drift, how the definition changed.
+    :ivar ours: patches of the branches merged before, as ``upstream/name``.
+    :ivar theirs: patches of the branch that is merged.
+    :ivar branches: labels of both sides of the merge.
     """
 
     kind: ClashKind
@@ -89,10 +89,10 @@ class Clash:
 
 @dataclass(kw_only=True)
 class MergedProject:
-    """Project with branches merged, in a temporary folder.
+    """Result of merging branches of a project, in a temporary folder.
 
-    :ivar project: the merged project; None if its lock or a series can't be read.
-    :ivar clashes: clashes that git's merge shows.
+    :ivar project: merged project; None if its lock or a series can't be read.
+    :ivar clashes: clashes that git's merge of the files shows.
     :ivar broken: paths in the project that git could not merge.
     """
 
@@ -114,9 +114,9 @@ class MergedProject:
         return found
 
     def compare(self, plans: Mapping[At, ApplyPlan], *, offline: bool = False) -> list[Clash]:
-        """Return the clashes of the patches' definitions, and add to ``proofs``.
+        """Return the clashes between the patches' definitions. Patches to prove again are added to ``proofs``.
 
-        :param plans: apply results of the merged project that are known.
+        :param plans: apply results of the merged project that are already known.
         """
         found: list[Clash] = []
         for number, step in enumerate(self.steps):
@@ -129,10 +129,10 @@ class MergedProject:
 
 @contextmanager
 def merged(project: Project, revisions: Sequence[str]) -> Iterator[MergedProject]:
-    """Merge branches of the project's repository into its last commit, without the work tree.
+    """Merge branches of the project's repository into its last commit, without using the work tree.
 
     :param revisions: branches, tags or commits.
-    :raises UserError: if a revision doesn't exist, or has no project.
+    :raises UserError: if a revision doesn't exist, or contains no project.
     """
     root = project.layout.root
     with (
@@ -185,7 +185,7 @@ def _read_merge(project: Project, steps: Sequence[MergeStep]) -> MergedProject:
 
 
 def _at_of(path: str) -> tuple[str, str, str]:
-    """Return the upstream, ref and patch of a path in the project; empty strings for other files."""
+    """Return the upstream, ref and patch that a path in the project names; empty strings for other files."""
     parts = path.split("/")
     if len(parts) == 4 and parts[0] == "patches" and parts[3].endswith(SUFFIX):
         return parts[1], folder_to_ref(parts[2]), parts[3].removesuffix(SUFFIX)
@@ -193,7 +193,7 @@ def _at_of(path: str) -> tuple[str, str, str]:
 
 
 def _file_clash(step: MergeStep, kind: ClashKind, path: str) -> Clash:
-    """Return the clash of a file in the project, with the patch if it is a patch file."""
+    """Return the clash about a file in the project. If it is a patch file, the clash names the patch."""
     upstream, ref, patch = _at_of(path)
     named: tuple[str, ...] = ()
     if patch:
@@ -211,7 +211,7 @@ def _file_clash(step: MergeStep, kind: ClashKind, path: str) -> Clash:
 
 
 def _same_patches(step: MergeStep) -> Iterator[Clash]:
-    """Yield the patches whose diff both branches change. Git merges patch files as plain text."""
+    """Yield a clash for each patch whose diff both branches change, because git merges patch files as plain text."""
     base, ours, theirs = step.base.files, step.ours.files, step.theirs.files
     for path in sorted(base.keys() & ours.keys() & theirs.keys()):
         if not _at_of(path)[2] or path in step.conflicts or len({base[path], ours[path], theirs[path]}) < 3:
@@ -222,7 +222,7 @@ def _same_patches(step: MergeStep) -> Iterator[Clash]:
 
 
 def _series(step: MergeStep) -> Iterator[Clash]:
-    """Yield each merged series that can't be read, or that names a patch without a file."""
+    """Yield a clash for each merged series that can't be read, or that names a patch whose file is missing."""
     for (upstream, ref), files in step.merged.stacks.items():
         if "series" not in files:
             continue
@@ -239,7 +239,7 @@ def _series(step: MergeStep) -> Iterator[Clash]:
 
 
 def _proofs(step: MergeStep) -> Iterator[Clash]:
-    """Yield the proofs that both branches change and git merges."""
+    """Yield a clash for each proof that both branches change and that git merges."""
     base, ours, theirs = step.base.proofs, step.ours.proofs, step.theirs.proofs
     for path in sorted(changed_names(base, ours) & changed_names(base, theirs)):
         if path not in step.conflicts and ours.get(path) != theirs.get(path):
@@ -264,7 +264,7 @@ class _StackFiles:
         return self._blobs
 
     def know(self, path: bytes, entry: TreeEntry | None) -> None:
-        """Record a file of the tree, or that it lacks the file."""
+        """Record a file of the tree, or that the file doesn't exist in the tree."""
         if entry:
             self._entries[path] = entry.blob
         else:
@@ -295,14 +295,14 @@ class _StackFiles:
         return self._contents[path]
 
     def count(self, name: str) -> int:
-        """Return the number of Python functions and methods of a name."""
+        """Return the number of Python functions and methods with this name."""
         pattern = rf"^\s*(async )?def {name}\b"
         argv = ("grep", "-h", "-I", "-E", pattern, self.tree, "--", "*.py")
         return self.git.run(*argv, ok_codes=(0, 1)).count(b"\n")
 
 
 class _BranchComparison:
-    """Comparison of two branches by the trees of their stacks."""
+    """Comparison of two branches by the trees that their stacks produce."""
 
     def __init__(self, step: MergeStep, plans: Mapping[At, ApplyPlan], offline: bool) -> None:
         self.step, self.offline = step, offline
@@ -356,7 +356,7 @@ class _BranchComparison:
         return bool(ours and theirs)
 
     def _groups(self) -> list[tuple[At, ...]]:
-        """Return the changed stacks that are used together: those of each set, and each other one."""
+        """Return groups of changed stacks that are used together: those of each set, and each other stack alone."""
         if LOCK_NAME in self.step.conflicts:
             with_lock = self.step.theirs
         else:
@@ -436,7 +436,10 @@ class _BranchComparison:
                         merge[name].know(change.path, change.new)
 
     def _added(self, base: Mapping[str, _StackFiles], side: Mapping[str, _StackFiles]) -> dict[Place, set[int]]:
-        """Return the lines that a branch adds, and the files that it only removes lines from."""
+        """Return the lines that a branch adds, by file.
+
+        For files from which it only removes lines, the set is empty.
+        """
         found: dict[Place, set[int]] = {}
         for upstream, before in base.items():
             after = side[upstream]
@@ -517,14 +520,14 @@ class _BranchComparison:
         return tuple(found)
 
     def _collect_proofs(self, refs: Mapping[str, At], added: Sequence[Mapping[Place, set[int]]]) -> None:
-        """Add the patches that touch a file which the other branch touches, too."""
+        """Add the patches that change a file which the other branch changes, too, to the proofs to run again."""
         both = added[0].keys() & added[1].keys()
         for upstream, path in both:
             for side in (0, 1):
                 self.proofs.update(self._patches(side, refs.get(upstream), path))
 
     def _left_behind(self) -> Iterator[Clash]:
-        """Yield the patches that one branch adds to a stack which the other carries to another ref."""
+        """Yield a clash for each patch that one branch adds to a stack which the other carries to another ref."""
         base = self.step.base.stacks
         labels, versions = self.step.labels, (self.step.ours, self.step.theirs)
         for side in (0, 1):
@@ -584,7 +587,7 @@ def _as_trees(side: Mapping[str, _StackFiles]) -> Trees:
 
 
 def _added_by(before: bytes, after: bytes) -> set[int]:
-    """Return the added lines of a file, from 1."""
+    """Return the numbers (from 1) of the lines that are added to a file."""
     found: set[int] = set()
     matcher = difflib.SequenceMatcher(None, before.split(b"\n"), after.split(b"\n"), autojunk=False)
     for kind, _, _, first, last in matcher.get_opcodes():
@@ -594,7 +597,7 @@ def _added_by(before: bytes, after: bytes) -> set[int]:
 
 
 def _touched(version: ProjectVersion, at: At, patch: str) -> set[bytes]:
-    """Return the paths that a patch names in its diff."""
+    """Return the paths in the diff of a patch."""
     layout = version.project.layout
     path = (layout.stack(*at) / (patch + SUFFIX)).relative_to(layout.root).as_posix()
     found: set[bytes] = set()
