@@ -1,3 +1,3 @@
-"""The state of a project and its measurements as one model, shown as page, JSON and Markdown."""
+"""State of a project and its measurements as one data model, shown as an HTML page, JSON and Markdown."""
 
 __all__ = ["ahead", "bench", "evidence", "page", "story", "todo"]

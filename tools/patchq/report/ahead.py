@@ -1,4 +1,4 @@
-"""Cost of each newer pinned release for the patches of a set."""
+"""Cost of carrying the patches of a set to each newer pinned release."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ DROPPED = "dropped"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportCell:
-    """A patch on a ref.
+    """Outcome of one patch on one ref.
 
-    :ivar outcome: from the ledger or the forecast; ``carried`` if the ref's stack has the patch, ``dropped`` if the
-        ledger drops it, empty if neither has anything.
-    :ivar file: source of the outcome; ``line`` counts from 1, 0 means the whole file.
-    :ivar paths: files in conflict.
+    :ivar outcome: outcome in the ledger or the forecast; ``carried`` if the ref's stack contains the patch,
+        ``dropped`` if the ledger drops it, empty if there is no information.
+    :ivar file: file from which the outcome comes.
+    :ivar line: line in this file, from 1; 0 means the whole file.
+    :ivar paths: files that conflict.
     :ivar since: first ref at which upstream has the patch.
-    :ivar dropped: the decision, if the outcome is ``dropped``.
+    :ivar dropped: decision in the ledger, if the outcome is ``dropped``.
     """
 
     outcome: str
@@ -37,11 +38,11 @@ class ReportCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ahead:
-    """Cost of one release for the stack of a set.
+    """Cost of carrying a set's stack to one release.
 
     :ivar needs: patches that need review, each with its conflicting files.
-    :ivar retire: patches that upstream has, each with the first ref that has it.
-    :ivar unknown: patches without a forecast or a rebase.
+    :ivar retire: patches that upstream has, each with the first ref at which upstream has it.
+    :ivar unknown: patches for which there is neither a forecast nor a rebase.
     :ivar dropped: patches that the ledger drops.
     :ivar has_stack: True if the ref has a stack of its own.
     """
@@ -65,7 +66,7 @@ class Ahead:
 
     @property
     def message(self) -> str:
-        """Return the counts in one line."""
+        """Return the counts on one line."""
         applied = "apply"
         if len(self.lands) == 1:
             applied = "applies"
@@ -89,8 +90,8 @@ def count(
 ) -> list[Ahead]:
     """Count the outcomes on each newer ref.
 
-    :param rows: by patch, a cell for each ref of ``refs``.
-    :param ahead: the patches to count, by ref.
+    :param rows: cells of each patch, one for each ref in ``refs``.
+    :param ahead: patches to count, by ref.
     """
     found = []
     for column, ref in enumerate(refs):

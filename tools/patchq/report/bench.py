@@ -1,4 +1,4 @@
-"""Import measurements, each tied to its result file and to the measured build."""
+"""Import of measurements. Each is tied to its result file and to the measured build."""
 
 from __future__ import annotations
 
@@ -63,12 +63,13 @@ def import_files(
 ) -> list[Measurement]:
     """Add the readings of result files to the ledger, and copy the files next to it.
 
-    A measurement belongs to a patched build: the environment of ``python`` is verified first. Figures reported by
-    others are marked as such.
+    A measurement belongs to a patched build, so the environment of ``python`` is verified first. Figures that
+    others have reported are marked as such.
 
-    :param expected: stack id that was measured; empty for the environment's.
-    :param reported: source of the figures; then no environment is verified.
-    :param engine: used where the files name none; likewise ``config``.
+    :param expected: stack id of the measured build; empty for the stack id of the environment.
+    :param reported: source of figures that others have reported. If it is given, no environment is verified.
+    :param engine: engine of measurements whose file names none.
+    :param config: configuration of measurements whose file names none.
     :raises UserError: if the environment is not the expected patched build, or if not exactly one of ``python`` and
         ``reported`` is given.
     :raises FormatError: for a file of an unknown format.
@@ -129,7 +130,7 @@ def _safe_name(path: Path) -> str:
 
 
 def _read(path: Path) -> bytes:
-    """Read a results file. Refuse pipes, which may block, and files that are too large."""
+    """Read a result file. Refuse pipes, which may block, and files that are too large."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             raise UserError(f"{path} is not a regular file", hint="name the file that the tool wrote")

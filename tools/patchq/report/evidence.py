@@ -1,6 +1,7 @@
-"""State of a project as one typed model, which ``report`` shows as a page, JSON and Markdown.
+"""State of a project as one typed data model, which ``report`` shows as an HTML page, JSON and Markdown.
 
-Everything in the model comes from a file of the project, whose path is kept with it, or from git. Nothing is changed.
+All data in the model comes from git or from a file of the project, whose path is kept with the data. The
+project isn't changed.
 """
 
 from __future__ import annotations
@@ -37,10 +38,12 @@ _DAY = 86400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatchView:
-    """A patch of the set.
+    """Data about one patch of the set.
 
-    :ivar since: day of its author date, ``2026-11-21``; ``days`` since then.
-    :ivar proof: its last result (``proven`` …), or empty; ``message`` is the reason.
+    :ivar since: day of the patch's author date, ``2026-11-21``.
+    :ivar days: number of days since then.
+    :ivar proof: last result of the patch's proof (``proven`` …), or empty.
+    :ivar message: reason for this result.
     :ivar needs: patches without which it can't be carried, as ``upstream/name``.
     :ivar strength: number of mutants that the proof killed in the last run of ``test --mutate``.
     """
@@ -60,7 +63,7 @@ class PatchView:
 
     @property
     def added(self) -> int:
-        """Return the number of added lines; git counts those of a binary file as -1."""
+        """Return the number of added lines. For a binary file, git's count is -1."""
         count = 0
         for _, added, _ in self.info.files:
             count += max(added, 0)
@@ -77,7 +80,7 @@ class PatchView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackView:
-    """A stack of the set. ``status`` explains ``state`` and ``worktree``."""
+    """Data about one stack of the set. ``status`` explains ``state`` and ``worktree``."""
 
     upstream: str
     ref: str
@@ -89,10 +92,10 @@ class StackView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matrix:
-    """The patches of an upstream on each of its pinned refs.
+    """Outcomes of an upstream's patches on each of its pinned refs.
 
-    :ivar rows: cells by patch, one for each ref of ``refs``.
-    :ivar files: file of each patch: in the set's own stack, else in the newest ref's.
+    :ivar rows: cells of each patch, one for each ref in ``refs``.
+    :ivar files: file of each patch: the one in the set's own stack, else the one in the newest ref's stack.
     """
 
     upstream: str
@@ -103,7 +106,7 @@ class Matrix:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerLine:
-    """A line of a ledger and its place."""
+    """Line of a ledger, with its file and number."""
 
     upstream: str
     attempt: Attempt
@@ -116,10 +119,10 @@ class Evidence:
     """Data of a report.
 
     :ivar not_run: patches whose proof has no result, each with the reason.
-    :ivar notes: data that could not be computed, with the reason.
+    :ivar notes: data that could not be computed, each with the reason.
     :ivar ahead: cost of each pinned ref that is newer than the set's own.
     :ivar todo: next step for each stack.
-    :ivar prove: command that gets the missing results of proofs.
+    :ivar prove: command that runs the proofs whose results are missing.
     :ivar bounds: upper bounds from ``measurements/targets.toml``.
     """
 
@@ -153,7 +156,7 @@ class Evidence:
 
     @property
     def stops_ahead(self) -> list[tuple[str, str, str, ReportCell]]:
-        """Return the patches of the set that stop on the newest pin: name, file, ref and cell."""
+        """Return the patches of the set that stop on the newest pin, each with its name, file, ref and cell."""
         files = {patch.name: patch.info.path for patch in self.patches}
         found = []
         for matrix in self.matrices:
@@ -176,7 +179,7 @@ def gather(
     look_ahead: bool = False,
     results_file: str = "",
 ) -> Evidence:
-    """Read the state of a project.
+    """Read the state of a project into the data model.
 
     :param verdicts: last results of the proofs, from ``results_file``.
     :param look_ahead: forecast pinned refs that the ledgers don't cover.
@@ -400,7 +403,7 @@ def _look_ahead(
     set_name: str,
     notes: list[str],
 ) -> None:
-    """Fill the empty cells of ``here``'s patches by a forecast."""
+    """Fill the empty cells of the patches in ``here`` with a forecast."""
     open_refs = []
     for ref in stacks:
         if any(not cells[name, ref].outcome for name in here.names):
@@ -421,7 +424,7 @@ def _look_ahead(
 
 
 def _ahead_cell(project: Project, stack: Stack, cell: ForecastCell) -> ReportCell:
-    """Return a forecast's cell; ``stack`` is the one that the patch was carried from."""
+    """Return the cell of a forecast. ``stack`` is the stack from which the patch was carried."""
     paths = tuple(file.path for file in cell.files)
     moved = say_moved(cell.offsets, cell.checked)
     details = list(filter(None, (*paths, moved, cell.message, cell.evidence)))

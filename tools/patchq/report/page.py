@@ -1,4 +1,4 @@
-"""The report as a self-contained HTML page, and as Markdown for a job summary, from one model."""
+"""Renderers of the report's data model: a self-contained HTML page, and Markdown for a job summary."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _BAR_AREA, _VALUE_AREA, _ROW, _CHARACTER = 520, 200, 24, 7
 
 
 def html(evidence: Evidence, root: Path, folder: Path) -> str:
-    """Return the page.
+    """Return the HTML page.
 
     :param root: the project's folder.
     :param folder: the folder that the page is written to; links are relative to it.
@@ -112,7 +112,7 @@ def markdown(evidence: Evidence) -> str:
 
 
 def _steps(evidence: Evidence) -> dict[str, tuple[str, str, str]]:
-    """Return the words for each stack's next step, by upstream: a label, its CSS class and the reason."""
+    """Return the text for each stack's next step, by upstream: a label, its CSS class and the reason."""
     stacks = {stack.upstream: stack for stack in evidence.stacks}
     found = {}
     for todo in evidence.todo:
@@ -172,7 +172,7 @@ def _has_stop(cells: Sequence[object]) -> bool:
 
 
 def _url(status: str) -> str:
-    """Return the web address in an ``Upstream-Status:``, or an empty string; other schemes are ignored."""
+    """Return the web address in an ``Upstream-Status:``; empty for none or for other schemes."""
     match = re.search(r"https?://[^\s\[\]\"'<>]+", status)
     if match:
         return match[0]
@@ -180,7 +180,7 @@ def _url(status: str) -> str:
 
 
 def _json(value: object) -> str:
-    """Return JSON that can't end the script element that holds it."""
+    """Return JSON in which no text can end the script element that contains the JSON."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     text = re.sub("[<>&]", lambda match: f"\\u{ord(match[0]):04x}", text)
     return re.sub(r"[^ -~]", _escape_unprintable, text)
@@ -193,7 +193,7 @@ def _escape_unprintable(match: re.Match[str]) -> str:
 
 
 def _cells(matrix: Matrix, link: Callable[[str], str]) -> dict[str, object]:
-    """Return the data of the dialog for a matrix's cells. Repeated texts are stored once, in ``s``."""
+    """Return the data for the dialog of a matrix's cells. Repeated texts are stored once, under the key ``s``."""
     texts: dict[str, int] = {"": 0}
     rows = []
     for cells in matrix.rows.values():
@@ -208,12 +208,15 @@ def _cells(matrix: Matrix, link: Callable[[str], str]) -> dict[str, object]:
 
 
 def anchor(name: str) -> str:
-    """Return the fragment of a patch's row."""
+    """Return the URL fragment of a patch's row."""
     return "p-" + re.sub(r"[^A-Za-z0-9_]+", "-", name)
 
 
 def _totals(matrix: Matrix) -> list[tuple[str, str, list[int]]]:
-    """Return the totals below a matrix: label, CSS class, and a count for each ref. Rows of zeros are left out."""
+    """Return the totals below a matrix: label, CSS class, and a count for each ref.
+
+    Rows with only zeros are left out.
+    """
     rows: dict[str, list[int]] = {}
     for tone in ("k", "g", "x", "h", "o", ""):
         rows[tone] = [0] * len(matrix.refs)
@@ -239,7 +242,7 @@ def _totals(matrix: Matrix) -> list[tuple[str, str, list[int]]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """A measurement; ``low`` and ``high`` are the ends of its spread. Positions are in pixels."""
+    """Bar of a chart for one measurement. ``low`` and ``high`` are the ends of its spread. Positions are in pixels."""
 
     label: str
     y: int
@@ -253,7 +256,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartLimit:
-    """A dashed vertical line at ``x`` pixels."""
+    """Dashed vertical line in a chart, at ``x`` pixels."""
 
     x: float
     value: str
@@ -262,7 +265,7 @@ class ChartLimit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """The bars of one test on one machine."""
+    """Chart with the bars of one test on one machine."""
 
     title: str
     bars: tuple[Bar, ...]
@@ -273,7 +276,7 @@ class Chart:
 
 
 def _charts(evidence: Evidence) -> list[Chart]:
-    """Return a chart for each machine, test and depth; the fastest measurement comes first."""
+    """Return a chart for each machine, test and depth. The fastest measurement comes first."""
     tests: dict[tuple[str, int, str], list[Measurement]] = {}
     for measurement in evidence.measurements:
         key = (measurement.machine, measurement.depth, measurement.test)
@@ -285,7 +288,7 @@ def _charts(evidence: Evidence) -> list[Chart]:
 
 
 def _limits(evidence: Evidence, test: Measurement) -> dict[str, str]:
-    """Return the bounds and targets of a measurement's test, as values with their labels."""
+    """Return the bounds and targets that apply to a test, as labels by value."""
     labels: dict[str, str] = {}
     if test.test.startswith("tg"):
         for bound in evidence.bounds:

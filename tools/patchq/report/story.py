@@ -1,7 +1,7 @@
 """History of a set's stacks from one set to another, release by release.
 
-The only sources are the ledgers (stops, resolutions and patches that upstream has) and the series
-(patches of each release). The report lists the differences between the two.
+The data comes from the ledgers (stops, resolutions, and patches that upstream has) and from the series
+(patches of each release). If ledgers and series contradict each other, the report lists the differences.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class StoryStop:
 
     :ivar hunks: number of hunks that conflicted. A deleted file counts as one. 0 if not recorded.
     :ivar files: paths of the files that conflicted.
-    :ivar last: last line about the patch in the ledger.
+    :ivar last: last attempt in the ledger to carry the patch.
     """
 
     patch: str
@@ -41,8 +41,8 @@ class StoryStop:
 class Straight:
     """Direct rebase from an earlier release, without the intermediate releases.
 
-    :ivar hunks: conflicting hunks of the direct rebase.
-    :ivar along: conflicting hunks of the rebases through the intermediate releases.
+    :ivar hunks: number of conflicting hunks in the direct rebase.
+    :ivar along: number of conflicting hunks in the rebases through the intermediate releases.
     """
 
     before: str
@@ -63,7 +63,7 @@ class StoryStep:
     :ivar taken: patches that upstream has.
     :ivar gone: patches that are no longer needed or withdrawn.
     :ivar written: patches of the release's stack that the ledger doesn't list as carried.
-    :ivar missing: carried patches that the release's stack lacks.
+    :ivar missing: patches that the ledger lists as carried and that the release's stack doesn't contain.
     """
 
     before: str
@@ -100,13 +100,13 @@ class StoryStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoryWay:
-    """Rebases of an upstream's stack from one release to another.
+    """All rebases of an upstream's stack on the way from one release to another.
 
     :ivar refs: refs from the first release to the last.
-    :ivar set_out: patches of the first release, including those that left its stack later.
-    :ivar lives: outcome of each patch on each later release; empty if the release lacks the patch.
+    :ivar set_out: patches of the first release, including those that were removed from its stack later.
+    :ivar lives: outcome of each patch on each later release; empty if the release doesn't have the patch.
     :ivar hot: files that conflicted most.
-    :ivar output: True if the ledger has lines about these releases.
+    :ivar output: True if the ledger contains lines about these releases.
     """
 
     upstream: str
@@ -130,7 +130,7 @@ def tell(project: Project, before: str, after: str, names: Sequence[str] = ()) -
 
 
 def ways(project: Project, before: str, after: str, names: Sequence[str] = ()) -> Iterable[StoryWay]:
-    """Yield the rebases of each upstream that two sets have at different refs."""
+    """Yield the rebases of each upstream whose refs in two sets differ."""
     ledgers = read_ledgers(project, names)
     started = {stack.pin.upstream: stack for stack in project.stacks(before)}
     for stack in project.stacks(after, names):
@@ -183,7 +183,7 @@ def way(upstream: str, ledger: Ledger, series: dict[str, tuple[str, ...]], start
 
 
 def route(attempts: Iterable[Attempt], start: str, end: str) -> tuple[str, ...]:
-    """Return the longest chain of rebases from ``start`` to ``end``; only the two refs if none."""
+    """Return the longest chain of rebases from ``start`` to ``end``; only these two refs if there is no chain."""
     onward: dict[str, list[str]] = {}
     for attempt in attempts:
         if attempt.outcome in CARRIED and attempt.onto != attempt.from_ref:
@@ -251,7 +251,7 @@ def _step(ledger: Ledger, series: dict[str, tuple[str, ...]], refs: Sequence[str
 def _attempts_onto(ledger: Ledger, refs: Sequence[str], number: int) -> list[Attempt]:
     """Return the attempts that decide the stack of a ref.
 
-    A stop in a direct rebase from an earlier release was only a test, and decides nothing.
+    A stop in a direct rebase from an earlier release was only a trial, and doesn't affect the stack.
     """
     before, onto = refs[number - 1], refs[number]
     known = (*CARRIED, _TAKEN, *_GONE)
@@ -264,13 +264,13 @@ def _attempts_onto(ledger: Ledger, refs: Sequence[str], number: int) -> list[Att
 
 
 def _stop(attempts: Sequence[Attempt], last: Attempt) -> StoryStop:
-    """Return a stop with the files of its first attempt, because later attempts may lack them."""
+    """Return a stop with the files of its first attempt, because later attempts may list none."""
     first = next((a for a in attempts if a.patch == last.patch and a.files), last)
     return StoryStop(patch=last.patch, hunks=_hunks(first), files=tuple(f.path for f in first.files), last=last)
 
 
 def _beside(ledger: Ledger, steps: Sequence[StoryStep]) -> tuple[Straight, ...]:
-    """Return the direct rebases onto the last step's release from earlier releases.
+    """Return the direct rebases from earlier releases to the release of the last step.
 
     Releases from which no patch was carried are left out.
     """

@@ -1,4 +1,4 @@
-"""The next step for each stack of a report: its state, and the command to type."""
+"""Next step for each stack in a report: the state of the stack, and the command to run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from patchq.stacks.views import StackStatus
 
 
 class NextStep(str, Enum):
-    """State of a stack that decides the command. The first that holds counts."""
+    """State of a stack that determines the next command. The first state that applies is used."""
 
     NO_PATCHES = "no patches"
     APPLY = "apply"
@@ -30,8 +30,8 @@ class NextStep(str, Enum):
 class StackTodo:
     """Next step for one stack.
 
-    :ivar onto: newer pinned ref that the step is about, or empty.
-    :ivar patches: patches that the step is about.
+    :ivar onto: newer pinned ref to which the step refers; may be empty.
+    :ivar patches: patches to which the step refers.
     """
 
     upstream: str
@@ -45,8 +45,8 @@ class StackTodo:
 def next_step(stack: StackStatus, failing: Sequence[str], ahead: Sequence[Ahead], set_option: str) -> StackTodo:
     """Return the next step for a stack.
 
-    :param failing: its patches that are not proven.
-    :param ahead: the newer pinned refs of its upstream, oldest first.
+    :param failing: patches of the stack that are not proven.
+    :param ahead: newer pinned refs of the stack's upstream, oldest first.
     :param set_option: `` --set SET``, or an empty string for the default set.
     """
     name = stack.upstream
