@@ -1,4 +1,4 @@
-"""Proofs: tests that run with and without each patch, to show that it works and is needed."""
+"""Proofs: tests that run with and without each patch, to show that the patch works and is needed."""
 
 __all__ = [
     "cluster",

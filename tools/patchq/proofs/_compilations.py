@@ -1,4 +1,4 @@
-"""Cache of the compilations of proofs. ``PATCHQ_COMPILATIONS`` names its folder.
+"""Cache for the compilations that proofs run. The variable ``PATCHQ_COMPILATIONS`` names its folder.
 
 This module uses the standard library only.
 
@@ -28,7 +28,7 @@ _INCLUDED = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*"(/[^"\n]+)"', re.M)
 
 
 class Compilation:
-    """Compiler call and the place of its results in the cache.
+    """One call of a compiler, and the folder of its results in the cache.
 
     :param version: version of the compiler.
     :param trees: folder of the patched trees.
@@ -45,7 +45,7 @@ class Compilation:
         self._before = self._files()
 
     def take(self) -> tuple[str, str] | None:
-        """Restore the written files. Return stdout and stderr; None if nothing is cached."""
+        """Restore the compiled files from the cache, and return stdout and stderr; None if nothing is cached."""
         try:
             message = json.loads((self._kept / "said.json").read_text())
         except OSError:
@@ -55,7 +55,7 @@ class Compilation:
         return message[0], message[1]
 
     def keep(self, stdout: str, stderr: str) -> None:
-        """Save the compiler's files and output in the cache."""
+        """Save the compiled files and the compiler's output in the cache."""
         self._kept.parent.mkdir(parents=True, exist_ok=True)
         now = self._files()
         with tempfile.TemporaryDirectory(dir=self._kept.parent) as text:
@@ -82,7 +82,7 @@ class Compilation:
         return {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in found}
 
     def _known_by(self, arg: str, cwd: Path, trees: Path) -> Iterator[str]:
-        """Yield the key's parts for an argument: contents of inputs, placeholders for outputs."""
+        """Yield the parts of the key for one argument: the content of an input, a placeholder for an output."""
         path = (cwd / arg.removeprefix("-I")).resolve()
         if trees in path.parents:
             name = path.relative_to(trees)
@@ -107,9 +107,9 @@ def _folders_written(argv: Sequence[str], cwd: Path) -> Iterator[Path]:
 
 
 def _with_included(path: Path) -> Iterator[str]:
-    """Yield name and hash of a file outside the trees, and of the headers that it may include.
+    """Yield the name and hash of a file outside the trees, and of the headers that the file may include.
 
-    These are the headers in the same folder and files that it includes by an absolute path.
+    These headers are all headers in the same folder, and files that are included by an absolute path.
     """
     done: set[Path] = set()
     todo = [path]
@@ -126,7 +126,7 @@ def _with_included(path: Path) -> Iterator[str]:
 
 
 def _content(folder: Path) -> str:
-    """Return the hash of the paths and contents of a folder's files. Skip symbolic links."""
+    """Return a hash of the paths and contents of a folder's files. Skip symbolic links."""
     digest = hashlib.sha256()
     for place, folders, names in os.walk(folder):
         folders[:] = sorted(f for f in folders if f not in (".git", "__pycache__"))

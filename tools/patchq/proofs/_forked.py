@@ -2,16 +2,16 @@
 
 This module uses the standard library only.
 
-A short run spends most of its time on imports from outside the trees: torch takes seconds. The
-server imports the modules that a first run imported from outside. Each further run is a fork. The
-fork hides these modules until it imports them (:mod:`patchq.proofs._preloaded`). Each fork
-imports modules of the trees and of the project again. Their bytecode is kept with the hash of the
-source, which Python checks.
+A short run of pytest spends most of its time on importing modules from outside the trees: torch takes
+seconds. The first run records which such modules it imports, and the server then imports them, too. Each
+later run is a fork of the server. In the fork, these modules are hidden until the proof imports them
+(:mod:`patchq.proofs._preloaded`). Modules of the trees and of the project are imported again in each fork.
+Their bytecode is cached together with the hash of the source, which Python checks.
 
-Requests on standard input are JSON objects, one per line: ``{"args", "env", "cwd", "trees",
-"bytecode", "timeout", "learn"}``. Each response is a line with ``{"message", "ended", "code"}``:
-pytest's output, false for a timeout, and the exit code. With ``learn``, later forks have the
-modules that this run imported.
+Requests on standard input are JSON objects, one per line: ``{"args", "env", "cwd", "trees", "bytecode",
+"timeout", "learn"}``. Each response is a line with ``{"message", "ended", "code"}``: pytest's output, false
+for a timeout, and the exit code. If ``learn`` is true, the modules that this run imports are preloaded for
+later forks.
 """
 
 from __future__ import annotations
@@ -62,13 +62,14 @@ def _answer(job: dict[str, Any], ahead: Preloaded) -> dict[str, Any]:
 
 
 def _pytest(args: Sequence[str], bytecode: str) -> int:
-    """Run pytest, with bytecode of the trees and the project in the folder ``bytecode``."""
+    """Run pytest. Bytecode of the trees and the project is written to the folder ``bytecode``."""
     import pytest
 
     class Imported:
-        """Plugin that sets the bytecode folder after installed plugins are loaded.
+        """Plugin that sets the bytecode folder after pytest has loaded the installed plugins.
 
-        Installed plugins have bytecode next to them. Compiling it again takes longer than a proof.
+        The bytecode of installed plugins is already next to their sources. Compiling the plugins again would
+        take longer than a proof.
         """
 
         @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -82,7 +83,7 @@ def _pytest(args: Sequence[str], bytecode: str) -> int:
 
 
 def _run(job: dict[str, Any], message: Path, seen: Path, ahead: Preloaded) -> None:
-    """Run pytest in the fork, as ``python -m pytest`` would, and exit."""
+    """Run pytest in the fork as ``python -m pytest`` would, and exit."""
     code = 70
     try:
         os.setsid()
@@ -112,7 +113,7 @@ def _run(job: dict[str, Any], message: Path, seen: Path, ahead: Preloaded) -> No
 
 
 def _outside(inside: Sequence[Path]) -> Iterator[str]:
-    """Yield the modules from outside the trees and the project, in the order of their import."""
+    """Yield the modules from outside the trees and the project, in the order in which they were imported."""
     lies_in = _lies_in(inside)
     for name, module in list(sys.modules.items()):
         spec, file = getattr(module, "__spec__", None), getattr(module, "__file__", None)
@@ -124,9 +125,9 @@ def _outside(inside: Sequence[Path]) -> Iterator[str]:
 
 
 def _lies_in(inside: Sequence[Path]) -> Callable[[str], bool]:
-    """Return a function that checks whether a file is in one of the folders.
+    """Return a function that checks whether a file is in one of the given folders.
 
-    The function resolves each parent folder once.
+    The function resolves each parent folder only once.
     """
     known: dict[Path, bool] = {}
 

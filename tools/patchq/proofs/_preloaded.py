@@ -1,10 +1,10 @@
-"""Modules that are imported early and hidden in forks. This module uses the standard library only.
+"""Modules that are imported in advance and hidden in forks. This module uses the standard library only.
 
-A proof must not pass in a fork because another proof imported a module. For example, ``import
-torch`` doesn't import ``torch.utils.cpp_extension``, but the attribute exists after any other
-import of that module. So the server records the imports of each preloaded module. A fork removes
-all preloaded modules from :data:`sys.modules`. An import in the fork restores the module and the
-modules that it imported.
+A proof must not pass in a fork only because another proof has imported a module. For example, ``import
+torch`` doesn't import ``torch.utils.cpp_extension``, but the attribute exists once any code has imported that
+module. Therefore, the server records which modules each preloaded module imports. A fork removes all
+preloaded modules from :data:`sys.modules`. When a module is imported in the fork, this module and the modules
+that it imported are restored.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Preloaded:
         self._children: set[str] = set()
 
     def load(self, names: Iterable[str]) -> None:
-        """Import the modules that are not loaded yet. Skip those that can't be imported alone."""
+        """Import the modules that are not loaded yet. Skip modules that can't be imported on their own."""
         before = set(sys.modules)
         with self._noting():
             for name in names:

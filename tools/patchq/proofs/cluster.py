@@ -1,8 +1,8 @@
-"""Proofs on the workers of a Dask scheduler, selected by resource.
+"""Execution of proofs on the workers of a Dask scheduler. Workers are selected by their resources.
 
-A cell travels with the lock, the stacks and the proofs. A worker needs neither a clone nor a
-shared folder, only patchq, the modules that the proofs import, and access to the upstreams. It
-creates the project once, in its own folder, and checks the ids of the trees. If a worker dies,
+A cell is sent together with the lock, the stacks and the proofs. So a worker needs neither a clone nor a
+shared folder. It needs only patchq, the modules that the proofs import, and access to the upstreams. Each
+worker creates the project once, in a folder of its own, and checks the ids of the trees. If a worker dies,
 Dask runs the cell again on another worker.
 """
 
@@ -34,7 +34,7 @@ ANSWER_S = 20.0
 def on_workers(
     address: str, say: Callable[[str], None]
 ) -> Callable[[Project, Sequence[ProofCell]], Iterable[CellResult]]:
-    """Return a function for ``run_cells`` that runs cells on the workers of a scheduler.
+    """Return a function, for ``run_cells``, that runs cells on the workers of a scheduler.
 
     :raises UserError: if Dask isn't installed or the scheduler doesn't respond.
     """
@@ -81,7 +81,7 @@ def on_workers(
 
 
 def pack(project: Project) -> dict[str, bytes]:
-    """Return the contents of the lock, the stacks and the proofs by path."""
+    """Return the contents of the lock, the stacks and the proofs, by path."""
     root = project.layout.root
     files = [root / LOCK_NAME]
     for folder in (root / "patches", root / "tests" / "stacks"):
@@ -94,7 +94,7 @@ def pack(project: Project) -> dict[str, bytes]:
 
 
 def work(payload: dict[str, bytes], cell: ProofCell) -> CellResult:
-    """Run one cell on a worker, in a project made from ``payload``."""
+    """Run one cell on a worker, in a project that is created from ``payload``."""
     project = unpack(payload)
     with fsio.lock(project.layout.private / "worker.lock", verb="test", wait=3600):
         variant = variant_of(project, cell)
@@ -121,7 +121,7 @@ def work(payload: dict[str, bytes], cell: ProofCell) -> CellResult:
 
 
 def unpack(payload: dict[str, bytes]) -> Project:
-    """Return the project for a payload. Create it on the first call."""
+    """Return the project that a payload describes. Create it on the first call."""
     digest = hashlib.sha256()
     for name in sorted(payload):
         digest.update(name.encode() + b"\0" + hashlib.sha256(payload[name]).digest())

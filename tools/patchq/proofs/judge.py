@@ -1,4 +1,4 @@
-"""Evaluation of results: from test outcomes to the state of a cell and the verdict on a proof."""
+"""Evaluation of results: from the outcomes of tests to the state of a cell and the verdict on a proof."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ class CellResult:
 
 
 def is_kept(result: CellResult) -> bool:
-    """Return whether a result may be kept: it depends only on its key.
+    """Return whether a result may be cached, because it depends only on the inputs in its key.
 
-    The environment can cause an error, for example if a package or a compiler is missing. An error
-    of a mutant has its cause in the mutant, because the same proof just passed without it.
+    An error may be caused by the environment, for example by a missing package or compiler, so it isn't
+    cached. An error of a mutant is caused by the mutant, because the same proof has just passed without it.
     """
     return result.state in (PASSED, FAILED) or (result.state == ERROR and result.variant == MUTANT)
 
 
 def result_of(raw: Mapping[str, object]) -> CellResult | None:
-    """Return a cell's result from its JSON object; None if the object is invalid."""
+    """Return a cell's result, parsed from a JSON object; None if the object is invalid."""
     kinds: dict[str, Any] = {
         "seconds": (int, float),
         "machine": dict,
@@ -88,9 +88,10 @@ class Verdict:
 
 
 def state_of(tests: Sequence[Mapping[str, str]] | None, message: str) -> tuple[str, str]:
-    """Return the state for test outcomes, and the reason.
+    """Return the state that follows from the outcomes of tests, and the reason.
 
-    Errors take precedence: a proof that can't be imported shows nothing, whatever else failed.
+    Errors take precedence over failures: a proof that can't be imported shows nothing, even if other tests
+    failed.
 
     :param tests: None if the process was killed from outside.
     """

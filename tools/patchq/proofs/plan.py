@@ -1,4 +1,4 @@
-"""Cells to run: a cell is one proof on one variant of the stacks, keyed by all its inputs."""
+"""Cells to run. A cell is one proof on one variant of the stacks. Its key is a hash of all its inputs."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ WITH, WITHOUT, MUTANT = "with", "without", "mutant"
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """Tests that prove a patch.
+    """Tests that prove one patch.
 
-    :ivar on: requirement of an additional proof, from ``Proof-On:``; empty for the first proof.
+    :ivar on: requirement in the ``Proof-On:`` trailer of an additional proof; empty for the patch's first
+        proof.
     """
 
     upstream: str
@@ -48,7 +49,7 @@ class Proof:
 
     @property
     def title(self) -> str:
-        """Name for display. It is unique for each proof of a patch."""
+        """Name of the proof for display. Each proof of a patch has a different name."""
         if self.on:
             return f"{self.name} on {self.on}"
         return self.name
@@ -56,9 +57,9 @@ class Proof:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """Trees of one run.
+    """Trees for one run of a proof.
 
-    :ivar tips: commits by upstream.
+    :ivar tips: commit whose tree is used, by upstream.
     :ivar left_out: patches that are not in the trees.
     :ivar change: for a mutant, the upstream, path and new content of its file.
     """
@@ -72,7 +73,7 @@ class Variant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProofCell:
-    """Run of a proof on a variant.
+    """One run of a proof on a variant of the stacks.
 
     :ivar timeout: time limit in seconds; None for no limit.
     """
@@ -90,7 +91,7 @@ class _CarriedSet:
 
     :ivar bases: base commits by upstream.
     :ivar commits: patches and commits by upstream, oldest first.
-    :ivar requires: by patch, the patches in its ``Requires:``.
+    :ivar requires: patches that each patch's ``Requires:`` names, by patch.
     """
 
     bases: dict[str, CommitId] = field(default_factory=dict)
@@ -99,7 +100,7 @@ class _CarriedSet:
 
 
 class WholeSet:
-    """Set of stacks as in the project's files. Variants are derived in memory.
+    """Stacks of a set as they are in the project's files. Variants are derived in memory.
 
     The constructor reads the stacks. The patches are applied when a variant is first requested.
     """
@@ -134,7 +135,7 @@ class WholeSet:
         return Variant(kind=kind, tips=dict(tips), trees=dict(zip(names, trees, strict=True)), left_out=left_out)
 
     def at(self, kind: str, upstream: str, tip: CommitId, left_out: tuple[str, ...] = ()) -> Variant:
-        """Return the variant with another commit, not a stack's tip, for one upstream."""
+        """Return the variant in which one upstream is at the commit ``tip``, which isn't the tip of a stack."""
         return self._with_tips(kind, {**self.variant.tips, upstream: tip}, left_out)
 
     def patch(self, name: str) -> tuple[CommitId, list[bytes]]:
@@ -149,7 +150,7 @@ class WholeSet:
         return self._carried.bases[upstream]
 
     def mutants(self, upstream: str, changes: Sequence[tuple[str, bytes]]) -> list[Variant]:
-        """Return one variant per change, each with one file of an upstream replaced."""
+        """Return one variant for each change. In each, one file of an upstream is replaced."""
         if not changes:
             return []
         tip, ref = self.variant.tips[upstream], b"refs/patchq/scratch/mutants"
@@ -178,20 +179,20 @@ class WholeSet:
         return found
 
     def bare(self) -> Variant:
-        """Return the variant without patches."""
+        """Return the variant without any patches."""
         every: list[str] = []
         for commits in self._carried.commits.values():
             every += dict(commits)
         return self._with_tips("bare", self._carried.bases, tuple(every))
 
     def bare_at(self, upstream: str, tip: CommitId) -> Variant:
-        """Return the variant without patches, with another commit for one upstream."""
+        """Return the variant without any patches, in which one upstream is at another commit."""
         return self._with_tips("bare", {**self._carried.bases, upstream: tip})
 
     def without(self, name: str) -> Variant:
         """Return the variant without a patch and without the patches that depend on it.
 
-        A dependent patch requires it, directly or indirectly, or doesn't apply without it.
+        A patch depends on another one if it requires it directly or indirectly, or doesn't apply without it.
         """
         bases = self._carried.bases
         gone = {name}
@@ -211,7 +212,7 @@ class WholeSet:
 
 @contextmanager
 def planning(project: Project, set_name: str) -> Iterator[WholeSet]:
-    """Hold the project's lock, so that its files don't change, and yield the set."""
+    """Hold the project's lock, so that the project's files don't change, and yield the set."""
     with project.locked("test"):
         yield WholeSet(project, set_name)
 
@@ -219,7 +220,7 @@ def planning(project: Project, set_name: str) -> Iterator[WholeSet]:
 def plan_cells(
     project: Project, patches: Sequence[str], set_name: str, prove: bool, machine: Machine
 ) -> tuple[list[Proof], list[ProofCell]]:
-    """Return the proofs of a set's patches and their cells.
+    """Return the proofs of a set's patches, and the cells to run.
 
     :param patches: names of patches; all if empty.
     :param prove: add the cells without each patch.
@@ -270,9 +271,9 @@ def proofs_of(stacks: list[Stack], patches: Sequence[str] = ()) -> list[Proof]:
 
 
 def variant_of(project: Project, cell: ProofCell) -> Variant:
-    """Return a cell's variant, made again in this project's store.
+    """Return a cell's variant, created again in this project's store.
 
-    Another machine has only the cell and not its commits.
+    On another machine, only the cell is known, and the store doesn't contain the cell's commits.
     """
     with planning(project, cell.set_name) as whole:
         if cell.variant.change:
@@ -284,7 +285,7 @@ def variant_of(project: Project, cell: ProofCell) -> Variant:
 
 
 def result_key(project: Project, proof: Proof, variant: Variant, machine: Machine) -> str:
-    """Return the key of a result: the hash of the trees, the proof's inputs and the machine."""
+    """Return the key of a result: a hash of the trees, the proof's inputs and the machine."""
     root = project.layout.root
     files = sorted({f.split("::")[0] for f in proof.files})
     digest = hashlib.sha256()
@@ -297,9 +298,9 @@ def result_key(project: Project, proof: Proof, variant: Variant, machine: Machin
 
 
 def proof_inputs(project: Project, files: Sequence[str]) -> list[Path]:
-    """Return a proof's files, files in the same folder and its parents, and conftests above.
+    """Return a proof's files, the other files in their folder and its parent folders, and conftests above.
 
-    Other test files are not included. Parents are taken up to the upstream's folder.
+    Other test files are not included. The search in parent folders ends at the upstream's folder.
     """
     root = project.layout.root
     found: set[Path] = set()

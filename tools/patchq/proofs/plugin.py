@@ -1,13 +1,13 @@
-"""pytest plugin of the proofs: ``-p patchq.proofs.plugin``.
+"""pytest plugin for proofs: ``-p patchq.proofs.plugin``.
 
 This module uses the standard library and pytest only.
 
-``PATCHQ_TREES`` is the folder of the applied trees. ``PATCHQ_IMPORTS`` is a JSON object that maps
-import names to trees. The plugin puts the trees first on the import path. At the end of the run
-it checks that every module of these packages came from its tree. ``PATCHQ_RESULTS`` is the file
-for the outcome of each test and the kind of its failure. ``PATCHQ_INSTALLED`` is set if proofs
-import installed packages: ``PATCHQ_TREES`` then has only the packages' files, and a test that needs
-another file of the source tree is not run.
+The plugin reads these environment variables. ``PATCHQ_TREES`` is the folder of the applied trees.
+``PATCHQ_IMPORTS`` is a JSON object that maps import names to trees. The plugin puts the trees first on the
+import path. At the end of the run, it checks that every module of these packages was imported from its tree.
+``PATCHQ_RESULTS`` is the file to which the outcome of each test and the kind of its failure are written.
+``PATCHQ_INSTALLED`` is set if proofs import installed packages. Then ``PATCHQ_TREES`` contains only the
+packages' files, and a test that needs another file of the source tree is not run.
 
 Proofs use its fixtures ``trees``, ``upstream_import`` and ``nvcc``. ``nvcc`` reuses earlier
 compilations if ``PATCHQ_COMPILATIONS`` names their folder.
@@ -35,7 +35,7 @@ _outcomes: list[dict[str, str]] = []
 
 
 def imports() -> dict[str, Path]:
-    """Return the tree of each import name."""
+    """Return the tree from which each import name must be imported."""
     return _imports(os.environ.get("PATCHQ_IMPORTS", "{}"))
 
 
@@ -46,7 +46,7 @@ def _imports(raw: str) -> dict[str, Path]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Set the import path before collection."""
+    """Set the import path before pytest collects the tests."""
     arrange()
 
 
@@ -58,7 +58,7 @@ def arrange() -> None:
 
 
 def strays() -> list[str]:
-    """Return messages about modules of patched packages that came from outside their trees."""
+    """Return messages about modules of patched packages that were imported from outside their trees."""
     found = []
     for package, folder in imports().items():
         below = package + "."
@@ -72,7 +72,7 @@ def strays() -> list[str]:
 
 @functools.cache
 def _lies_in(file: str, folder: Path) -> bool:
-    """Return whether a file is in a folder; cached, because each import checks each module."""
+    """Return whether a file is in a folder. The result is cached, because each import checks every module."""
     return folder in Path(file).resolve().parents
 
 
@@ -100,7 +100,7 @@ def pytest_runtest_makereport(
 
 
 def _missing_source(error: BaseException) -> str:
-    """Return the path of the source file that an error is about; empty if it isn't about one."""
+    """Return the path of the source file whose absence caused an error; empty if the error has another cause."""
     if isinstance(error, FileNotFoundError) and os.environ.get("PATCHQ_INSTALLED"):
         path, trees = Path(str(error.filename)), Path(os.environ["PATCHQ_TREES"]).resolve()
         if trees in path.parents:
@@ -109,13 +109,13 @@ def _missing_source(error: BaseException) -> str:
 
 
 def pytest_collectreport(report: pytest.CollectReport) -> None:
-    """Record an error for a file that can't be imported. It must not count as a failure."""
+    """Record an error for a test file that can't be imported, because it must not count as a failure."""
     if report.failed:
         _outcomes.append({"test": report.nodeid, "outcome": "error", "message": str(report.longrepr)[-2000:]})
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write the outcomes. A module from outside its tree adds an error."""
+    """Write the outcomes. Add an error if a module was imported from outside its tree."""
     if "hypothesis" not in sys.modules:
         # The plugin imports all of hypothesis at the end of each run, even if it has nothing to
         # report. That is most of the time of a short run.
@@ -141,7 +141,7 @@ def trees() -> Path:
 def upstream_import() -> Callable[[str], ModuleType]:
     """Return a function that imports a module of a patched package.
 
-    The function raises ImportError if the module came from outside its tree.
+    The function raises ImportError if the module was found outside its tree.
     """
 
     def load(name: str) -> ModuleType:
@@ -156,7 +156,7 @@ def upstream_import() -> Callable[[str], ModuleType]:
 
 @pytest.fixture(scope="session")
 def nvcc() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Return a function that runs nvcc with C++17. Skip the test if nvcc is missing."""
+    """Return a function that runs nvcc with C++17. If nvcc is missing, the test is skipped."""
     program = shutil.which("nvcc")
     if program is None:
         pytest.skip("not run: needs nvcc")
@@ -180,7 +180,7 @@ def nvcc() -> Callable[..., subprocess.CompletedProcess[str]]:
 
 
 def _versions(nvcc: str) -> str:
-    """Return the version output of nvcc and of g++."""
+    """Return the output of ``--version`` of nvcc and of g++."""
     host = shutil.which("g++") or ""
     versions = []
     for program in (nvcc, host):

@@ -1,4 +1,4 @@
-"""``test``: run the proofs on the applied stacks.
+"""Command ``test``: run the proofs on the applied stacks.
 
 With ``--prove``, proofs also run on the stacks without each patch, where they must fail by an
 assertion. :mod:`patchq.proofs.plan` plans the runs, :mod:`patchq.proofs.run` executes them and
@@ -48,8 +48,8 @@ def run_proofs(
 
     :param patches: names of patches; all if empty.
     :param prove: also run each proof without its patch, and require a failed assertion there.
-    :param fresh: ignore kept results.
-    :param run_cells: function that runs the cells without a kept result; local by default.
+    :param fresh: ignore cached results.
+    :param run_cells: function that runs the cells that have no cached result; by default, they run locally.
     """
     set_name = project.choose_set(set_name)
     machine = this_machine()
@@ -66,7 +66,7 @@ def run_installed(
     set_name: str = "",
     progress: Callable[[CellResult], None] = lambda _: None,
 ) -> list[Verdict]:
-    """Run proofs on the packages that are installed for an interpreter. Results aren't kept.
+    """Run proofs on the packages that are installed for an interpreter. Results aren't cached.
 
     :param python: interpreter of the environment.
     :param patches: names of patches; all if empty.
@@ -97,9 +97,9 @@ def prove_trees(
 ) -> list[Verdict]:
     """Run proofs with and without the changes between two commits of an upstream.
 
-    The commits aren't tips of a stack. Other upstreams of the set have their stacks applied.
+    The commits need not be tips of a stack. The stacks of the set's other upstreams are applied.
 
-    :param ends: the commit without the changes, and the commit with them.
+    :param ends: commit without the changes, and commit with the changes.
     """
     machine = this_machine()
     with planning(project, set_name) as whole:
@@ -114,7 +114,7 @@ def prove_trees(
 
 
 def prove_at(project: Project, request: ProofRequest) -> tuple[str, str]:
-    """Run a proof on a tree that isn't part of a stack yet. Return its state and the reason.
+    """Run a proof on a tree that isn't part of a stack yet. Return the proof's state and the reason.
 
     The caller must hold the project's lock.
 
@@ -155,7 +155,7 @@ def run_cells_kept(
     run_cells: Callable[[Project, Sequence[ProofCell]], Iterable[CellResult]],
     progress: Callable[[CellResult], None],
 ) -> dict[str, CellResult]:
-    """Return results by key: kept ones, and new ones from ``run_cells``, which are kept."""
+    """Return results by key. Results that aren't cached are computed by ``run_cells`` and then cached."""
     results: dict[str, CellResult] = {}
     todo: dict[str, ProofCell] = {}
     for cell in cells:
@@ -180,7 +180,7 @@ def run_cells_kept(
 
 
 def load_result(project: Project, key: str) -> CellResult | None:
-    """Return a kept result; None if there is none or the file is invalid."""
+    """Return a cached result; None if there is none or its file is invalid."""
     path = project.layout.private / "results" / f"{key}.json"
     data = fsio.read_or_none(path)
     if data is None:
@@ -194,6 +194,6 @@ def load_result(project: Project, key: str) -> CellResult | None:
 
 
 def save_result(project: Project, key: str, result: CellResult) -> None:
-    """Save a result."""
+    """Add a result to the cache."""
     path = project.layout.private / "results" / f"{key}.json"
     fsio.write_atomic(path, fsio.dump_json({"version": RESULT_VERSION, **asdict(result)}))

@@ -1,4 +1,4 @@
-"""Execution of cells: check out a variant's trees and run pytest on them in another process."""
+"""Execution of cells: check out the trees of a variant, and run pytest on them in another process."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class Installed:
     """Environment whose packages proofs import instead of the trees.
 
     :ivar python: interpreter of the environment.
-    :ivar data: folder that proofs get instead of the trees, with links to the packages' files.
-    :ivar left_out: names of the patches that its thin wheels leave out.
+    :ivar data: folder that proofs use instead of the trees. It contains links to the packages' files.
+    :ivar left_out: names of the patches that the environment's thin wheels don't contain.
     """
 
     python: str
@@ -61,7 +61,7 @@ def run_here(project: Project, cells: Sequence[ProofCell]) -> Iterable[CellResul
 def in_slots(project: Project, items: Sequence[_Item], work: Callable[[_Item, int], _Result]) -> Iterable[_Result]:
     """Call ``work`` on items in parallel, one per core.
 
-    Each call gets the number of a slot: its own folder of trees, which no other call uses at the same time.
+    Each call gets the number of a slot. A slot is a folder of trees that only one call uses at a time.
     """
     slots: SimpleQueue[int] = SimpleQueue()
     count = max(1, min(os.cpu_count() or 1, len(items)))
@@ -80,7 +80,7 @@ def in_slots(project: Project, items: Sequence[_Item], work: Callable[[_Item, in
 
 
 def trees_lock(project: Project) -> AbstractContextManager[bool]:
-    """Return the lock of the trees in ``.patchq/prove``, which parallel runs must not share."""
+    """Return the lock of the trees in ``.patchq/prove``, because parallel runs of patchq must not share these trees."""
     return fsio.lock(project.layout.private / "prove.lock", verb="test", wait=project.wait)
 
 
@@ -117,7 +117,7 @@ def run_cell(
     *,
     installed: Installed | None = None,
 ) -> CellResult:
-    """Run a proof on a variant's trees, checked out into a slot.
+    """Run a proof on the trees of a variant, which are checked out into a slot.
 
     :param installed: environment whose packages the proof imports instead of the trees.
     """
@@ -157,7 +157,7 @@ def run_cell(
 
 
 def checkout(project: Project, variant: Variant, slot: int) -> Path:
-    """Check out a variant's trees into a slot's folder. Write only files that differ."""
+    """Check out the trees of a variant into a slot's folder. Only files that differ are written."""
     root = project.layout.private / "prove" / f"slot{slot}"
     for upstream, tip in variant.tips.items():
         target = root / upstream
@@ -181,12 +181,12 @@ def checkout(project: Project, variant: Variant, slot: int) -> Path:
 
 
 def link_files(project: Project, set_name: str, python: str, root: Path) -> Installed:
-    """Link the files of an environment's packages into ``root``, where the trees have them.
+    """Link the files of an environment's packages into ``root``, at the paths that they have in the trees.
 
-    The build table's ``links`` name the data files and their places in the trees.
+    The ``links`` in the lock's build settings name the data files and their paths in the trees.
 
-    :raises UserError: if there is no interpreter ``python``.
-    :raises EnvironmentFault: if the environment lacks a package with data files.
+    :raises UserError: if the interpreter ``python`` doesn't exist.
+    :raises EnvironmentFault: if a package with data files isn't installed in the environment.
     """
     python = interpreter(python)
     left_out: list[str] = []
@@ -214,9 +214,9 @@ def link_files(project: Project, set_name: str, python: str, root: Path) -> Inst
 
 
 def _link_package(source: Path, build: BuildConfig, target: Path) -> None:
-    """Link a package's files except its linked data, over those that are linked already.
+    """Link a package's files, except its linked data, over the files that are already linked.
 
-    Only files are links, because ``Path.rglob`` doesn't follow links to folders.
+    Each file is linked on its own, because ``Path.rglob`` doesn't follow links to folders.
     """
     for folder, folders, names in os.walk(source):
         below = Path(folder).relative_to(source)
@@ -229,7 +229,7 @@ def _link_package(source: Path, build: BuildConfig, target: Path) -> None:
 
 
 def _package_folder(python: str, build: BuildConfig) -> Path:
-    """Return the folder of a package's data files: that of its data module, which a thin wheel may move."""
+    """Return the folder of a package's data files: the folder of its data module, which a thin wheel may move."""
     name = build.data_module or build.package
     file = module_file(python, name)
     if file is None:
@@ -252,7 +252,7 @@ def run_pytest(
     :param cwd: folder to run in; the project's folder by default.
     :param timeout: seconds.
     :param installed: environment whose packages the tests import instead of the trees.
-    :raises EnvironmentFault: if its interpreter, or this one, has no pytest.
+    :raises EnvironmentFault: if pytest isn't installed for the interpreter that runs the tests.
     """
     python = sys.executable
     if installed:

@@ -1,7 +1,7 @@
-"""``test --upstream``: run upstream's tests of the code that a stack changes, before and after it.
+"""``test --upstream``: run upstream's own tests of the code that a stack changes, without and with the stack.
 
-Only regressions count: tests that pass without patches and don't pass with them. Tests that can't
-run on this machine fail or are skipped on both sides.
+Only regressions count: tests that pass without the patches and don't pass with them. Tests that can't run on
+this machine fail or are skipped in both runs.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ def run_upstream_tests(
 def compare(
     project: Project, files: Sequence[tuple[str, str]], bare: Variant, here: Variant, timeout: float = TIMEOUT
 ) -> list[FileResult]:
-    """Run test files, given as upstream and path, on two variants.
+    """Run test files (pairs of upstream and path) on two variants.
 
-    :param timeout: seconds for one file on one variant.
+    :param timeout: time limit in seconds for one file on one variant.
     """
 
     def run(item: tuple[Variant, str, str], slot: int) -> PytestRun:
@@ -125,7 +125,7 @@ def _count(outcomes: Mapping[str, str]) -> dict[str, int]:
 
 
 def select(project: Project, commit: str, touched: Sequence[str]) -> list[str]:
-    """Return the test files of a tree that import a touched module or are touched themselves."""
+    """Return the test files of a tree that import a changed module or were changed themselves."""
     entries = project.store.list_tree(commit)
     tests = []
     for p in entries:
@@ -155,7 +155,7 @@ def _module(path: str) -> str:
 
 
 def _imports(source: bytes) -> set[str]:
-    """Return the modules that a file may import: ``from a import b`` names ``a`` and ``a.b``."""
+    """Return the modules that a file may import. ``from a import b`` yields both ``a`` and ``a.b``."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -16,7 +16,7 @@ _CONTROL = {i: "\N{REPLACEMENT CHARACTER}" for i in range(32) if i not in (9, 10
 
 
 def proofs_json(verdicts: Sequence[Verdict]) -> dict[str, Any]:
-    """Return the body of ``patchq/test/1``."""
+    """Return verdicts as a JSON body of the schema ``patchq/test/1``."""
     return {
         "ok": all(v.ok or v.state == NOT_RUN for v in verdicts),
         "counts": counts(verdicts),
@@ -39,7 +39,7 @@ def _proof_json(verdict: Verdict) -> dict[str, Any]:
 
 
 def parse_proofs(body: dict[str, Any]) -> list[Verdict]:
-    """Return the verdicts of a ``patchq/test/1`` body: the reverse of :func:`proofs_json`.
+    """Return the verdicts in a JSON body of ``patchq/test/1``; the inverse of :func:`proofs_json`.
 
     :raises KeyError, TypeError, ValueError: if the body is invalid.
     """
@@ -60,7 +60,7 @@ def parse_proofs(body: dict[str, Any]) -> list[Verdict]:
 
 
 def with_older(verdicts: Sequence[Verdict], older: Sequence[Verdict] | None) -> list[Verdict]:
-    """Return new verdicts, and older verdicts on other patches if they had the same trees."""
+    """Return the new verdicts, and older verdicts on other patches if these were made with the same trees."""
     trees = [c.trees for v in verdicts for c in v.cells if c.variant == "with"][:1]
     new = {v.proof.name for v in verdicts}  # all proofs of a patch run together
     kept = []
@@ -71,7 +71,7 @@ def with_older(verdicts: Sequence[Verdict], older: Sequence[Verdict] | None) -> 
 
 
 def by_patch(verdicts: Sequence[Verdict]) -> dict[str, Verdict]:
-    """Return one verdict per patch: its first proof's, or a worse one of its other proofs."""
+    """Return one verdict per patch: the verdict on its first proof, or a worse one on its other proofs."""
     found: dict[str, Verdict] = {}
     for v in sorted(verdicts, key=lambda v: bool(v.proof.on)):
         here = found.setdefault(v.proof.name, v)
@@ -112,7 +112,7 @@ def junit(verdicts: Sequence[Verdict]) -> bytes:
 
 
 def _having(cases: Sequence[ElementTree.Element], tag: str) -> str:
-    """Return the number of cases with a child element."""
+    """Return the number of test cases that contain a child element of this tag, as text."""
     return str(sum(case.find(tag) is not None for case in cases))
 
 
@@ -141,7 +141,7 @@ def _clean(text: str) -> str:
 def sarif(verdicts: Sequence[Verdict], stack_path: dict[str, str]) -> dict[str, Any]:
     """Return SARIF 2.1.0 with a result for each verdict that isn't ``proven`` or ``passed``.
 
-    :param stack_path: by patch (``upstream/name``), its file in the project.
+    :param stack_path: path of each patch's file in the project, by patch (``upstream/name``).
     """
     rules = {
         "failed": "The proof fails with its patch",
@@ -189,8 +189,8 @@ def sarif_bytes(
 ) -> bytes:
     """Return the contents of a SARIF file.
 
-    :param stops: patches that conflict on a newer ref: name, file, ref and message of each. They
-        are reported as notes.
+    :param stops: patches that conflict on a newer ref, each with its name, file, ref and message. They are
+        reported as notes.
     """
     found = sarif(verdicts, stack_path)
     run = found["runs"][0]
@@ -203,7 +203,7 @@ def sarif_bytes(
 
 
 def annotation(path: str, title: str, message: str) -> str:
-    """Return a GitHub Actions warning about a file, escaped to hold no other command."""
+    """Return a GitHub Actions warning about a file, escaped so that it contains no other command."""
 
     def data(text: str) -> str:
         return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")

@@ -1,9 +1,9 @@
-"""Runs in forks of a process with preloaded modules: :mod:`patchq.proofs._forked`.
+"""Runs of proofs in forks of a process with preloaded modules: :mod:`patchq.proofs._forked`.
 
-For a proof with and without its patch, a fork's result counts only if it is the expected one:
-passed with the patch, failed without it. Otherwise the proof runs again in a new process. Mutants
-have no expected result. They run in forks only after the proof passed on the unchanged trees in
-forks. Until then, or if it doesn't pass there, each mutant runs in a new process.
+When a proof runs with and without its patch, the result of a fork is used only if it is the expected one:
+passed with the patch, failed without it. Otherwise, the proof runs again in a new process. For mutants, no
+result is expected. So they run in forks only after the proof has passed in forks on the unchanged trees.
+Until then, or if the proof doesn't pass there, each mutant runs in a new process.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _EXPECTED = {WITH: PASSED, WITHOUT: FAILED}
 class Warm:
     """Runner of cells for ``run_cells``. Proofs with an ``unchanged`` cell run in forks.
 
-    :ivar unchanged: by proof, its cell on the unchanged trees.
+    :ivar unchanged: cell of each proof on the unchanged trees, by proof.
     """
 
     def __init__(self, stack: ExitStack) -> None:
@@ -57,8 +57,8 @@ class Warm:
     def _rehearsed(self, project: Project, proof: str, slot: int) -> Execute:
         """Return the function that runs a proof in a slot.
 
-        It uses forks if the proof passes twice in forks: first in one that reports its imports,
-        then in one that has them preloaded.
+        Forks are used if the proof passes twice in forks: first in a fork that reports its imports, then in a
+        fork for which these imports were preloaded.
         """
         if (slot, proof) not in self._how:
             how: Execute = in_its_own_process
@@ -112,15 +112,16 @@ class Warm:
 
 @contextmanager
 def warm() -> Iterator[Warm]:
-    """Yield a :class:`Warm` and end its processes afterwards."""
+    """Yield a :class:`Warm`, and end its processes afterwards."""
     with ExitStack() as stack:
         yield Warm(stack)
 
 
 def run_in_forks(project: Project, cells: Sequence[ProofCell]) -> Iterable[CellResult]:
-    """Run cells in parallel, in forks if there are at least :data:`FEW`.
+    """Run cells in parallel. Use forks if there are at least :data:`FEW` cells.
 
-    On a machine with a GPU each cell runs in a new process: a fork can't use its parent's GPU.
+    On a machine with a GPU, each cell runs in a new process, because a fork can't use the GPU after its
+    parent has used it.
     """
     if len(cells) < FEW or this_machine().gpu:
         yield from run_here(project, cells)
