@@ -1,6 +1,7 @@
-"""Patches that the recipes of packagers apply, in the order and with the options of their tools.
+"""Readers for packagers' recipes: which patches a recipe applies, in which order and with which options.
 
-Recipes are read, not run. Patches whose use depends on more than the recipe are reported.
+Recipes are read, not run. If the recipe alone doesn't determine whether a patch is applied, the patch is
+reported.
 """
 
 __all__ = [

@@ -1,6 +1,6 @@
-"""Reader of shell code that finds the commands that apply patches, without running them.
+"""Reader of shell code. It finds the commands that apply patches, without running them.
 
-It follows variables, arrays, functions, loops over words, and ``cd``. Values that are only known at
+The reader follows variables, arrays, functions, loops over words, and ``cd``. Values that are only known at
 run time, such as ``$(command)``, become :data:`UNKNOWN`.
 """
 
@@ -30,13 +30,13 @@ _CONDITIONAL = {"if_statement", "elif_clause", "else_clause", "case_item"}
 
 @dataclass(frozen=True, slots=True)
 class ShellCommand:
-    """Command that the shell code runs.
+    """Command that shell code would run.
 
     :ivar words: the command and its arguments, expanded.
     :ivar text: the command as written.
-    :ivar condition: condition that it depends on; empty if none.
-    :ivar stdin: file that ``<`` names, expanded; empty if none.
-    :ivar folders: arguments of each ``cd`` before it.
+    :ivar condition: condition under which the command runs; empty if it always runs.
+    :ivar stdin: expanded name of the file after ``<``; empty if none.
+    :ivar folders: arguments of each ``cd`` before the command.
     """
 
     words: tuple[str, ...]
@@ -49,7 +49,7 @@ class ShellCommand:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """Element of an array, with the condition and the line of its assignment."""
+    """Element of an array, with the condition and the line of the assignment."""
 
     text: str
     line: int
@@ -58,7 +58,7 @@ class Word:
 
 @dataclass(slots=True)
 class Shell:
-    """Shell code being read.
+    """State of reading shell code.
 
     :ivar words: values of variables and arrays.
     :ivar functions: bodies of functions.
@@ -77,12 +77,12 @@ class Shell:
         yield from self._run(parse("bash", self.text), "", 0)
 
     def run_function(self, name: str) -> Iterator[ShellCommand]:
-        """Yield the commands of a function, and of the functions that it calls."""
+        """Yield the commands of a function, including those of functions that it calls."""
         if name in self.functions:
             yield from self._run(self.functions[name], "", 0)
 
     def values(self, name: str) -> list[str]:
-        """Return the words of a variable; none if it is unknown."""
+        """Return the words of a variable; an empty list if the variable is unknown."""
         return [word.text for word in self.words.get(name, [])]
 
     def _run(self, node: Any, condition: str, deep: int) -> Iterator[ShellCommand]:
@@ -129,7 +129,7 @@ class Shell:
             yield from self._run(child, f"not {own}" if outer else inner, deep + 1)
 
     def _list(self, node: Any, condition: str, deep: int) -> Iterator[ShellCommand]:
-        """Follow ``a && b`` and ``a || b``. A test makes the second command conditional."""
+        """Follow ``a && b`` and ``a || b``. If the first command is a test, the second one becomes conditional."""
         first, second = node.named_children[0], node.named_children[-1]
         yield from self._run(first, condition, deep + 1)
         operator = next((text_of(child) for child in node.children if not child.is_named), "")
@@ -201,7 +201,7 @@ class Shell:
         yield ShellCommand(tuple(words), text_of(node), line_of(node), condition, stdin, tuple(self.folders))
 
     def _stdin(self, node: Any) -> str:
-        """Return the file that a command's input is redirected from."""
+        """Return the name of the file from which a command's input is redirected."""
         stdin = ""
         for redirect in node.children:
             if redirect.type == "file_redirect" and text_of(redirect).lstrip("0").startswith("<"):
@@ -209,7 +209,7 @@ class Shell:
         return stdin
 
     def _call(self, node: Any, words: Sequence[str], condition: str, deep: int) -> Iterator[ShellCommand]:
-        """Run a shell function with its arguments as ``$@``, ``$1`` and so on."""
+        """Follow the call of a shell function. Its arguments are ``$@``, ``$1`` and so on."""
         saved = self.words
         self.words = {**saved, "@": [Word(word, line_of(node)) for word in words[1:]]}
         self.words |= {str(n): [Word(word, line_of(node))] for n, word in enumerate(words[1:], 1)}
@@ -223,7 +223,7 @@ class Shell:
             self.folders.append(words[1] if len(words) > 1 else "")
 
     def expand(self, text: str) -> list[str]:
-        """Expand a word of the code like a shell; return the resulting words.
+        """Expand a word of shell code as a shell would; return the resulting words.
 
         >>> shell = Shell("")
         >>> shell.words["P"] = [Word("x-1.0", 1)]
@@ -278,7 +278,7 @@ class Shell:
 
 
 def _substituted(value: str, how: re.Match[str]) -> str:
-    """Apply the operator of ``${name/a/b}``, ``${name#a}`` or ``${name%a}`` to a value."""
+    """Apply the operator in ``${name/a/b}``, ``${name#a}`` or ``${name%a}`` to the variable's value."""
     kind, what = how["how"], how["what"].strip("'\"").replace("\\", "")
     if UNKNOWN in value or "$" in what or "$" in how["by"]:
         return UNKNOWN

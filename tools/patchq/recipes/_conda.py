@@ -1,4 +1,4 @@
-"""Patches of a conda recipe: ``source: patches`` of ``meta.yaml`` and ``recipe.yaml``."""
+"""Patches in a conda recipe: ``source: patches`` of ``meta.yaml`` and ``recipe.yaml``."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class _Conda:
     blocks: list[str]
 
     def selector(self, node: Any) -> str:
-        """Return the condition of a node's line: its comment, and the ``{% if %}`` around it."""
+        """Return the condition of a YAML node: the selector in its comment, and the ``{% if %}`` around its line."""
         line = node.start_mark.line
         match = _SELECTOR.search(self.lines[line])
         return _and(self.blocks[line], match[1].strip() if match else "")
 
     def entries(self, node: Any, folder: str, condition: str) -> Iterator[Entry]:
-        """Yield the entries of a patch, a list of patches, or an ``if`` with ``then`` and ``else``."""
+        """Yield the entries of a YAML node: a patch, a list of patches, or an ``if`` with ``then`` and ``else``."""
         if node.id == "sequence":
             for item in node.value:
                 inner = ""
@@ -51,7 +51,7 @@ class _Conda:
             yield replace(found, folder=folder).only_if(condition)
 
     def sources(self, node: Any, condition: str = "") -> Iterator[Entry]:
-        """Yield the entries of the sources in a list, or of one source."""
+        """Yield the entries of all sources in a YAML node: a list of sources, or one source."""
         if node.id == "sequence":
             for item in node.value:
                 yield from self.sources(item, _and(condition, self.selector(item) if item.id == "scalar" else ""))
@@ -71,7 +71,7 @@ class _Conda:
 
 
 def conda_entries(recipe: RecipeFile) -> Iterator[Entry]:
-    """Yield the entries of a recipe, source by source. conda-build finds the strip level itself.
+    """Yield the entries of a recipe, one source after another. conda-build finds the strip level itself.
 
     :raises FormatError: if the recipe isn't valid YAML.
     """
@@ -104,7 +104,7 @@ def conda_entries(recipe: RecipeFile) -> Iterator[Entry]:
 
 
 def _without_jinja(text: str) -> str:
-    """Replace the Jinja variables of a recipe by their values, or ``$…`` if unknown. Line numbers stay the same."""
+    """Replace the Jinja variables in a recipe by their values (``$…`` if unknown). Line numbers stay the same."""
     known = dict(_SET.findall(text))
     known |= dict(re.findall(r"^  (\w+): [\"']?([\w.+-]+)[\"']?\s*$", _block(text, "context"), re.MULTILINE))
     text = _STATEMENT.sub(lambda match: "\n" * match[0].count("\n"), text)
@@ -112,7 +112,7 @@ def _without_jinja(text: str) -> str:
 
 
 def _blocks(text: str) -> list[str]:
-    """Return the condition of the ``{% if %}`` around each line; empty if none."""
+    """Return, for each line, the condition of the ``{% if %}`` around it; empty if there is none."""
     found: list[str] = []
     open_blocks: list[str] = []
     for line in [*text.splitlines(), ""]:

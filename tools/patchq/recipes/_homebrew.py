@@ -1,4 +1,4 @@
-"""Patches of a Homebrew formula: ``patch`` lines and blocks, ``__END__``, and ``inreplace``."""
+"""Patches in a Homebrew formula: ``patch`` lines and blocks, ``__END__``, and ``inreplace``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ALWAYS = {"stable"}
 
 
 def homebrew_entries(recipe: RecipeFile) -> Iterator[Entry]:
-    """Yield the entries of a formula, in its order."""
+    """Yield the entries of a formula, in source order."""
     root = parse("ruby", recipe.text)
     data = ""
     for node in walk(root):
@@ -75,7 +75,7 @@ def _remote(recipe: RecipeFile, node: Any, inner: dict[str, list[Any]]) -> Entry
 
 
 def _string(call: Any) -> str:
-    """Return the first string in a call; empty if it has none."""
+    """Return the first string in a call; empty if the call contains none."""
     for node in walk(call):
         if node.type == "string_content":
             return text_of(node)
@@ -83,7 +83,7 @@ def _string(call: Any) -> str:
 
 
 def _context(node: Any) -> tuple[str, str]:
-    """Return the condition that a call depends on, and the resource that it belongs to."""
+    """Return the condition under which a call runs, and the resource to which it belongs."""
     conditions: list[str] = []
     resource = ""
     child, node = node, node.parent
@@ -106,7 +106,7 @@ def _context(node: Any) -> tuple[str, str]:
 
 
 def _inside(node: Any, name: str) -> bool:
-    """Return True for a call within another call of the same name."""
+    """Return True if a call is inside another call of the same name."""
     node = node.parent
     while node is not None:
         if node.type == "call" and text_of(node.child_by_field_name("method")) == name:

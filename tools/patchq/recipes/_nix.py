@@ -1,4 +1,4 @@
-"""Patches of a Nix expression: the list ``patches``, with ``patchFlags`` and edits of its phases."""
+"""Patches in a Nix expression: the list ``patches``, with ``patchFlags``, and edits in its phases."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _Expression:
     bindings: dict[str, list[Any]] = field(default_factory=dict)
 
     def string(self, node: Any, deep: int = 0) -> str:
-        """Return the value of a string, path or number, with ``$…`` in place of unknown parts."""
+        """Return the value of a string, path or number. Unknown parts are replaced by ``$…``."""
         if deep > _MOST_DEEP:
             return "$…"
         if node.type in ("string_fragment", "path_fragment", "uri_expression", "integer_expression"):
@@ -42,14 +42,14 @@ class _Expression:
         return "$…"
 
     def _value(self, variable: Any) -> Any:
-        """Return the only expression that a variable is bound to; None if there are several, or none."""
+        """Return the expression to which a variable is bound; None if it has no binding or several ones."""
         found = self.bindings.get(text_of(variable), [])
         if len(found) != 1:
             return None
         return found[0].child_by_field_name("expression")
 
     def entries(self, node: Any, condition: str = "", deep: int = 0) -> Iterator[Entry]:
-        """Yield the entries of an expression that is a list of patches, or one patch."""
+        """Yield the entries of an expression: a list of patches, or one patch."""
         kind = node.type
         inner = node.named_children
         if deep > _MOST_DEEP:
@@ -121,7 +121,7 @@ class _Expression:
 
 
 def nix_entries(recipe: RecipeFile) -> Iterator[Entry]:
-    """Yield the entries of an expression, in the order of its list.
+    """Yield the entries of a Nix file, in the order of its list ``patches``.
 
     :raises UserError: if the file has several lists of patches.
     """
@@ -163,7 +163,7 @@ def _edits(found: _Expression) -> Iterator[Entry]:
 
 
 def _strings(found: _Expression, node: Any) -> list[str]:
-    """Return the words of a binding that is a list of strings, or a string of words."""
+    """Return the words of a binding: a list of strings, or one string of several words."""
     strings: list[str] = []
     for child in walk(node):
         if child.type == "string_expression":

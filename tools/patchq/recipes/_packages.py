@@ -1,4 +1,4 @@
-"""Patches of an Arch ``PKGBUILD`` and of a Gentoo ebuild."""
+"""Patches in an Arch ``PKGBUILD`` and in a Gentoo ebuild."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _Options:
 
 
 def arch_entries(recipe: RecipeFile) -> Iterator[Entry]:
-    """Yield the entries of a ``PKGBUILD``: the patches of ``prepare()`` and ``build()``, in order."""
+    """Yield the entries of a ``PKGBUILD``: the patches that ``prepare()`` and ``build()`` apply, in order."""
     shell = Shell(recipe.text)
     shell.words |= {"srcdir": [Word(".", 0)], "startdir": [Word(".", 0)]}
     list(shell.run_top())
@@ -52,7 +52,7 @@ def arch_entries(recipe: RecipeFile) -> Iterator[Entry]:
 
 
 def gentoo_entries(recipe: RecipeFile) -> Iterator[Entry]:
-    """Yield the entries of an ebuild: ``PATCHES``, and the ``eapply`` calls of ``src_prepare``."""
+    """Yield the entries of an ebuild: ``PATCHES``, and the ``eapply`` calls in ``src_prepare``."""
     shell = Shell(recipe.text)
     name = recipe.path.stem
     match = re.fullmatch(r"(.+?)-(\d[\w.]*)(-r\d+)?", name)
@@ -84,12 +84,12 @@ def gentoo_entries(recipe: RecipeFile) -> Iterator[Entry]:
 
 
 def _source_name(source: str) -> str:
-    """Return the file name of an entry of ``source``: ``name::url``, a URL or a file."""
+    """Return the file name of an item of ``source``, which is ``name::url``, a URL or a file."""
     return source.partition("::")[0].rsplit("/", 1)[-1]
 
 
 def _declared(recipe: RecipeFile, shell: Shell, condition: str) -> list[Entry]:
-    """Return the entries of ``PATCHES``: files, or folders of patches."""
+    """Return the entries that ``PATCHES`` lists: files, or folders of patches."""
     found: list[Entry] = []
     for word in shell.words.get("PATCHES", []):
         for part in word.text.split() if len(shell.words["PATCHES"]) == 1 else [word.text]:
@@ -100,7 +100,7 @@ def _declared(recipe: RecipeFile, shell: Shell, condition: str) -> list[Entry]:
 
 
 def _files(recipe: RecipeFile, name: str, line: int, strip: int | None = 1) -> list[Entry]:
-    """Return the entries of one argument: a file, a pattern, or a folder of patches."""
+    """Return the entries for one argument: a file, a pattern, or a folder of patches."""
     name = re.sub(r"^(?:\./|\.\./)+", "", name)
     folder = recipe.path.parent
     names = [name]
@@ -115,7 +115,7 @@ def _files(recipe: RecipeFile, name: str, line: int, strip: int | None = 1) -> l
 
 
 def _of_call(recipe: RecipeFile, shell: Shell, call: ShellCommand) -> list[Entry]:
-    """Return the entries of one command: the patches that it applies, or its edit."""
+    """Return the entries for one command: the patches that it applies, or the edit that it makes."""
     words = list(call.words)
     if words[0] in ("eapply", "epatch"):
         return _eapply(recipe, call, words[1:])
@@ -157,7 +157,7 @@ def _eapply(recipe: RecipeFile, call: ShellCommand, words: Sequence[str]) -> lis
 
 
 def _options(words: Sequence[str], strip: int | None) -> _Options:
-    """Read the options of ``patch``, ``git apply`` and ``eapply``."""
+    """Parse the options of ``patch``, ``git apply`` and ``eapply``."""
     found = _Options([], strip)
     todo = [word for word in words if word not in ("apply", "am")]
     while todo:
@@ -186,9 +186,9 @@ def _options(words: Sequence[str], strip: int | None) -> _Options:
 
 
 def _folder(folders: Sequence[str]) -> str:
-    """Return the folder that a series of ``cd`` leads to, relative to the unpacked archive.
+    """Return the folder to which several ``cd`` lead, relative to the unpacked archive.
 
-    The first ``cd`` enters the archive. Return an empty string if the code doesn't show the folder.
+    The first ``cd`` enters the unpacked archive. If the code doesn't show the folder, return an empty string.
     """
     parts: list[str] = []
     for number, folder in enumerate(folders):
@@ -203,7 +203,7 @@ def _folder(folders: Sequence[str]) -> str:
 
 
 def _rest(recipe: RecipeFile, shell: Shell, found: Sequence[Entry], sources: Sequence[Word]) -> Iterator[Entry]:
-    """Yield the patches that are commented out, and those of ``source`` that nothing applies."""
+    """Yield entries for patches that are commented out, and for patches in ``source`` that no command applies."""
     named = {entry.text.rsplit("/", 1)[-1] for entry in found}
     for line, text in shell.comments:
         match = _COMMENTED.match(text)

@@ -1,4 +1,4 @@
-"""Patches of a BSD port: files ``patch-*`` in ``files`` or ``patches``, and those of its Makefile.
+"""Patches of a BSD port: files ``patch-*`` in ``files`` or ``patches``, and patches that its Makefile names.
 
 The Makefile names downloads (``PATCHFILES``), further files (``EXTRA_PATCHES``) and the strip level
 of the ``patch-*`` files (``PATCH_STRIP``). The default level is 0.
@@ -17,7 +17,7 @@ _ASSIGN = re.compile(r"^(?P<comment>#?)\s*(?P<name>PATCHFILES|EXTRA_PATCHES|PATC
 
 
 def port_folder(path: Path) -> Path | None:
-    """Return the folder of a port's ``patch-*`` files: ``path`` itself, or a folder in it. None if there is none."""
+    """Return the folder of a port's ``patch-*`` files: ``path`` or a folder in it; None if it isn't a port."""
     for folder in (path / "files", path / "patches", path):
         if any(_patches(folder)):
             return folder
@@ -35,7 +35,7 @@ def _patches(folder: Path) -> list[Path]:
 
 
 def port_entries(folder: Path) -> Iterator[Entry]:
-    """Yield the entries of a port, in the order of their names.
+    """Yield the entries of a port, sorted by their names.
 
     :param folder: folder of the ``patch-*`` files.
     """
@@ -70,7 +70,7 @@ def _follow(conditions: list[str], word: str, rest: str) -> None:
 
 
 def _listed(recipe: RecipeFile, match: re.Match[str], line: int, condition: str) -> list[Entry]:
-    """Return the entries of a Makefile variable: downloads, or files outside the order of names."""
+    """Return the entries for a Makefile variable: downloads, or files that aren't sorted by name."""
     found = []
     for word in match["value"].split():
         if match["comment"]:

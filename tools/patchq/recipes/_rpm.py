@@ -1,4 +1,4 @@
-"""Patches of an RPM spec: ``Patch`` tags, and the lines of ``%prep`` that apply them."""
+"""Patches in an RPM spec: the ``Patch`` tags, and the lines of ``%prep`` that apply the patches."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _MOST_EXPANDED, _MOST_VALUE = 4 << 20, 2 << 10
 
 @dataclass(slots=True)
 class _Condition:
-    """Open ``%if``.
+    """Open ``%if`` block.
 
     :ivar text: condition of the current branch.
-    :ivar value: its value; None if the spec alone doesn't determine it.
+    :ivar value: value of the condition; None if the spec alone doesn't determine it.
     """
 
     text: str
@@ -56,7 +56,7 @@ class _Spec:
     expanded: int = 0
 
     def expand(self, text: str) -> str:
-        """Expand the macros that the spec defines. Other macros stay as they are."""
+        """Expand the macros that the spec defines. Other macros are left unchanged."""
         for _ in range(16):
             if self.expanded > _MOST_EXPANDED:
                 break
@@ -91,7 +91,7 @@ class _Spec:
         return text
 
     def truth(self, expression: str) -> bool | None:
-        """Return the value of a condition, or None if the spec alone doesn't determine it."""
+        """Return the value of a condition; None if the spec alone doesn't determine it."""
         text = re.sub(r"%\{with (\w+)\}|%\{without (\w+)\}", self._with, expression)
         text = self.expand(text).strip()
         if negated := re.fullmatch(r"!\s*(.*)", text):
@@ -116,12 +116,12 @@ class _Spec:
 
     @property
     def condition(self) -> str:
-        """Condition that the current line depends on, without parts that are always true."""
+        """Condition under which the current line is used, without parts that are always true."""
         return " and ".join(part.text for part in self.open if part.value is not True)
 
 
 def rpm_entries(recipe: RecipeFile) -> Iterator[Entry]:
-    """Return the entries of a spec: the patches in the order of ``%prep``, then those not applied."""
+    """Return the entries of a spec: the patches in the order of ``%prep``, then the patches that aren't applied."""
     folder = recipe.path.resolve().parent
     if folder.name == "SPECS" and recipe.root == folder:
         recipe.root = folder.parent
@@ -176,7 +176,7 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _condition(spec: _Spec, text: str) -> bool:
-    """Update the open conditions by a line such as ``%if`` or ``%endif``. Return True if it is one."""
+    """Update the open ``%if`` blocks if a line is ``%if``, ``%endif`` or similar. Return True for such a line."""
     match = _IF.match(text)
     if not match:
         return False
@@ -236,7 +236,7 @@ def _declare(spec: _Spec, line: int, number: str, value: str) -> None:
 
 
 def _base(name: str) -> str:
-    """Return the file name of a patch: like rpm, the last part of its URL."""
+    """Return the file name of a patch: the last component of its URL, as for rpm."""
     return name.rsplit("#/", 1)[-1].rsplit("/", 1)[-1]
 
 
@@ -248,7 +248,7 @@ def _automatic_setup(spec: _Spec, line: int, options: Sequence[str]) -> None:
 
 
 def _commented(spec: _Spec, line: int, text: str) -> None:
-    """Record the patches that a comment would apply."""
+    """Record the patches that a commented-out line would apply."""
     for comment in _PATCH.finditer(text):
         number = int(comment["number"] or _number(comment["rest"]))
         if number in spec.patches:
@@ -277,7 +277,7 @@ def _prepare(spec: _Spec, line: int, text: str) -> None:
 
 
 def _prepare_command(spec: _Spec, line: int, word: str, text: str) -> None:
-    """Record the patches that a line without a setup macro applies, and its edits."""
+    """Record the patches that a line without a setup macro applies, and the edits that it makes."""
     if match := _PATCH.search(text):
         _patch(spec, line, match)
     elif re.search(r"\bgit (?:am|apply)\b.*%\{patches\}|%\{?apply_patches\b", text):
@@ -299,7 +299,7 @@ def _prepare_command(spec: _Spec, line: int, word: str, text: str) -> None:
 
 
 def _options(spec: _Spec, text: str) -> list[str]:
-    """Return the options of a line. A value is joined to its option: ``-n x`` becomes ``-nx``."""
+    """Return the options of a line. A separate value is joined to its option: ``-n x`` becomes ``-nx``."""
     try:
         words = shlex.split(spec.expand(text).replace("\\", ""), comments=True)[1:]
     except ValueError:
@@ -319,7 +319,7 @@ def _value_of(options: Sequence[str], letter: str) -> str | None:
 
 
 def _setup(spec: _Spec, options: Sequence[str]) -> None:
-    """Set the folder that ``%setup`` changes to, below the top folder of the archive."""
+    """Set the folder to which ``%setup`` changes, below the top folder of the archive."""
     name = (_value_of(options, "n") or "").strip("'\"")
     if "-c" in options:
         spec.folder = ""
@@ -328,7 +328,7 @@ def _setup(spec: _Spec, options: Sequence[str]) -> None:
 
 
 def _change(spec: _Spec, text: str) -> None:
-    """Record the folder that ``cd`` changes to, if the spec shows it."""
+    """Record the folder to which ``cd`` changes, if the spec shows the folder."""
     words = spec.expand(text).split()
     target = ""
     if len(words) > 1:
@@ -340,7 +340,7 @@ def _change(spec: _Spec, text: str) -> None:
 
 
 def _range(spec: _Spec, options: Sequence[str]) -> list[int]:
-    """Return the patches that ``%autopatch`` applies: those listed, or those from ``-m`` to ``-M``."""
+    """Return the numbers of the patches that ``%autopatch`` applies: those listed, or those from ``-m`` to ``-M``."""
     listed = []
     for word in options:
         if word.isdigit():
@@ -377,7 +377,7 @@ def _number(rest: str) -> str:
 
 
 def _patch(spec: _Spec, line: int, match: re.Match[str]) -> None:
-    """Record the patch of a ``%patch`` line. Without ``-p``, rpm applies it with ``-p0``."""
+    """Record the patch that a ``%patch`` line applies. Without ``-p``, rpm applies it with ``-p0``."""
     options = _options(spec, "%patch " + match["rest"])
     number = match["number"] or _number(match["rest"])
     entry = _with_options(Entry(where=spec.recipe.at(line), text="", strip=0, folder=spec.folder), options)
@@ -389,7 +389,7 @@ def _patch(spec: _Spec, line: int, match: re.Match[str]) -> None:
 
 
 def _by_name(spec: _Spec, line: int, text: str) -> None:
-    """Record the patches of a line such as ``patch -p1 < %{PATCH1}`` or ``git apply %{PATCH1}``."""
+    """Record the patches that a line such as ``patch -p1 < %{PATCH1}`` or ``git apply %{PATCH1}`` applies."""
     options = _options(spec, text)
     start = Entry(where=spec.recipe.at(line), text="", strip=1 if "git" in text.split("%")[0] else None)
     entry = _with_options(replace(start, folder=spec.folder), options)
@@ -398,7 +398,7 @@ def _by_name(spec: _Spec, line: int, text: str) -> None:
 
 
 def _with_options(entry: Entry, options: Sequence[str]) -> Entry:
-    """Return the entry with the options of ``patch`` that change the result."""
+    """Return the entry with those options of ``patch`` that change the result."""
     for word in options:
         if re.fullmatch(r"-[Nstu]*p\d+", word):
             entry = replace(entry, strip=int(word.partition("p")[2]))

@@ -1,4 +1,4 @@
-"""Syntax trees of the languages that recipes are written in."""
+"""Parsers for the languages in which recipes are written."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_PARSED = 256 << 10
 
 
 def parse(language: str, text: str) -> Any:
-    """Return the root of a syntax tree.
+    """Return the root node of a text's syntax tree.
 
     :param language: ``bash``, ``nix`` or ``ruby``.
     :raises UserError: if the parsers are not installed, or the text is too long for them.

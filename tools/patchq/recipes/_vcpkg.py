@@ -1,4 +1,4 @@
-"""Patches of a vcpkg port: ``PATCHES`` of the commands in its ``portfile.cmake``."""
+"""Patches of a vcpkg port: the argument ``PATCHES`` of commands in ``portfile.cmake``."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _EDITS_OF_FILE = {"WRITE", "APPEND", "REMOVE", "RENAME", "COPY"}
 
 @dataclass(slots=True)
 class _Port:
-    """Portfile being read.
+    """State of reading a portfile.
 
-    :ivar variables: entries that a variable lists.
+    :ivar variables: entries that each variable lists.
     :ivar words: values of variables that are text.
     :ivar conditions: conditions of the open ``if`` blocks.
-    :ivar main: variable that holds the folder of the port's source.
+    :ivar main: name of the variable with the folder of the port's source.
     """
 
     recipe: RecipeFile
@@ -39,11 +39,11 @@ class _Port:
 
     @property
     def condition(self) -> str:
-        """Condition that the current command depends on; empty if none."""
+        """Condition under which the current command runs; empty if it always runs."""
         return " and ".join(self.conditions)
 
     def entries(self, tokens: Sequence[Token]) -> list[Entry]:
-        """Return the entries of arguments: files, variables, and patches in comments."""
+        """Return the entries in a command's arguments: files, variables, and patches in comments."""
         found: list[Entry] = []
         for token in tokens:
             if token.kind == "COMMENT":
@@ -130,7 +130,7 @@ def _set(port: _Port, name: str, values: Sequence[Token]) -> None:
 
 
 def _source(port: _Port, name: str, arguments: Sequence[Token]) -> Iterator[Entry]:
-    """Yield the entries of a command that unpacks a source, or applies patches to one."""
+    """Yield the entries of a command that unpacks a source, or applies patches to a source."""
     at = None
     plain = []
     for number, token in enumerate(arguments):
@@ -158,7 +158,7 @@ def _source(port: _Port, name: str, arguments: Sequence[Token]) -> Iterator[Entr
 
 
 def _until_keyword(tokens: Sequence[Token]) -> list[Token]:
-    """Return the arguments before the next keyword of CMake, such as ``HEAD_REF``."""
+    """Return the arguments before the next CMake keyword, such as ``HEAD_REF``."""
     found = []
     for token in tokens:
         if token.kind == "RAW" and _KEYWORD.fullmatch(token.value):

@@ -1,7 +1,7 @@
-"""Patches of a Yocto recipe: the entries of ``SRC_URI``, in order, with their parameters.
+"""Patches in a Yocto recipe: the entries of ``SRC_URI``, in order, with their parameters.
 
-The recipe is read as text, not run. Entries that Python code or classes add are missing, and
-assignments for some machines or classes only are ignored.
+The recipe is read as text, not run. Entries that are added by Python code or by classes are not found.
+Assignments that hold only for some machines or classes are ignored.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def yocto_entries(recipe: RecipeFile) -> Iterator[Entry]:
 def _text(recipe: Path, words: dict[str, str], above: Sequence[Path], count: list[Path] | None = None) -> str:
     """Return the text of a recipe with its includes expanded.
 
-    :param above: recipes that include this one.
+    :param above: recipes that include this recipe, to detect loops.
     :param count: all files read so far.
     """
     if count is None:
@@ -82,7 +82,7 @@ def _text(recipe: Path, words: dict[str, str], above: Sequence[Path], count: lis
 
 
 def _uris(text: str) -> list[str]:
-    """Return the entries of the assignments that don't depend on a machine or class, in BitBake's order."""
+    """Return the entries of assignments that don't depend on a machine or class, in BitBake's order."""
     first: list[str] = []
     later: list[str] = []
     for match in _ASSIGN.finditer(text):
@@ -108,7 +108,7 @@ def _expand(text: str, words: dict[str, str]) -> str:
 
 
 def _find(recipe: Path, name: str, words: dict[str, str]) -> Path:
-    """Return a file from BitBake's ``FILESPATH``, or the only file of its name below the recipe."""
+    """Return a file found in BitBake's ``FILESPATH``, or the only file with its name below the recipe."""
     for folder in (words["BP"], words["BPN"], "files", "."):
         path = recipe.parent / folder / name
         if path.is_file() and recipe.parent.resolve() in path.resolve().parents:

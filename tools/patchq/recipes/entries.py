@@ -1,4 +1,4 @@
-"""Entries of a recipe: patches to apply, and lines that patchq reports but doesn't apply."""
+"""Entries of a recipe: patches to apply, and lines that patchq only reports."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _REQUEST = re.compile(r"(https?://\S+?/(?:-/)?(?:commit|pull|merge_requests)/[0-
 
 
 class EntryState(Enum):
-    """Treatment of an entry: applied, left out, or refused because patchq can't do what the packager's tool does."""
+    """Treatment of an entry: applied, left out, or refused because patchq can't apply it like the packager's tool."""
 
     TAKEN = "taken"
     COMMENTED = "commented out"
@@ -42,16 +42,17 @@ LEFT = {EntryState.COMMENTED, EntryState.CONDITIONAL, EntryState.UNUSED, EntrySt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """Entry of a recipe.
+    """Entry of a recipe: a patch, or a line that edits files.
 
-    :ivar where: recipe and line.
-    :ivar text: name, URL or command as written.
+    :ivar where: location: name of the recipe and line.
+    :ivar text: name, URL or command as written in the recipe.
     :ivar data: path of the patch file, or its contents; None if the entry has no readable patch.
-    :ivar strip: strip level; None if the packager's tool finds it.
-    :ivar folder: folder of the tree that the tool applies the patch in.
+    :ivar strip: strip level; None if the packager's tool detects it.
+    :ivar folder: folder of the tree in which the tool applies the patch.
     :ivar reverse: True if the tool applies the patch in reverse (``-R``).
     :ivar remove_empty: True if the tool removes files that the patch leaves empty (``-E``).
-    :ivar detail: condition of a conditional patch, an unsupported option, or the folders without a missing patch.
+    :ivar detail: condition of a conditional patch, an unsupported option, or the folders that were searched
+        for a missing patch.
     """
 
     where: str
@@ -65,15 +66,15 @@ class Entry:
     detail: str = ""
 
     def only_if(self, condition: str) -> Entry:
-        """Return the entry as conditional; unchanged if the condition is empty."""
+        """Return the entry as a conditional one; return it unchanged if the condition is empty."""
         if not condition or self.state in LEFT:
             return self
         return replace(self, state=EntryState.CONDITIONAL, detail=condition)
 
     def keeping_returns(self) -> Entry:
-        """Return the entry for a tool that applies CR LF line ends as they are.
+        """Return the entry, adapted to a tool that applies CR LF line ends unchanged.
 
-        A patch with CR LF is not supported for such a tool: patchq reads it with LF, like ``patch``
+        For such a tool, a patch with CR LF is not supported, because patchq converts it to LF, like ``patch``
         without ``--binary``.
         """
         if self.state is not EntryState.TAKEN or not isinstance(self.data, Path):
@@ -83,7 +84,7 @@ class Entry:
         return replace(self, state=EntryState.OPTION, detail="its CR LF line ends kept")
 
     def words(self, upstream: str) -> str:
-        """Return the reason for leaving the entry out, with the command that imports it."""
+        """Return the reason why the entry is left out, with the command that imports it."""
         name = f" {self.text}" if self.text else ""
         if self.state is EntryState.CONDITIONAL:
             return f"{self.where}:{name} is applied only if {self.detail}: left out{self._command(upstream)}"
@@ -94,9 +95,10 @@ class Entry:
         return f"{self.where}:{name} is {self.state.value}{self.detail and f' ({self.detail})'}: left out"
 
     def _edit_command(self, upstream: str) -> str:
-        """Return the commands that make a patch of an edit.
+        """Return the commands that turn an edit into a patch.
 
-        ``import --run`` can run a sed or perl command, unless it has a variable or macro of the recipe.
+        ``import --run`` can run a sed or perl command, unless the command contains a variable or macro of the
+        recipe.
         """
         outside_quotes = re.sub(r"'[^']*'", "", self.text)
         has_variable = re.search(r"\$[\w{(]", outside_quotes) or _MACRO.search(self.text)
@@ -108,7 +110,7 @@ class Entry:
         return f"`patchq import {upstream} --run {sh(command)}`"
 
     def _command(self, upstream: str) -> str:
-        """Return how to import a conditional patch; empty if it isn't available locally."""
+        """Return the command that imports a conditional patch; empty if the patch isn't available locally."""
         if isinstance(self.data, Path):
             return f"; `patchq import {upstream} {sh(self.data)}` imports it"
         if self.data is None:
@@ -117,7 +119,7 @@ class Entry:
         return f"; `sed '1,/^__END__/d' {recipe} | patchq import {upstream} -` imports it"
 
     def error(self, upstream: str) -> PatchqError | None:
-        """Return the error for a patch that the packager's tool applies and patchq can't; None for other entries."""
+        """Return the error for an entry that the packager's tool applies and patchq can't; None for other entries."""
         if self.state in (EntryState.TAKEN, *LEFT):
             return None
         if self.state is EntryState.REMOTE:
@@ -149,7 +151,7 @@ class Entry:
 
 
 def _edit(upstream: str, text: str) -> str:
-    """Return the commands that make a patch of an edit in the worktree."""
+    """Return the commands with which the user makes an edit in the worktree and turns it into a patch."""
     return f"`patchq apply {upstream}`, edit `.patchq/trees/{upstream}`, `patchq new {upstream} {name_for(text)}`"
 
 
@@ -160,9 +162,9 @@ def _short(text: str) -> str:
 
 @dataclass(slots=True)
 class RecipeFile:
-    """Recipe on disk.
+    """Recipe file on disk.
 
-    :ivar root: folder that patches may lie in: the repository of the recipe, or its folder.
+    :ivar root: folder in which patches are allowed: the recipe's repository, or the recipe's folder.
     """
 
     path: Path
@@ -179,13 +181,13 @@ class RecipeFile:
                 break
 
     def at(self, line: int) -> str:
-        """Return the location of a line for messages."""
+        """Return the location of a line, for messages."""
         return f"{self.path}:{line}"
 
     def entry(self, name: str, line: int, *folders: str, strip: int | None = 1) -> Entry:
-        """Return the entry of a patch that lies in one of ``folders`` next to the recipe.
+        """Return the entry for a patch that is in one of ``folders`` next to the recipe.
 
-        The default folder is the recipe's own.
+        By default, the patch is in the folder of the recipe itself.
         """
         found = Entry(where=self.at(line), text=name, strip=strip)
         if re.match(r"(?:https?|ftp)://", name):
@@ -202,7 +204,7 @@ class RecipeFile:
 
 
 def strip_level(words: Sequence[str], option: str = "-p") -> int:
-    """Return the strip level that the first word of this option gives; 1 if there is none.
+    """Return the strip level that the first word with this option gives; 1 if no word has it.
 
     >>> strip_level(["-E", "-p0"]), strip_level(["-pab"])
     (0, 1)
@@ -214,7 +216,7 @@ def strip_level(words: Sequence[str], option: str = "-p") -> int:
 
 
 def read_list(path: Path) -> str:
-    """Return the text of a file that lists patches, with invalid UTF-8 replaced.
+    """Return the text of a file that lists patches. Invalid UTF-8 is replaced.
 
     :raises FormatError: if the file is too large, or not a regular file.
     """

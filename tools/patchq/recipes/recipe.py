@@ -1,4 +1,4 @@
-"""Recipes by kind: which files are recipes, and the entries of each."""
+"""Kinds of recipes: which files are recipes, and which entries they contain."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _IN_FOLDER = re.compile(
 
 
 def is_recipe(path: Path) -> bool:
-    """Return True for the name of a recipe."""
+    """Return True if a file has the name of a recipe."""
     return any(re.fullmatch(kind, path.name) for kind in _KINDS)
 
 
 def recipe_in(folder: Path) -> Path | None:
-    """Return the recipe of a folder, or the folder of a port's patches; None if it has neither.
+    """Return the recipe in a folder, or the folder of a port's patches; None if there is neither.
 
     :raises UserError: if the folder has several recipes.
     """
