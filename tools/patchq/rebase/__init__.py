@@ -1,4 +1,4 @@
-"""Rebase a stack onto another ref: state, conflicts, resolutions and the switch of sets."""
+"""Rebase of a stack onto another ref: state, conflicts, resolutions, and the change to the new set."""
 
 __all__ = [
     "conflict",

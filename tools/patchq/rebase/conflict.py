@@ -1,4 +1,4 @@
-"""``conflict``: report about a stopped patch, for the user, a script or an AI assistant."""
+"""``conflict``: report about a stopped patch, to be read by the user, a script or an AI assistant."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _MOST_SEARCHED, _MOST_SHOWN = 3, 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collision:
-    """Conflicting lines of a file, each side without context.
+    """Conflicting lines in a file, without context, for each side.
 
-    :ivar line: first line of the conflict in the file with markers, from 1.
+    :ivar line: number (from 1) of the conflict's first line, in the file with conflict markers.
     """
 
     line: int
@@ -40,7 +40,7 @@ class Collision:
 
 
 class DisputeKind(str, Enum):
-    """Changes of both sides to a file that stops a patch."""
+    """How the two sides changed a file that stops a patch."""
 
     BOTH_CHANGED = "both changed it"
     BOTH_ADDED = "both added it"
@@ -64,9 +64,8 @@ _KINDS = {
 class Disputed:
     """File that stops the patch.
 
-    :ivar sides: blob of each side that has the file, for ``git cat-file`` in the store: ``base``
-        (before the patch), ``ours`` (the new ref with the patches applied so far) and ``theirs``
-        (the patch).
+    :ivar sides: blob on each side that contains the file, for ``git cat-file`` in the store: ``base`` (before
+        the patch), ``ours`` (the new ref with the patches applied so far) and ``theirs`` (the patch).
     """
 
     path: str
@@ -89,9 +88,9 @@ class Cause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suggestion:
-    """Existing resolution of the conflict.
+    """Existing resolution that may resolve the conflict.
 
-    :ivar source: ``recorded``, or the ref whose stack has a patch that applies.
+    :ivar source: ``recorded``, or the ref whose stack contains a version of the patch that applies.
     :ivar diff: diff from our side to the resolution.
     """
 
@@ -103,9 +102,9 @@ class Suggestion:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DroppedNow:
-    """Line that upstream added and that the worktree's files lack.
+    """Line that upstream added and that the worktree's files don't contain.
 
-    :ivar commit: upstream commit that added the line, or an empty string if unknown.
+    :ivar commit: upstream commit that added the line; empty if unknown.
     """
 
     path: str
@@ -118,10 +117,10 @@ class DroppedNow:
 class Brief:
     """Conflict report of a stopped patch.
 
-    :ivar why: the patch's message without its trailers.
+    :ivar why: message of the patch, without trailers.
     :ivar dependents: patches (``upstream/name``) that require the patch or don't apply without it.
-    :ivar history: range of refs that was searched for the causes, or an empty string if no history is
-        available locally. ``hint`` then names the command that fetches the history.
+    :ivar history: range of refs that was searched for the causes; empty if the history isn't available
+        locally. Then ``hint`` contains the command that fetches the history.
     """
 
     upstream: str
@@ -225,7 +224,7 @@ def _files(project: Project, stop: Stop) -> tuple[Disputed, ...]:
 
 
 def collisions(parked: bytes) -> Iterator[Collision]:
-    """Yield the conflicts of a file with markers, as git writes them with ``zdiff3``."""
+    """Yield the conflicts in a file with conflict markers in git's style ``zdiff3``."""
     marks = {"<<<<<<<": "ours", "|||||||": "base", "=======": "theirs", ">>>>>>>": ""}
     sides: dict[str, list[str]] = {}
     side, start = "", 0
@@ -259,7 +258,7 @@ def _fetch_history(project: Project, progress: RebaseProgress) -> None:
 
 
 def _causes(project: Project, progress: RebaseProgress, files: Sequence[Disputed]) -> tuple[str, tuple[Cause, ...]]:
-    """Return the range of refs that was searched, and its commits that caused the conflicts."""
+    """Return the range of refs that was searched, and the commits in this range that caused the conflicts."""
     paths: dict[str, list[str]] = {}
     infos, dates = [], ""
     with at_hand(project, progress.upstream) as history:
@@ -295,7 +294,7 @@ def _causes(project: Project, progress: RebaseProgress, files: Sequence[Disputed
 
 
 def _made(git: Git, between: str, file: Disputed) -> list[str]:
-    """Return the commits that changed the number of occurrences of conflicting lines in a file.
+    """Return the commits that changed how often a file contains the conflicting lines.
 
     If the whole file conflicts, return the last commit that changed the file.
     """
@@ -337,7 +336,7 @@ def _dependents(project: Project, progress: RebaseProgress, stop: Stop) -> tuple
 
 
 def _dropped(project: Project, progress: RebaseProgress, stop: Stop) -> tuple[DroppedNow, ...]:
-    """Return upstream's lines that the worktree lacks; empty while a file has conflict markers."""
+    """Return upstream's lines that the worktree's files don't contain; empty while a file has conflict markers."""
     worktree = stop_worktree(project, progress)
     if not stop.parked or not worktree.exists:
         return ()

@@ -1,4 +1,4 @@
-"""``retire``: evidence that upstream has a patch at a ref, and the ledger line for the drop."""
+"""``retire``: evidence that upstream has a patch at a ref, and the entry in the ledger that drops the patch."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from patchq.upstream.status import UpstreamCommit
 class DropEvidence:
     """Evidence that upstream has a patch at a ref.
 
-    :ivar commits: upstream commits that took the patch or changed it later. Empty if upstream's
-        history is not available locally.
-    :ivar state: result of the proof on the bare ref: ``passed``, ``failed``, ``error`` or
-        ``not run``. ``proof`` adds the message.
-    :ivar how: reason for the drop, once the patch is dropped.
+    :ivar commits: upstream commits that contain the patch or changed it later. Empty if upstream's history is
+        not available locally.
+    :ivar state: result of the proof on the ref without patches: ``passed``, ``failed``, ``error`` or ``not
+        run``. ``proof`` adds the message.
+    :ivar how: reason for the drop; set once the patch is dropped.
     """
 
     patch: str
@@ -47,7 +47,7 @@ class DropEvidence:
 
     @property
     def landed(self) -> list[UpstreamCommit]:
-        """Return the upstream commits that contain the patch."""
+        """Return those of the upstream commits that contain the patch."""
         return [commit for commit in self.commits if commit.did == "landed"]
 
 
@@ -63,7 +63,7 @@ def gather(
 ) -> list[DropEvidence]:
     """Return the evidence for the named patches at a ref.
 
-    :param names: patches to check (default: all that upstream has in full).
+    :param names: patches to check (default: all patches whose whole change upstream has).
     :raises UserError: if a named patch is not carried onto the ref.
     """
     found = forecast(project, upstream, [ref], set_name=set_name, from_ref=from_ref)
@@ -84,13 +84,13 @@ def retire(
     set_name: str = "",
     from_ref: str = "",
 ) -> DropEvidence:
-    """Drop a patch at a ref, in the ledger. No later rebase carries the patch onto that ref.
+    """Record in the ledger that a patch is dropped at a ref. Later rebases don't carry the patch to this ref.
 
     :param how: reason for the drop. Required if the proof cannot run or if upstream doesn't have
         the whole patch.
     :raises UserError: if upstream doesn't have the whole patch and ``how`` is empty.
-    :raises BuildError: if the proof fails on the bare ref, or if it cannot run and upstream doesn't
-        have the whole patch or ``how`` is empty.
+    :raises BuildError: if the proof fails on the ref without patches. Also if the proof can't run, and
+        upstream doesn't have the whole patch or ``how`` is empty.
     """
     (seen,) = gather(project, upstream, ref, [name], prove, set_name=set_name, from_ref=from_ref)
     if seen.outcome != ABSORBED and not how:
@@ -111,7 +111,7 @@ def retire(
 
 
 def table(rows: Sequence[DropEvidence]) -> str:
-    """Render the rows as a Markdown table."""
+    """Render the evidence as a Markdown table."""
     lines = ["| patch | what upstream has | commit | release | proof |", "|---|---|---|---|---|"]
     for row in rows:
         commits: list[str] = []
@@ -133,7 +133,7 @@ def table(rows: Sequence[DropEvidence]) -> str:
 def _cell(found: Forecast, name: str) -> ForecastCell:
     """Return the forecast cell of a patch.
 
-    :raises UserError: if the patch is not carried, or if the ref's own stack has it.
+    :raises UserError: if the patch is not carried, or if the ref's own stack contains it.
     """
     short, (source,) = name.rpartition("/")[2], found.sources
     cell = next((c for c in found.cells if c.patch == f"{found.upstream}/{short}"), None)
@@ -150,7 +150,7 @@ def _cell(found: Forecast, name: str) -> ForecastCell:
 def _with_proof(
     project: Project, upstream: str, ref: str, cell: ForecastCell, prove: Prove, set_name: str, from_ref: str
 ) -> DropEvidence:
-    """Run the patch's proof on the bare ref and combine the result with the forecast cell."""
+    """Run the patch's proof on the ref without patches, and add the result to the forecast."""
     set_name = project.choose_set(set_name)
     name = cell.patch.partition("/")[2]
     with project.locked("retire"), at_hand(project, upstream) as history:
@@ -183,7 +183,7 @@ def _with_proof(
 
 
 def _record(project: Project, upstream: str, seen: DropEvidence, set_name: str, from_ref: str) -> None:
-    """Add the drop to the ledger."""
+    """Record the drop in the ledger."""
     name = seen.patch.partition("/")[2]
     with project.locked("retire"), at_hand(project, upstream) as history:
         planner = Planner(project, upstream, project.choose_set(set_name), history, asked=from_ref)

@@ -1,7 +1,8 @@
-"""Resolutions of a stopped patch: sources, checks and recording.
+"""Resolutions of a stopped patch: where they come from, how they are checked and how they are recorded.
 
-``rebase --continue`` uses the resolution in the worktree, ``resolve`` uses any source. Both run the
-same checks. If a check fails, nothing changes. ``undo`` returns to the stopped patch.
+``rebase --continue`` uses the resolution in the conflict worktree. ``resolve`` can also use other
+resolutions. Both commands run the same checks. If a check fails, nothing changes. ``undo`` returns to the
+stopped patch.
 """
 
 from __future__ import annotations
@@ -76,20 +77,20 @@ def resume(
     retire: bool = False,
     how: str = "",
 ) -> Result:
-    """Take the resolution of the stopped patch from the worktree, and continue the rebase.
+    """Take the resolution of the stopped patch from the conflict worktree, and continue the rebase.
 
-    The conflicting paths, the patch's own paths and staged paths are taken. Other changes are
-    reported, kept as a commit, and left out.
+    The resolution consists of the conflicting paths, the patch's own paths and staged paths. Other changes in
+    the worktree are reported, kept as a commit, and left out.
 
-    :param wish: checks to skip and dropped lines to accept.
-    :param include: more paths to take.
+    :param wish: checks to skip, and removed lines of upstream to accept.
+    :param include: more paths to take from the worktree.
     :param retire: drop the patch instead, because upstream has it or no longer needs it; see
         :func:`patchq.rebase.stops.retire_on_word`.
     :param how: description of the resolution for the ledger.
     :raises ConflictError: if files still have conflict markers.
     :raises BuildError: if a check or the proof fails.
-    :raises UserError: if nothing is left of the patch, if the patch would drop upstream's lines, or
-        if ``retire`` has no evidence.
+    :raises UserError: if the resolved patch changes nothing or would remove upstream's lines, or if there is
+        no evidence for ``retire``.
     """
     wish = wish or ResolveRequest()
     with project.locked("rebase"):
@@ -120,9 +121,9 @@ def _refuse(
     wish: ResolveRequest,
     path: Path,
 ) -> None:
-    """Raise the error for the check that failed, if any.
+    """Raise the error for the check that failed; do nothing if all passed.
 
-    :raises UserError: if the resolution drops upstream's lines.
+    :raises UserError: if the resolution removes upstream's lines.
     :raises BuildError: if any other check failed.
     """
     name = f"{progress.upstream}/{stop.patch}"
@@ -147,10 +148,11 @@ def _refuse(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Source of a resolution: one of the fields, or the conflict worktree if none is set.
+    """Where to take a resolution from: one of the fields, or the conflict worktree if no field is set.
 
     :ivar include: more paths to take from the worktree.
-    :ivar tree: tree of a proposal; ``how`` describes it in the ledger.
+    :ivar tree: tree of a proposed resolution.
+    :ivar how: description of ``tree`` for the ledger.
     """
 
     files: tuple[str, ...] = ()
@@ -163,15 +165,15 @@ class Source:
 
     @property
     def is_worktree(self) -> bool:
-        """Return whether the source is the worktree."""
+        """Return whether the resolution is taken from the worktree."""
         return not (self.files or self.recorded or self.ref or self.merger or self.tree)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolution:
-    """Checked candidate.
+    """Candidate for a resolution, after the checks.
 
-    :ivar kept: the candidate was recorded; ``rebase`` is then the new state of the rebase.
+    :ivar kept: True if the candidate was recorded. Then ``rebase`` is the new state of the rebase.
     :ivar diff: diff of the resolved patch.
     :ivar left_out: changed files of the worktree that are not part of the resolution.
     """
@@ -194,11 +196,11 @@ class Resolution:
 def resolve(
     project: Project, upstream: str, source: Source, *, prove: Prove, wish: ResolveRequest, dry_run: bool = False
 ) -> Resolution:
-    """Check a resolution of the stopped patch. If it passes, record it and continue the rebase.
+    """Check a resolution of the stopped patch. If all checks pass, record it and continue the rebase.
 
     :param dry_run: run the checks only.
-    :raises UserError: if no patch is stopped, or if the source has no resolution.
-    :raises EditedTreeError: if the source isn't the worktree and the worktree has edits.
+    :raises UserError: if no patch is stopped, or if the source contains no resolution.
+    :raises EditedTreeError: if the source isn't the worktree, but the worktree contains edits.
     """
     with project.locked("resolve"):
         progress = load(project, upstream)
@@ -248,7 +250,7 @@ def _candidate(project: Project, progress: RebaseProgress, stop: Stop, source: S
 
 
 def find_resolution(project: Project) -> RebaseProgress | None:
-    """Return the rebase in progress if the last operation settled one of its stopped patches."""
+    """Return the rebase in progress, if the last operation resolved one of its stopped patches."""
     last = project.journal.last()
     changed = last[1]["files"] if last else ()
     for upstream in upstreams_under_way(project):
@@ -265,13 +267,13 @@ def find_resolution(project: Project) -> RebaseProgress | None:
 
 
 def undo_resolution(project: Project) -> tuple[str, str] | None:
-    """Undo the last operation if it settled a stopped patch of a rebase in progress.
+    """Undo the last operation if it resolved a stopped patch of a rebase in progress.
 
-    The rebase returns to the stopped patch, and the worktree contains its files again.
+    The rebase returns to the stopped patch, and the files of that stop are restored in the worktree.
 
-    :returns: the operation's summary and the worktree's folder, or None if the last operation is
-        no such answer.
-    :raises EditedTreeError: if the worktree has edits of the patch that stopped next.
+    :returns: the summary of the operation and the folder of the worktree; None if the last operation didn't
+        resolve a stopped patch.
+    :raises EditedTreeError: if the worktree contains edits for the patch that stopped next.
     """
     progress = find_resolution(project)
     if progress is None:
@@ -300,7 +302,7 @@ def undo_resolution(project: Project) -> tuple[str, str] | None:
 
 
 def step_of(step: PatchStep, checks: Sequence[ResolutionCheck], dropped: Sequence[UpstreamLine]) -> PatchStep:
-    """Return a step with the proof result and upstream's dropped lines."""
+    """Return a step with the result of the proof and the removed lines of upstream."""
     word = ""
     for check in checks:
         if check.name == PASSES_WITH:
@@ -342,9 +344,9 @@ def settle(
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Candidate tree for the stopped patch.
+    """Candidate tree for resolving the stopped patch.
 
-    :ivar how: source of the tree, as written to the ledger.
+    :ivar how: description of the tree's source for the ledger.
     :ivar undecided: conflicting paths that the source doesn't resolve.
     """
 
@@ -354,10 +356,11 @@ class Candidate:
 
 
 def from_files(project: Project, progress: RebaseProgress, stop: Stop, given: Sequence[str]) -> Candidate:
-    """Build a candidate from resolved files, or from one patch file applied to the current tip.
+    """Return a candidate made of resolved files, or of one patch file applied to the current tip.
 
-    :param given: files, matched to the conflicting paths by their last path components;
-        ``PATH=FILE`` for any path; ``PATH=`` to remove a path; or one ``.patch`` or ``.diff`` file.
+    :param given: resolved files, matched to the conflicting paths by their last path components;
+        ``PATH=FILE`` for any other path; ``PATH=`` to remove a path; or a single ``.patch`` or ``.diff``
+        file.
     :raises UserError: if a file is missing or matches no single conflicting path.
     :raises ConflictError: if the patch doesn't apply exactly.
     """
@@ -431,10 +434,10 @@ def recorded_files(project: Project, progress: RebaseProgress, stop: Stop) -> di
 
 
 def from_recorded(project: Project, progress: RebaseProgress, stop: Stop) -> Candidate:
-    """Build a candidate from the recorded resolution.
+    """Return the candidate from the project's recorded resolutions.
 
-    :raises UserError: if nothing is recorded, or if the recorded resolution changes lines away from
-        the conflicts and needs review.
+    :raises UserError: if no resolution is recorded, or if the recorded one also changes lines outside of the
+        conflicts, so that it needs review.
     """
     files = recorded_files(project, progress, stop)
     parked = stops.conflicting(project, stop, stop.parked)
@@ -458,7 +461,7 @@ def from_recorded(project: Project, progress: RebaseProgress, stop: Stop) -> Can
 
 
 def at_refs(project: Project, progress: RebaseProgress, stop: Stop, only: str = "") -> Iterator[tuple[str, TreeId]]:
-    """Yield the other pinned refs whose version of the patch applies, with the resulting tree.
+    """Yield the other pinned refs whose version of the patch applies, each with the resulting tree.
 
     :param only: check this ref only.
     """
@@ -479,9 +482,10 @@ def at_refs(project: Project, progress: RebaseProgress, stop: Stop, only: str = 
 
 
 def from_ref(project: Project, progress: RebaseProgress, stop: Stop, ref: str) -> Candidate:
-    """Build a candidate from another ref's version of the patch.
+    """Return the candidate from another ref's version of the patch.
 
-    :raises UserError: if that ref's stack lacks the patch, or if its version doesn't apply either.
+    :raises UserError: if the other ref's stack doesn't contain the patch, or if that version doesn't apply
+        either.
     """
     found = dict(at_refs(project, progress, stop, ref))
     if ref not in found:
@@ -493,9 +497,10 @@ def from_ref(project: Project, progress: RebaseProgress, stop: Stop, ref: str) -
 
 
 def from_merger(project: Project, progress: RebaseProgress, stop: Stop, name: str) -> Candidate:
-    """Build a candidate with a structural merge tool, called with mergiraf's arguments.
+    """Return the candidate from a structural merge tool, which is called with mergiraf's arguments.
 
-    :raises UserError: if the lock has no such merger, or if a conflicting file lacks a side.
+    :raises UserError: if the lock has no merger of this name, or if a conflicting file doesn't exist on all
+        three sides.
     :raises SourceError: if the program is not installed, fails or leaves a conflict.
     """
     program = find_merger(project.lock, name)
@@ -517,9 +522,9 @@ def from_merger(project: Project, progress: RebaseProgress, stop: Stop, name: st
 
 
 def find_merger(lock: Lock, name: str) -> str:
-    """Return the program of a merger.
+    """Return the program of a merger, by the merger's name.
 
-    :raises UserError: if the lock has no such merger.
+    :raises UserError: if the lock has no merger of this name.
     """
     if name not in lock.mergers:
         known = ", ".join(lock.mergers) or "none"
@@ -554,7 +559,7 @@ def run_merger(program: str, path: bytes, sides: Mapping[int, bytes]) -> bytes:
 
 
 def _tree(project: Project, progress: RebaseProgress, stop: Stop, files: Mapping[bytes, bytes | None]) -> TreeId:
-    """Return the stopped patch's tree with these files replaced. None removes a file."""
+    """Return the stopped patch's tree with the given files replaced. None removes a file."""
     info = stops.original(project, progress, stop)
     modes = {s.path: s.entry.mode for s in stops.stop_stages(stop)}
     return replace_files(project.store, CommitId(stop.parked), info, files, modes)
@@ -569,7 +574,7 @@ class ResolutionCheck:
 
     :ivar name: ``settled``, ``applies``, ``upstream lines``, ``text``, ``python``, ``passes with``
         or ``fails without``.
-    :ivar state: ``passed``, ``failed`` or ``not run``. Only ``failed`` refuses the resolution.
+    :ivar state: ``passed``, ``failed`` or ``not run``. A resolution is refused only for ``failed``.
     """
 
     name: str
@@ -582,8 +587,8 @@ class ResolveRequest:
     """Options for the checks.
 
     :ivar proofs: run the patch's proof.
-    :ivar dropped: upstream's lines that the patch may drop: ``PATH:LINE``, or ``PATH`` for all
-        lines of a file.
+    :ivar dropped: upstream's lines that the patch may remove: ``PATH:LINE``, or ``PATH`` for all lines of a
+        file.
     """
 
     proofs: bool = True
@@ -591,13 +596,13 @@ class ResolveRequest:
 
 
 def dropped_by(project: Project, progress: RebaseProgress, stop: Stop, commit: CommitId) -> list[UpstreamLine]:
-    """Return upstream's lines that a commit drops if it replaces the stopped patch."""
+    """Return the lines of upstream that are lost if a commit replaces the stopped patch."""
     old = CommitId(progress.commits[stop.patch])
     return find_dropped(project.store, old=old, new=commit, upstream=progress.base)
 
 
 def carried_range(project: Project, progress: RebaseProgress, history: History | None) -> str:
-    """Return git's range of upstream's commits between the two refs; empty if the history lacks them."""
+    """Return git's range of upstream's commits between the two refs; empty if the local history lacks them."""
     if history is None:
         return ""
     old, new = history.commit(stops.source_pin(project, progress)), history.commit(progress.onto)
@@ -607,7 +612,7 @@ def carried_range(project: Project, progress: RebaseProgress, history: History |
 
 
 def commits_of(project: Project, progress: RebaseProgress, lines: Sequence[UpstreamLine]) -> dict[UpstreamLine, str]:
-    """Return the upstream commits that added lines, if upstream's history is available locally."""
+    """Return the upstream commits that added the given lines, if upstream's history is available locally."""
     found: dict[UpstreamLine, str] = {}
     if not lines:
         return found
@@ -668,7 +673,7 @@ def judge(
 def _upstream_lines(
     project: Project, progress: RebaseProgress, stop: Stop, commit: CommitId, wish: ResolveRequest
 ) -> tuple[str, str]:
-    """Check that the resolution drops no upstream lines except those that the user accepts."""
+    """Check that the resolution removes no lines of upstream except those that the user accepts."""
     dropped = dropped_by(project, progress, stop, commit)
     left = []
     for line in dropped:
@@ -681,7 +686,7 @@ def _upstream_lines(
 
 
 def _settled(project: Project, progress: RebaseProgress, stop: Stop, candidate: Candidate) -> tuple[str, str]:
-    """Check that every conflicting file is resolved and that something is left of the patch."""
+    """Check that every conflicting file is resolved, and that the patch still changes something."""
     marked, undecided = stops.unsettled(project, stop, candidate.tree, candidate.undecided)
     if marked:
         return FAILED, f"{show_path(marked[0])} has conflict markers"
@@ -707,7 +712,7 @@ def _applies(project: Project, progress: RebaseProgress, stop: Stop, commit: Com
 
 
 def _text(project: Project, upstream: str, commit: CommitId) -> tuple[str, str]:
-    """Run the text checks of ``check`` on the commit's diff."""
+    """Run the text checks of the command ``check`` on the commit's diff."""
     (text,) = project.store.diffs_of([commit])
     found = [message for _, message, _ in check_diff(text, upstream)]
     if found:
@@ -716,7 +721,7 @@ def _text(project: Project, upstream: str, commit: CommitId) -> tuple[str, str]:
 
 
 def _python(project: Project, commit: CommitId) -> tuple[str, str]:
-    """Check that changed Python files compile, except files that did not compile before."""
+    """Check that changed Python files compile. Files that didn't compile before are not checked."""
     new, old = {}, {}
     for change in project.store.changes_of([commit])[0]:
         if change.new and change.path.endswith(b".py"):
@@ -732,7 +737,7 @@ def _python(project: Project, commit: CommitId) -> tuple[str, str]:
 
 
 def _compiled(source: bytes) -> str:
-    """Return the message of Python's parser, or an empty string if the file is valid."""
+    """Return the error message of Python's parser; empty if the source is valid."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -752,7 +757,7 @@ def _proof(project: Project, progress: RebaseProgress, stop: Stop, commit: Commi
 
 
 def _no_proof(project: Project, progress: RebaseProgress, stop: Stop, prove: Prove) -> tuple[str, str]:
-    """Check that the proof fails with an assertion without the patch."""
+    """Check that the proof fails by an assertion without the patch."""
     state, message = stops.run_proof(project, progress, stop.patch, progress.tip, prove)
     if state == FAILED:
         return PASSED, message

@@ -1,10 +1,9 @@
 """``rebase``: carry a stack onto another ref, to ``patches/<upstream>/<ref>/``.
 
-Patches are applied in memory, in order. If a patch stops, its conflict is checked out in a separate
-worktree, with markers that name the patch and the ref. The applied stack does not change. One state
-file records the progress. It is written before anything else changes, so the conflict worktree can
-be recreated from it. At the end, one journal operation writes the new stack, its pin and the
-ledger.
+Patches are applied in memory, in order. If a patch stops, its conflict is checked out in a separate worktree,
+with conflict markers that name the patch and the ref. The applied stack does not change. A state file records
+the progress. This file is written before anything else changes, so the conflict worktree can be recreated
+from it. At the end, one journal operation writes the new stack, its pin and the ledger.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ from patchq.upstream.history import at_hand
 
 
 class Answer(Enum):
-    """The user's answer to a stopped patch, as the summary of its operation names it."""
+    """The user's decision about a stopped patch, as named in the summary of the operation."""
 
     RESOLUTION = "resolution"
     RETIREMENT = "retirement"
@@ -102,16 +101,16 @@ def start(
     If the ref already has a stack, its patches are kept and only the missing ones are carried.
     Patches that the ledger drops are not tried again.
 
-    :param new_set: set for the new pin (default: a set that has the pin, else a new one named after
-        the ref).
-    :param retire: drop patches that upstream has, if their proofs pass on the bare new ref.
-    :param leave_out: leave patches that stop for a later rebase, instead of stopping.
-    :param codemods: run the commands of patches that stop (``Codemod:``), in the sandbox.
-    :param only: missing patches to carry, even if the ledger drops them (default: all that it
-        doesn't drop).
+    :param new_set: set for the new pin (default: a set that already contains the pin, else a new one named
+        after the ref).
+    :param retire: drop patches that upstream has, if their proofs pass on the new ref without patches.
+    :param leave_out: don't stop at patches that conflict, but leave them for a later rebase.
+    :param codemods: if a patch stops, run the command in its ``Codemod:`` trailer, in the sandbox.
+    :param only: missing patches to carry, even if the ledger drops them (default: all missing patches that
+        the ledger doesn't drop).
     :param from_ref: pinned ref of the stack to carry (default: the nearest).
-    :raises UserError: if a rebase of this upstream is in progress, or if the stack lacks a patch of
-        ``only``.
+    :raises UserError: if a rebase of this upstream is in progress, or if a patch in ``only`` isn't in the
+        stack.
     """
     set_name = project.choose_set(set_name)
     with project.locked("rebase"):
@@ -168,7 +167,7 @@ def start(
 
 
 def _at_it(project: Project, own: Stack, set_name: str) -> tuple[str, ...]:
-    """Return the notes for a set that is at the ref, with the stacks that could be carried to it."""
+    """Return notes for a set that is already at the ref. They name stacks that could be carried to it."""
     upstream, ref = own.pin.upstream, own.pin.ref
     notes = [f"{upstream} is at {ref} in the set {set_name}"]
     if not own.names:
@@ -221,7 +220,7 @@ def abort(project: Project, upstream: str) -> Result:
 
 
 def _run(project: Project, progress: RebaseProgress, prove: Prove) -> Result:
-    """Apply the remaining patches until one stops, or finish."""
+    """Apply the remaining patches until one stops; if none stops, finish the rebase."""
     while True:
         names = progress.order[len(progress.done) :]
         if not names:
@@ -245,10 +244,10 @@ def record_answer(
     answer: Answer,
     files: Mapping[str, bytes | None] | None = None,
 ) -> None:
-    """Record how the user answered a stop, as an operation that ``undo`` reverts.
+    """Record the user's decision about a stop as an operation, which ``undo`` can revert.
 
     :param tree: tree of the conflict worktree, which ``undo`` restores.
-    :param files: files of the project that the answer writes.
+    :param files: files of the project that are written for this decision.
     """
     changed = dict(files or {})
     # `undo` finds the operation by this file, which no other operation changes.
@@ -259,7 +258,7 @@ def record_answer(
 
 
 def go_on(project: Project, progress: RebaseProgress, step: PatchStep, files: TreeId, prove: Prove) -> Result:
-    """Add the step of the stopped patch, and continue the rebase.
+    """Add the step for the stopped patch, and continue the rebase.
 
     :param files: tree of the conflict worktree.
     """
@@ -276,10 +275,10 @@ def _land(
     upstream: stops.StoppedUpstream,
     prove: Prove,
 ) -> bool:
-    """Add the apply results of a target tree to the rebase.
+    """Add the apply results on a target tree to the rebase, as steps.
 
-    :returns: False if a patch stops. True if the results are used up, or if the remaining patches
-        must be applied again onto a recorded resolution.
+    :returns: False if a patch stops. True if all results were added, or if the remaining patches must be
+        applied again on top of a recorded resolution.
     """
     landings = list(map(column.landings.__getitem__, range(len(patches))))
     recorded = rerere.recorded(project.layout, progress.upstream).is_dir()
@@ -317,7 +316,7 @@ def _land(
 def _commits_ahead(
     project: Project, progress: RebaseProgress, patches: Sequence[Patch], column: Column
 ) -> dict[str, CommitId]:
-    """Write the commits of the patches that apply, if no rule interrupts their chain."""
+    """Write the commits of the patches that apply, unless the chain is interrupted by a patch with rules."""
     whole = []
     for number, patch in enumerate(patches):
         landing = column.landings[number]
@@ -338,9 +337,9 @@ def _step_without_user(
     recorded: bool,
     prove: Prove,
 ) -> PatchStep | None:
-    """Return the step of a stopped patch, if a drop, a resolution or a codemod settles it.
+    """Return the step for a stopped patch if a drop, a resolution or a codemod settles the stop without the user.
 
-    :param recorded: the upstream has recorded resolutions.
+    :param recorded: True if there are recorded resolutions for the upstream.
     """
     assert progress.stop
     step = None
@@ -361,7 +360,7 @@ def _step_without_user(
 def _prove_rule(
     project: Project, progress: RebaseProgress, patch: Patch, landing: Landing, column: Column, prove: Prove
 ) -> tuple[Landing, PatchStep | None]:
-    """Commit the result of a patch's rules, and run the patch's proof on it.
+    """Commit the changes that a patch's rules make, and run the patch's proof on them.
 
     :returns: the step, or the conflict that the rules settled if the proof fails.
     """
@@ -383,7 +382,7 @@ def _prove_rule(
 
 
 def _over(project: Project, progress: RebaseProgress) -> Result | None:
-    """Complete a rebase that was killed in its end phase or abort; return None for other phases."""
+    """Complete a rebase that was killed while it was ending or being aborted; return None for other phases."""
     if progress.phase == FINISHING:
         return _finish(project, progress)
     if progress.phase == ABORTING:
@@ -393,7 +392,7 @@ def _over(project: Project, progress: RebaseProgress) -> Result | None:
 
 
 def go_on_after_kill(project: Project, progress: RebaseProgress, prove: Prove) -> Result:
-    """Continue a rebase that was killed before the conflict worktree was ready, or at the end."""
+    """Continue a rebase that was killed before the conflict worktree was ready, or while the rebase was ending."""
     if over := _over(project, progress):
         return over
     if progress.stop and progress.stop.resolution:  # `undo` was killed
@@ -404,7 +403,7 @@ def go_on_after_kill(project: Project, progress: RebaseProgress, prove: Prove) -
 
 
 def read_carried(project: Project, progress: RebaseProgress, names: Sequence[str]) -> list[Patch]:
-    """Read patches of the stack that is carried."""
+    """Read patches of the stack that is being carried."""
     ids = [progress.commits[name] for name in names]
     infos = {info.commit: info for info in project.store.log("--no-walk=unsorted", *ids)}
     commits = []
@@ -416,7 +415,7 @@ def read_carried(project: Project, progress: RebaseProgress, names: Sequence[str
 def _commits(
     project: Project, progress: RebaseProgress, run: Sequence[tuple[Patch, Landing]], column: Column
 ) -> dict[str, CommitId]:
-    """Write a chain of commits for apply results; return the commits by patch name."""
+    """Write the apply results as a chain of commits; return the commits by patch name."""
     made = []
     for patch, landing in run:
         message = moved_to(patch.commit.message, column.moved, patch.name)
@@ -432,7 +431,7 @@ def _commit(
     column: Column,
     ahead: Mapping[str, CommitId],
 ) -> None:
-    """Add steps for apply results, and write their commits unless ``ahead`` has them."""
+    """Add a step for each apply result. Write its commit unless ``ahead`` contains it."""
     commits = ahead or _commits(project, progress, run, column)
     for patch, landing in run:
         commit = commits[patch.name]
@@ -504,7 +503,7 @@ def _finish(project: Project, progress: RebaseProgress) -> Result:
 
 
 def _without_requires(info: CommitInfo, upstream: str, names: set[str]) -> tuple[CommitInfo, list[str]]:
-    """Remove ``Requires:`` trailers for this upstream's patches that are not in ``names``.
+    """Remove those ``Requires:`` trailers that name patches of this upstream which aren't in ``names``.
 
     :returns: the commit and the removed names.
     """
@@ -571,9 +570,9 @@ def _clean_up(project: Project, progress: RebaseProgress) -> None:
 
 
 def _choose_set(project: Project, set_name: str, new_set: str, onto: Pin) -> str:
-    """Return the set for the new pin: ``new_set``, else one that has the pin, else a new name.
+    """Return the set for the new pin: ``new_set``, else a set that contains the pin, else a new name.
 
-    :param set_name: set to prefer if it has the pin.
+    :param set_name: set to prefer if it contains the pin.
     """
     if new_set:
         return check_name(new_set, "a set")

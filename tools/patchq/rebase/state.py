@@ -1,4 +1,4 @@
-"""State file of a rebase in progress. Everything else can be recreated from it."""
+"""State file of a rebase in progress. All other data can be recreated from it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CARRYING, FINISHING, ABORTING = "carrying", "finishing", "aborting"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatchStep:
-    """Result of one patch.
+    """Result of carrying one patch.
 
     :ivar commit: commit of the patch, or an empty string if the new stack doesn't have the patch.
     :ivar offsets: line offsets of the hunks. ``checked`` names the evidence for them.
@@ -56,17 +56,18 @@ class PatchStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """Stopped patch, waiting for the user.
+    """Stopped patch, for which the user must decide.
 
-    :ivar conflicts: conflicting paths with the first line of each conflict; see
+    :ivar conflicts: conflicting paths, with the number of each conflict's first line; see
         :class:`patchq.merge.patches.FileConflict`.
-    :ivar parked: commit whose tree was checked out in the conflict worktree, with markers.
-    :ivar carries: number of later patches that apply without this one; ``stops``: number of later
-        patches that don't.
-    :ivar ready: the conflict worktree is ready for the user.
-    :ivar by_history: upstream's history has a commit with the patch's id and no revert of it.
+    :ivar parked: commit whose tree, with conflict markers, was checked out in the conflict worktree.
+    :ivar carries: number of later patches that apply without this one.
+    :ivar stops: number of later patches that don't apply without it.
+    :ivar ready: True if the conflict worktree is ready for the user.
+    :ivar by_history: True if upstream's history contains a commit with the same patch id and no revert of
+        that commit.
     :ivar replayed: tree of a recorded resolution that needs review.
-    :ivar resolution: tree of the resolution that ``undo`` took back.
+    :ivar resolution: tree of the resolution that ``undo`` has reverted.
     """
 
     patch: str
@@ -92,10 +93,10 @@ class Stop:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settled:
-    """Stopped patch that the user resolved, dropped or skipped; ``undo`` returns to it.
+    """Stopped patch that the user has resolved, dropped or skipped. ``undo`` returns to it.
 
     :ivar steps: number of steps before the stopped patch.
-    :ivar tree: tree of the conflict worktree at that time.
+    :ivar tree: tree of the conflict worktree at the time of the decision.
     """
 
     stop: Stop
@@ -105,7 +106,7 @@ class Settled:
 
 @dataclass(slots=True, kw_only=True)
 class RebaseProgress:
-    """Content of the state file."""
+    """Content of the state file of a rebase."""
 
     upstream: str
     set_name: str
@@ -131,7 +132,7 @@ class RebaseProgress:
 
     @property
     def tip(self) -> CommitId:
-        """Return the commit of the last applied patch, or the base if there is none."""
+        """Return the commit of the last applied patch; if there is none, the base."""
         return CommitId(next((s.commit for s in reversed(self.done) if s.commit), self.base))
 
 
@@ -140,7 +141,7 @@ class Result:
     """State of a rebase.
 
     :ivar state: ``done``, ``stopped``, ``aborted``, or ``nothing`` if there is no patch to carry.
-    :ivar set_name: set of the new pin, or an empty string if no patch was left for a new set.
+    :ivar set_name: set of the new pin; empty if no patch was left for a new set.
     :ivar dropped: patches that were not tried because the ledger drops them.
     """
 
@@ -182,7 +183,7 @@ def result(project: Project, progress: RebaseProgress, state: str) -> Result:
 
 
 def upstreams_under_way(project: Project) -> list[str]:
-    """Return the upstreams with a rebase in progress."""
+    """Return the names of upstreams with a rebase in progress."""
     return sorted(path.stem for path in (project.layout.private / "rebase").glob("*.json"))
 
 
@@ -207,7 +208,7 @@ def tally_result(found: Result) -> RefTally:
 
 
 def ready_stop(progress: RebaseProgress) -> Stop | None:
-    """Return the stopped patch.
+    """Return the stopped patch if it is ready for the user.
 
     Return None if no patch is stopped or if patchq was killed before the worktree was ready.
     """
@@ -217,7 +218,7 @@ def ready_stop(progress: RebaseProgress) -> Stop | None:
 
 
 def stopped(progress: RebaseProgress) -> Stop:
-    """Return the stopped patch.
+    """Return the stopped patch of a rebase.
 
     :raises UserError: if no patch is stopped.
     """
@@ -230,7 +231,7 @@ def stopped(progress: RebaseProgress) -> Stop:
 
 
 def take(project: Project, progress: RebaseProgress, step: PatchStep) -> None:
-    """Add a step to the state and report the progress."""
+    """Add a step to the state of the rebase, and report the progress."""
     progress.done.append(step)
     project.say(f"{len(progress.done)}/{len(progress.order)} {step.patch}: {'there' if step.known else step.outcome}")
     what = f"{progress.upstream} onto {progress.onto.ref}"
@@ -248,7 +249,7 @@ def state_path(project: Project, upstream: str) -> Path:
 
 
 def resolution_path(project: Project, upstream: str) -> str:
-    """Return the path, within the project, of the file that names the last resolution."""
+    """Return the path, relative to the project, of the file that identifies the last resolution."""
     return f"{project.layout.private.name}/rebase/{upstream}.resolved"
 
 
@@ -258,12 +259,12 @@ def proposals_path(project: Project, upstream: str) -> Path:
 
 
 def save(project: Project, progress: RebaseProgress) -> None:
-    """Write the state file atomically."""
+    """Write the state file of a rebase atomically."""
     fsio.write_atomic(state_path(project, progress.upstream), fsio.dump_json({"version": VERSION, **asdict(progress)}))
 
 
 def load(project: Project, upstream: str) -> RebaseProgress:
-    """Read the state file.
+    """Read the state file of a rebase.
 
     :raises UserError: if no rebase of the upstream is in progress.
     :raises StateError: if the file is invalid.
@@ -287,7 +288,7 @@ def load(project: Project, upstream: str) -> RebaseProgress:
 
 
 def _progress(raw: dict[str, Any], upstream: str) -> RebaseProgress:
-    """Parse the state, and check names and ids, which are used as paths and as git arguments."""
+    """Parse the state. Names and ids are checked, because they are used as paths and as arguments of git."""
     raw.pop("version")
     if raw["upstream"] != upstream or raw["onto"]["upstream"] != upstream:
         raise ValueError("it is another upstream's")
@@ -317,7 +318,7 @@ def _progress(raw: dict[str, Any], upstream: str) -> RebaseProgress:
 
 
 def _ids_of(raw: Mapping[str, Any]) -> list[str]:
-    """Return all ids in the state."""
+    """Return all git ids in the state."""
     ids = [raw["old_base"], raw["base"], *raw["commits"].values()]
     optional = [step["commit"] for step in raw["done"]]
     stop = raw["stop"]
@@ -351,5 +352,5 @@ def _stop(raw: Mapping[str, Any]) -> Stop:
 
 
 def _offsets(raw: Mapping[str, Any]) -> tuple[FileOffset, ...]:
-    """Parse the offsets of a step or an attempt. Older versions of patchq did not write them."""
+    """Parse the offsets of a step or an attempt. They are missing in files of older versions of patchq."""
     return tuple(FileOffset(f["path"], tuple(f["lines"])) for f in raw.get("offsets", ()))

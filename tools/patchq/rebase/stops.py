@@ -1,4 +1,4 @@
-"""Stopped patches: conflict worktrees, resolutions and drops."""
+"""Stopped patches: their conflict worktrees, their resolutions, and drops."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ Prove = Callable[[ProofRequest], tuple[str, str]]
 def stop_at(
     progress: RebaseProgress, patch: Patch, landing: Landing, rest: Sequence[Landing], upstream: StoppedUpstream
 ) -> Stop:
-    """Return the stop of a patch that doesn't apply, without a conflict worktree yet."""
+    """Return the stop for a patch that doesn't apply. Its conflict worktree isn't created yet."""
     seen = upstream.look(patch)
     outcome, grade, evidence = verdict(landing, seen, progress.onto.ref)
     stopping = sum(found.outcome in STOPS for found in rest)
@@ -88,7 +88,7 @@ def stop_at(
 def parked_commit(
     project: Project, progress: RebaseProgress, patch: Patch, landing: Landing, column: Column
 ) -> CommitId:
-    """Write the commit for the conflict worktree. Its markers name the ref and the patch."""
+    """Write the commit to check out in the conflict worktree. Its conflict markers name the ref and the patch."""
     changes, contents = list(landing.changes), dict(column.contents)
     conflicting_paths = stage_paths(landing.stages)
     ours = f"{progress.upstream} {progress.onto.ref}"
@@ -106,7 +106,7 @@ def parked_commit(
 
 
 class StoppedUpstream:
-    """Upstream's history or releases between the old and the new ref, read on first use."""
+    """Upstream's history or releases between the old and the new ref. They are read when first used."""
 
     def __init__(self, project: Project, progress: RebaseProgress, patches: Sequence[Patch], moves: Moves) -> None:
         self.project, self.progress, self.patches, self.moves = project, progress, patches, moves
@@ -148,16 +148,16 @@ class StoppedUpstream:
         return once_more(self.patches, column, self._past)
 
     def look(self, patch: Patch) -> UpstreamMatch:
-        """Return the upstream match of a patch."""
+        """Return how well upstream's code matches a patch."""
         base, versions = self._columns
         last = len(versions) - 1
         return self._asked.about(patch, matches(patch, base, versions, [last])[last])
 
 
 def retire(project: Project, progress: RebaseProgress, stop: Stop, prove: Prove) -> PatchStep | None:
-    """Drop a patch that upstream has in full if its proof passes without the patch.
+    """Drop a patch whose whole change upstream has, if the patch's proof passes without it.
 
-    :returns: the step, or None if the patch stops.
+    :returns: the step; None if the patch must stop.
     """
     if stop.outcome != ABSORBED:
         return None
@@ -170,13 +170,13 @@ def retire(project: Project, progress: RebaseProgress, stop: Stop, prove: Prove)
 
 
 def retire_on_word(project: Project, progress: RebaseProgress, stop: Stop, prove: Prove, how: str) -> PatchStep:
-    """Drop a patch that upstream has according to the user, if its proof passes without the patch.
+    """Drop a patch because the user says that upstream has it, if the patch's proof passes without it.
 
-    If the proof cannot run, the drop needs a match of the whole patch and ``how``.
+    If the proof can't run, the whole patch must be found in upstream's code, and ``how`` must be given.
 
     :raises UserError: if upstream has no part of the patch and ``how`` is empty.
-    :raises BuildError: if the proof fails on the bare upstream, or cannot run and the evidence is
-        not sufficient.
+    :raises BuildError: if the proof fails on upstream's ref without patches, or if it can't run and the
+        evidence is not sufficient.
     """
     name = f"{progress.upstream}/{stop.patch}"
     if not stop.grade and not how:
@@ -205,7 +205,7 @@ def retire_on_word(project: Project, progress: RebaseProgress, stop: Stop, prove
 
 
 def on_evidence_alone(evidence: str, how: str) -> str:
-    """Return the ledger's text for a drop without a proof."""
+    """Return the ledger's text for a drop that no proof confirms."""
     return f"retired on evidence, with no proof: {how} ({evidence})"
 
 
@@ -227,7 +227,7 @@ def run_proof(
 ) -> tuple[str, str]:
     """Run a patch's proof on a commit.
 
-    :param bare: the commit is upstream without any patch.
+    :param bare: True if the commit is upstream's, without any patch.
     :returns: the state and the message of the proof.
     """
     header = header_of(project, progress, patch)
@@ -249,7 +249,7 @@ def run_proof(
 
 
 def header_of(project: Project, progress: RebaseProgress, patch: str) -> Header:
-    """Return the header of a patch from the source stack, or from the new ref's stack."""
+    """Return the header of a patch, from the source stack or from the new ref's stack."""
     stack = load_stack(project.layout, source_pin(project, progress))
     return (stack if patch in stack.names else load_stack(project.layout, progress.onto)).load(patch)[0]
 
@@ -262,12 +262,12 @@ def proof_word(state: str, message: str) -> str:
 
 
 def skipped(stop: Stop, how: str = "") -> PatchStep:
-    """Return the step of a stopped patch that the user drops."""
+    """Return the step for a stopped patch that the user drops."""
     return _without(stop, how or "left out" + _if_absorbed(stop))
 
 
 def postponed(stop: Stop) -> PatchStep:
-    """Return the step of a stopped patch that is left for a later rebase and not dropped."""
+    """Return the step for a stopped patch that is left for a later rebase, but not dropped."""
     message = ""
     if stop.message:
         message = f"; {stop.message}"
@@ -298,7 +298,7 @@ def _files(stop: Stop) -> tuple[tuple[str, int], ...]:
 
 
 def park(project: Project, progress: RebaseProgress) -> None:
-    """Check out the stopped patch in the conflict worktree, ready for the user."""
+    """Check out the conflict of the stopped patch in the conflict worktree, ready for the user."""
     stop = progress.stop
     assert stop
     save(project, progress)
@@ -318,7 +318,7 @@ def park(project: Project, progress: RebaseProgress) -> None:
 
 
 def unopposed_paths(project: Project, progress: RebaseProgress, stop: Stop) -> list[str]:
-    """Return the files of a conflicting patch whose changes merge without a conflict."""
+    """Return the files of a stopped patch in which the patch's changes merge without a conflict."""
     if not stop.parked or not stop.stages:
         return []
     changed = _changed_paths(project.store, progress.tip, stop.parked)
@@ -330,7 +330,7 @@ def _changed_paths(store: Git, before: str, after: str) -> set[bytes]:
 
 
 def _stage_numbers(stop: Stop) -> dict[bytes, set[int]]:
-    """Return the stage numbers of each conflicting path."""
+    """Return the numbers of each conflicting path's stages in git's index."""
     found: dict[bytes, set[int]] = defaultdict(set)
     for stage in stop_stages(stop):
         found[stage.path].add(stage.number)
@@ -338,7 +338,7 @@ def _stage_numbers(stop: Stop) -> dict[bytes, set[int]]:
 
 
 def conflicting(project: Project, stop: Stop, tree: str) -> dict[bytes, bytes]:
-    """Return the conflicting files of a tree that both sides changed."""
+    """Return the contents of the conflicting files in a tree that both sides changed."""
     both = []
     for path, numbers in sorted(_stage_numbers(stop).items()):
         if numbers >= {2, 3}:
@@ -352,9 +352,9 @@ def conflicting(project: Project, stop: Stop, tree: str) -> dict[bytes, bytes]:
 
 
 def replay(project: Project, progress: RebaseProgress, patch: Patch, prove: Prove) -> PatchStep | None:
-    """Apply a recorded resolution if it resolves every conflict and the proof passes.
+    """Apply a recorded resolution, if it resolves every conflict and the proof passes.
 
-    :returns: the step, or None if the patch stops.
+    :returns: the step; None if the patch must stop.
     """
     stop = progress.stop
     assert stop
@@ -396,9 +396,9 @@ def replay(project: Project, progress: RebaseProgress, patch: Patch, prove: Prov
 
 
 def codemod(project: Project, progress: RebaseProgress, patch: Patch, prove: Prove) -> PatchStep | None:
-    """Run the command of a stopped patch in the sandbox, if its proof passes with the result.
+    """Run the command in a stopped patch's ``Codemod:`` in the sandbox. Use the result if the proof passes with it.
 
-    :returns: the step, or None if the patch stops.
+    :returns: the step; None if the patch must stop.
     """
     from patchq.replay.scripts import CODEMOD, run_command  # slow to import
 
@@ -440,8 +440,8 @@ def codemod(project: Project, progress: RebaseProgress, patch: Patch, prove: Pro
 class Taken:
     """Resolution taken from the conflict worktree.
 
-    :ivar tree: tree with only the patch's changes.
-    :ivar held: tree with all changes of the worktree.
+    :ivar tree: tree that contains only the patch's changes.
+    :ivar held: tree that contains all changes in the worktree.
     :ivar left_out: changed or added paths that are not part of the patch.
     """
 
@@ -453,7 +453,7 @@ class Taken:
 def take_own(
     project: Project, progress: RebaseProgress, stop: Stop, worktree: Worktree, include: Sequence[str]
 ) -> Taken:
-    """Take the conflicting paths, the patch's own paths and the staged paths from the worktree.
+    """Return the resolution in the conflict worktree: conflicting paths, the patch's own paths, and staged paths.
 
     :param include: more files or folders to take.
     """
@@ -488,11 +488,11 @@ def _own_paths(project: Project, progress: RebaseProgress, stop: Stop, worktree:
 
 
 def put_aside(project: Project, worktree: Worktree, taken: Taken) -> str:
-    """Keep the worktree with the left-out changes as a commit, and restore tracked files.
+    """Keep the worktree's left-out changes as a commit, and restore tracked files.
 
     Untracked files stay where they are.
 
-    :returns: a note for the user, or an empty string if nothing was left out.
+    :returns: a note for the user; empty if nothing was left out.
     """
     if not taken.left_out:
         return ""
@@ -508,7 +508,7 @@ def put_aside(project: Project, worktree: Worktree, taken: Taken) -> str:
 
 
 def _keep(store: Git, tree: TreeId, parent: CommitId, message: str) -> CommitId:
-    """Commit a tree and keep the commit with a ref."""
+    """Commit a tree, and create a ref so that git keeps the commit."""
     nobody = Ident("patchq", "patchq@localhost", int(time.time()), "+0000")
     commit = store.commit_tree(tree, [parent], nobody, message)
     store.run("update-ref", f"{KEPT}{commit}", commit)
@@ -519,7 +519,7 @@ def keep_files(project: Project, progress: RebaseProgress, stop: Stop, tree: Tre
     """Keep the user's edits in the conflict worktree as a commit.
 
     :param tree: tree of the worktree.
-    :returns: a note for the user, or an empty string if there are no edits.
+    :returns: a note for the user; empty if there are no edits.
     """
     store = project.store
     if tree == store.tree_of([stop.parked])[0]:
@@ -529,11 +529,11 @@ def keep_files(project: Project, progress: RebaseProgress, stop: Stop, tree: Tre
 
 
 def keep_commits(project: Project, progress: RebaseProgress, worktree: Worktree) -> str:
-    """Keep the user's commits in the conflict worktree.
+    """Keep the commits that the user made in the conflict worktree.
 
     Their files are part of the resolution, but the patch keeps its own message.
 
-    :returns: a note for the user, or an empty string if there are no commits.
+    :returns: a note for the user; empty if there are no commits.
     """
     head = worktree.head()
     if head is None or head == progress.tip:
@@ -543,11 +543,11 @@ def keep_commits(project: Project, progress: RebaseProgress, worktree: Worktree)
 
 
 def keep_ignored(project: Project, worktree: Worktree) -> str:
-    """Keep the ignored files of a worktree as a commit before the worktree is removed.
+    """Before a worktree is removed, keep its ignored files as a commit.
 
     Caches of Python, pytest, mypy and ruff are not kept.
 
-    :returns: a note for the user, or an empty string if there are no such files.
+    :returns: a note for the user; empty if there are no such files.
     """
     store, head = project.store, worktree.head()
     if head is None:
@@ -574,11 +574,11 @@ def keep_ignored(project: Project, worktree: Worktree) -> str:
 def resolved(
     project: Project, progress: RebaseProgress, stop: Stop, worktree: Worktree, taken: Taken, how: str
 ) -> PatchStep:
-    """Return the step of a stopped patch that is resolved by ``taken``.
+    """Return the step for a stopped patch that ``taken`` resolves.
 
-    :raises ConflictError: if files still have conflict markers, or if the user has not chosen a
-        side of a file without markers.
-    :raises UserError: if nothing is left of the patch.
+    :raises ConflictError: if files still have conflict markers, or if the user hasn't chosen a side for a
+        conflicting file without markers.
+    :raises UserError: if the resolved patch changes nothing.
     """
     tree = taken.tree
     marked, undecided = unsettled(project, stop, tree, unmerged(worktree))
@@ -617,7 +617,7 @@ def _conflicts(progress: RebaseProgress, stop: Stop, paths: Sequence[bytes], rea
 
 
 def unmerged(worktree: Worktree) -> frozenset[bytes]:
-    """Return the conflicting paths that are not yet resolved by `git add` or `git rm`."""
+    """Return the conflicting paths that the user hasn't yet resolved by `git add` or `git rm`."""
     entries = worktree.git.run("ls-files", "--unmerged", "-z").split(b"\0")
     found = []
     for entry in entries:
@@ -627,12 +627,12 @@ def unmerged(worktree: Worktree) -> frozenset[bytes]:
 
 
 def unsettled(project: Project, stop: Stop, tree: TreeId, left: Collection[bytes]) -> tuple[list[bytes], list[bytes]]:
-    """Return the conflicting paths with markers in a tree, and the unresolved ones without markers.
+    """Return the conflicting paths that have markers in a tree, and the unresolved paths without markers.
 
-    Git writes markers only to text files. For links, for binary files, and for files that one side
-    removed, it leaves one side's file, which the next commit would take silently.
+    git writes markers only to text files. For links, for binary files, and for files that one side removed,
+    git leaves the file of one side in the worktree. The next commit would silently contain this file.
 
-    :param left: paths that are not yet resolved by `git add` or `git rm`.
+    :param left: paths that the user hasn't yet resolved by `git add` or `git rm`.
     """
     paths = stop.paths
     if not paths:
@@ -651,7 +651,7 @@ def unsettled(project: Project, stop: Stop, tree: TreeId, left: Collection[bytes
 
 
 def as_step(project: Project, progress: RebaseProgress, stop: Stop, tree: TreeId, how: str) -> PatchStep:
-    """Commit a tree as the stopped patch, with its message and author; return the step."""
+    """Commit a tree with the stopped patch's message and author; return the patch's step."""
     info = original(project, progress, stop)
     commit = project.store.commit_tree(tree, [progress.tip], info.author, info.message)
     lines = _changed_lines(project, info.commit, commit)
@@ -672,7 +672,7 @@ def as_step(project: Project, progress: RebaseProgress, stop: Stop, tree: TreeId
 
 
 def original(project: Project, progress: RebaseProgress, stop: Stop) -> CommitInfo:
-    """Return the commit of the stopped patch in the stack that is carried."""
+    """Return the commit of the stopped patch in the stack that is being carried."""
     (info,) = project.store.log(f"{progress.commits[stop.patch]}^!")
     return info
 
@@ -690,12 +690,12 @@ def _changed_lines(project: Project, old: CommitId, new: CommitId) -> int:
 
 
 def stop_stages(stop: Stop) -> list[Stage]:
-    """Return the conflicting paths as index stages: base (1), ours (2) and the patch (3)."""
+    """Return the conflicting paths as stages of git's index: base (1), ours (2) and the patch (3)."""
     return [Stage(os.fsencode(p), TreeEntry(mode.encode(), BlobId(blob)), n) for p, mode, blob, n in stop.stages]
 
 
 def source_pin(project: Project, progress: RebaseProgress) -> Pin:
-    """Return the pin that the stack is carried from.
+    """Return the pin whose stack is being carried.
 
     :raises UserError: if the pin was removed from the lock.
     """
@@ -706,6 +706,6 @@ def source_pin(project: Project, progress: RebaseProgress) -> Pin:
 
 
 def base_of(project: Project, pin: Pin, *, offline: bool = False) -> Base:
-    """Return a pin's base commit, fetched if it is not available locally."""
+    """Return the base commit of a pin. Fetch it if it isn't available locally."""
     fetcher = Fetcher(project.layout, project.lock, say=project.say, offline=offline, progress=project.progress)
     return fetcher.fetch([pin])[0]

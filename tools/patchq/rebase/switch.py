@@ -1,4 +1,4 @@
-"""Name of the new set after a rebase, and cleanup when it is made the default set."""
+"""Name of the new set after a rebase, and removal of old sets when the new one becomes the default set."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Used:
     :ivar before: previous default set.
     :ivar sets: replaced sets, removed from the lock.
     :ivar pins: removed pins, which only the replaced sets used.
-    :ivar files: removed files of the pins' stacks. Git's history has them.
+    :ivar files: removed files of the pins' stacks. They are still in git's history.
     """
 
     set_name: str
@@ -44,7 +44,7 @@ class Used:
 def name_for(lock: Lock, set_name: str, upstream: str, ref: str) -> str:
     """Return the name for a copy of a set with ``upstream`` at another ref.
 
-    The part of the name that an earlier rebase of the same upstream added is replaced. Otherwise
+    If an earlier rebase of the same upstream added a part to the name, this part is replaced. Otherwise,
     names would grow with every rebase.
     """
     new = _part(upstream, ref)
@@ -58,17 +58,17 @@ def name_for(lock: Lock, set_name: str, upstream: str, ref: str) -> str:
 
 
 def use(project: Project, set_name: str, *, name: str = "", keep: bool = False, replaces: Sequence[str] = ()) -> Used:
-    """Make a set the default and remove the sets that it replaces.
+    """Make a set the default, and remove the sets that it replaces.
 
-    A set replaces the sets that it was rebased from, as far as their names and the ledger show.
-    Their pins and stacks are removed unless another set uses them. The ledger and the recorded
+    A set replaces the sets from which it was rebased, as far as their names and the ledger show this. The
+    pins and stacks of these sets are removed unless another set uses them. The ledger and the recorded
     resolutions are kept.
 
     :param name: new name of the set.
     :param keep: remove nothing.
     :param replaces: more sets to remove, regardless of their names.
-    :raises UserError: if git's history lacks something to remove, if a rebase of an affected set is
-        in progress, or if the name is taken.
+    :raises UserError: if a file to remove isn't in git's history, if a rebase of an affected set is in
+        progress, or if the name is taken.
     """
     with project.locked("use"):
         root = project.layout.root
@@ -116,10 +116,10 @@ def use(project: Project, set_name: str, *, name: str = "", keep: bool = False, 
 
 
 def _replaced(project: Project, lock: Lock, set_name: str, replaces: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the sets that ``set_name`` replaces, and sets that it may replace.
+    """Return the sets that ``set_name`` replaces, and other sets that it possibly replaces.
 
-    The ledger records the refs of a rebase, not its set. So a set is only certain if its name and
-    its refs agree.
+    The ledger records the refs of a rebase, but not its set. So a set is replaced for certain only if both
+    its name and its refs show this.
     """
     mine = lock.sets[set_name]
     origins = {u: _origins(read_ledger(project.layout, u).attempts, ref) for u, ref in mine.items()}
@@ -141,7 +141,7 @@ def _replaced(project: Project, lock: Lock, set_name: str, replaces: Sequence[st
 
 
 def _origins(attempts: Sequence[Attempt], ref: str) -> set[str]:
-    """Return ``ref`` and the refs from which rebases carried patches to it, directly or not."""
+    """Return ``ref`` and all refs from which rebases carried patches to it, directly or indirectly."""
     found, left = {ref}, [ref]
     while left:
         onto = left.pop()
@@ -152,7 +152,7 @@ def _origins(attempts: Sequence[Attempt], ref: str) -> set[str]:
 
 
 def _unused_pins(lock: Lock, gone: Sequence[str]) -> list[Pin]:
-    """Return the pins that only the removed sets use."""
+    """Return the pins that only removed sets use."""
     used: list[Pin] = []
     for name in lock.sets.keys() - gone:
         used += lock.pins_of(name)
@@ -187,10 +187,10 @@ def _rewrite(lock: Lock, data: bytes, set_name: str, called: str, gone: Sequence
 
 
 def _environments(lock: Lock, set_name: str, gone: Sequence[str]) -> tuple[str, list[str]]:
-    """Return the removed set whose containers the new default set inherits, and the other ones.
+    """Return the removed set whose container settings the new default set inherits, and the other removed sets.
 
-    Only removed sets with containers are considered. The first value is empty if the new default
-    set has its own containers, or if no removed set has containers.
+    Only removed sets with container settings are considered. The first value is empty if the new default set
+    has its own settings, or if no removed set has any.
     """
     having = sorted((s for s in gone if s in lock.environments), key=lambda s: s != lock.default_set)
     if set_name in lock.environments or not having:
@@ -207,7 +207,7 @@ def _find_part(set_name: str, part: str) -> re.Match[str] | None:
 
 
 def _root(lock: Lock, set_name: str) -> str:
-    """Return a set's name without the parts that rebases added."""
+    """Return a set's name without the parts that rebases have added to it."""
     root = set_name
     for upstream, ref in lock.sets[set_name].items():
         if at := _find_part(root, _part(upstream, ref)):
@@ -248,9 +248,9 @@ def _stack_files(project: Project, pins: Sequence[Pin]) -> list[str]:
 def _refuse_unkept(
     project: Project, lock: Lock, sets: Sequence[str], pins: Sequence[Pin], files: Sequence[str]
 ) -> None:
-    """Refuse to remove anything that git's history doesn't have in its current form.
+    """Refuse to remove files or tables whose current form isn't in git's history.
 
-    :raises UserError: naming what git's history lacks.
+    :raises UserError: if there are any; the message names what isn't in git's history.
     """
     if not sets:
         return
