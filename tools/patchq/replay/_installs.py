@@ -1,4 +1,4 @@
-"""Effect of package installers, from the calls that a replay recorded."""
+"""Effect of package installers on the package, derived from the calls that a replay recorded."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _UPGRADING = frozenset(("-U", "--upgrade", "-P", "--upgrade-package"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """Effect of a call on the package.
+    """Effect of one installer call on the package.
 
-    :ivar words: requirements or programs.
+    :ivar words: names of requirements or programs, for the message.
     """
 
     status: StepStatus
@@ -46,7 +46,7 @@ class _Install:
 
 
 def effects(calls: Sequence[tuple[str, ...]], package: Package, *, installs_base: bool) -> Iterator[Effect]:
-    """Yield the effects of the calls of a step.
+    """Yield the effects of the recorded calls of a step.
 
     :param installs_base: True for the first step that installs the package.
     """
@@ -131,7 +131,7 @@ def _parse(arguments: Sequence[str], requirements: Sequence[str]) -> _Install:
 
 
 def _name_of(word: str) -> str | None:
-    """Return the distribution that a word of ``pip install`` names; None if it doesn't say.
+    """Return the distribution that a word of ``pip install`` names; None if the word names none.
 
     >>> [_name_of(w) for w in ("a_b[c]>=1", "/x/a-1-py3-none-any.whl", "a @ git+https://x", "./a", "git+https://x#egg=a")]
     ['a-b', 'a', 'a', None, 'a']
@@ -151,7 +151,7 @@ def _name_of(word: str) -> str | None:
 
 
 def _own(word: str, install: _Install, package: Package, *, installs_base: bool) -> Reason | None:
-    """Return why an install of the package changes it; None if it leaves the pinned version."""
+    """Return the reason why installing the package changes it; None if the pinned version stays installed."""
     if ".whl" in word or "://" in word or word.startswith((".", "/")):
         return Reason.REINSTALLS
     try:

@@ -1,4 +1,4 @@
-"""Instructions of a Dockerfile."""
+"""Parser for the instructions of a Dockerfile."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _VARIABLE = re.compile(r"\$(?:\{(\w+)(?:(:?[-+?])((?:[^{}]|\{[^{}]*\})*))?\}|(\w
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heredoc:
-    """A here-document.
+    """Here-document of an instruction.
 
-    :ivar plain: True if its name was quoted, so that variables stay as they are.
+    :ivar plain: True if its delimiter was quoted, so that variables in the text aren't replaced.
     """
 
     name: str
@@ -31,13 +31,13 @@ class Heredoc:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instruction:
-    """An instruction.
+    """Instruction of a Dockerfile.
 
-    :ivar word: its name, in capitals.
+    :ivar word: name of the instruction, in capitals.
     :ivar flags: options such as ``--from`` and their values.
     :ivar value: arguments, with continuation lines joined.
-    :ivar line: number of its first line, from 1.
-    :ivar comment: comment above it.
+    :ivar line: number of the instruction's first line, from 1.
+    :ivar comment: comment above the instruction.
     """
 
     word: str
@@ -48,7 +48,7 @@ class Instruction:
     comment: str = ""
 
     def flag(self, name: str) -> str:
-        """Return the value of an option; empty if it isn't given."""
+        """Return the value of an option; empty if the option isn't given."""
         return dict(self.flags).get(name, "")
 
     def all_flags(self, name: str) -> list[str]:
@@ -57,7 +57,7 @@ class Instruction:
 
     @property
     def words(self) -> list[str] | None:
-        """Words of the JSON form, ``["a", "b"]``; None for the shell form."""
+        """Words of an instruction in JSON form, ``["a", "b"]``; None for an instruction in shell form."""
         if not self.value.startswith("["):
             return None
         try:
@@ -70,7 +70,7 @@ class Instruction:
 
     @property
     def text(self) -> str:
-        """The instruction without here-documents, for messages."""
+        """Text of the instruction without here-documents, for messages."""
         return f"{self.word} {self.value}"
 
 
@@ -80,7 +80,7 @@ def parse(data: bytes, where: str) -> list[Instruction]:
     >>> [(i.word, i.value, i.line) for i in parse(b"FROM x\\n# why\\nRUN a && \\\\\\n  b\\n", "it")]
     [('FROM', 'x', 1), ('RUN', 'a &&   b', 3)]
 
-    :raises FormatError: if it is too large or isn't UTF-8.
+    :raises FormatError: if the file is too large or isn't UTF-8.
     """
     if len(data) > MOST_DOCKERFILE:
         raise too_large(where, f"{len(data)} bytes", MOST_DOCKERFILE)
@@ -92,7 +92,7 @@ def parse(data: bytes, where: str) -> list[Instruction]:
 
 
 class _InstructionReader:
-    """Iterator over the instructions in some lines."""
+    """Iterator over the instructions in a Dockerfile's lines."""
 
     def __init__(self, lines: list[str]) -> None:
         self.lines = lines
@@ -135,7 +135,7 @@ class _InstructionReader:
         )
 
     def _logical_line(self) -> str:
-        """Return the next line with its continuation lines, without comments in between."""
+        """Return the next line joined with its continuation lines. Comments in between are removed."""
         found: list[str] = []
         while self.at < len(self.lines):
             line = self.lines[self.at].rstrip()
@@ -149,7 +149,7 @@ class _InstructionReader:
         return "".join(found).strip()
 
     def _heredoc(self, name: str, *, strip: bool, plain: bool) -> Heredoc | None:
-        """Read a here-document. Return None if it has no end: ``1 <<n`` is not a here-document."""
+        """Read a here-document; return None if its end is missing, because ``1 <<n`` is not a here-document."""
         found: list[str] = []
         for number in range(self.at, len(self.lines)):
             if strip:
@@ -176,11 +176,11 @@ _MOST_VALUE = 64 << 10
 
 
 class Unset(Exception):
-    """Variable without a value; ``args[0]`` is its name."""
+    """Error for a variable without a value; ``args[0]`` is the variable's name."""
 
 
 def expand(text: str, values: Mapping[str, str]) -> str:
-    """Replace variables as Docker does in ``ENV``, ``COPY`` and others.
+    """Replace variables as Docker does in ``ENV``, ``COPY`` and other instructions.
 
     >>> expand("$A/${B:-x}/\\\\$A", {"A": "1"})
     '1/x/$A'
@@ -220,7 +220,7 @@ def _bounded(value: str) -> str:
 
 
 def split(text: str, values: Mapping[str, str]) -> list[str]:
-    """Split arguments into words and replace variables, except within single quotes.
+    """Split arguments into words. Replace variables, except inside single quotes.
 
     >>> split("a 'b c' \\"$X d\\"", {"X": "1"})
     ['a', 'b c', '1 d']
@@ -251,7 +251,7 @@ def split(text: str, values: Mapping[str, str]) -> list[str]:
 
 
 def assignments(instruction: Instruction, values: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of ``ENV`` or ``ARG``. One without a value is missing.
+    """Return the variables that ``ENV`` or ``ARG`` sets. Variables without a value are left out.
 
     :raises Unset: if a value names a variable without a value.
     """

@@ -1,4 +1,4 @@
-"""File system that stands in for an image's: the package in its real place, and the files that a Dockerfile adds."""
+"""File system that replaces an image's: the package at its path in the image, and files added by the Dockerfile."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _PATH = f"{FOLDER}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandResult:
-    """Result of a command in a machine.
+    """Result of a command that ran in a container.
 
-    :ivar calls: calls of programs that stand in for others.
+    :ivar calls: recorded calls of replacement programs, such as ``pip``.
     """
 
     ran: Ran
@@ -34,13 +34,13 @@ class CommandResult:
 
 
 class Container:
-    """A file system of folders on this machine, and a way to run commands in it.
+    """File system made of folders of this machine, in which commands can be run.
 
-    ``image`` is the root. Below ``/usr``, commands see this machine's files, read-only, except for
-    the folders in ``over``: there, links lead to this machine's files, and commands can add files.
+    ``image`` is the root folder. Below ``/usr``, commands see this machine's files, read-only. The folders in
+    ``over`` are an exception: they contain links to this machine's files, and commands can add files to them.
 
     :ivar place: path of the site-packages folder.
-    :ivar context: build context, or None.
+    :ivar context: folder of the build context, or None.
     """
 
     def __init__(self, folder: Path, site: SitePackages, place: str, context: Path | None) -> None:
@@ -49,7 +49,7 @@ class Container:
         self._opened: set[str] = set()
 
     def create(self, tip: CommitId) -> None:
-        """Write the files of a base image with the package."""
+        """Write the files of a base image in which the package is installed."""
         self.image.mkdir(parents=True)
         self.over.mkdir()
         for name in (*ROOT_FOLDERS, FOLDER[1:], STAGE[1:], BESIDE[1:], "root", "opt", "home"):
@@ -78,7 +78,7 @@ class Container:
         self.site.fill(tip)
 
     def _write_python(self) -> None:
-        """Make ``bin/python`` next to the library folder of the package."""
+        """Create ``bin/python`` next to the library folder that contains the package."""
         prefix, _, rest = self.place.partition("/lib")
         if not rest.startswith(("/python", "64/python")) or not prefix.startswith("/"):
             return
@@ -95,7 +95,7 @@ class Container:
             (programs / "activate").write_text(f'export VIRTUAL_ENV={prefix} PATH="{prefix}/bin:$PATH"\n')
 
     def copy_to(self, folder: Path) -> Container:
-        """Return a copy, for a stage that starts from this one."""
+        """Return a copy, for a build stage that starts from this one."""
         for name in ("image", "over", "tools", "site"):
             shutil.copytree(self.folder / name, folder / name, symlinks=True)
         new = Container(folder, self.site.copy_to(folder / "site"), self.place, self.context)
@@ -103,16 +103,16 @@ class Container:
         return new
 
     def _real(self, path: str) -> Path:
-        """Return the folder of this machine for a folder that commands may write to."""
+        """Return the folder of this machine that stores a folder to which commands may write."""
         for top in self._opened:
             if path == top or path.startswith(top + "/"):
                 return self.over / path.lstrip("/")
         return self.image / path.lstrip("/")
 
     def make_point(self, path: str) -> None:
-        """Make a folder that commands can write to, or that a folder can be mounted on.
+        """Create a folder to which commands can write, or on which a folder can be mounted.
 
-        :raises UserError: if a command has replaced one of its parents by a link.
+        :raises UserError: if a command has replaced one of its parent folders by a link.
         """
         path = posixpath.normpath(path)
         if path.startswith("/usr/"):
@@ -140,7 +140,7 @@ class Container:
         self._descend(top, path)
 
     def _descend(self, top: str, path: str) -> None:
-        """Make folders of the links from ``top`` down to ``path``."""
+        """Replace the links from ``top`` down to ``path`` by folders."""
         at = top
         for part in path[len(top) :].strip("/").split("/"):
             at = f"{at}/{part}".rstrip("/")
@@ -153,7 +153,7 @@ class Container:
                 self._fill(at)
 
     def _fill(self, path: str) -> None:
-        """Make a folder whose entries are links to this machine's."""
+        """Create a folder whose entries are links to the entries of the same folder on this machine."""
         here = self.over / path.lstrip("/")
         here.mkdir(parents=True, exist_ok=True)
         _make_folder(self.image, path)
@@ -175,8 +175,8 @@ class Container:
     ) -> CommandResult:
         """Run a script; its path is appended to ``argv``.
 
-        :param mounts: more folders for this command.
-        :param stage: machine whose files it sees below :data:`STAGE`.
+        :param mounts: additional folders to mount for this command.
+        :param stage: container of another build stage, whose files are mounted at :data:`STAGE`.
         """
         (self.tools / "script").write_text(script, encoding="utf-8", errors="surrogateescape")
         (self.tools / "log").write_bytes(b"")

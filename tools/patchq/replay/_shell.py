@@ -1,4 +1,4 @@
-"""Commands of shell scripts and Dockerfiles, each with the setup that precedes it."""
+"""Parser that splits shell scripts and Dockerfiles into commands, each with the setup commands before it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class ShellStep:
 
     :ivar text: command as written.
     :ivar where: file and line of the command.
-    :ivar setup: commands to run before it.
+    :ivar setup: commands, such as ``cd``, to run before it.
     :ivar comment: comment above it.
-    :ivar program: interpreter: a shell, or the one that the script names.
+    :ivar program: interpreter of the command: a shell, or the program that the script names.
     """
 
     text: str
@@ -34,8 +34,8 @@ class ShellStep:
 def steps_of(text: str, where: str, line: int = 1) -> list[ShellStep]:
     """Return the commands of a shell script, split at ``;`` and at the ``&&`` of its last line.
 
-    A loop, or commands joined by ``||``, remain one command. So do commands joined by ``&&``
-    before the last line: the first may fail there.
+    A loop, or commands joined by ``||``, are returned as one command. Commands joined by ``&&`` before the
+    last line are also returned as one, because their first command may fail without ending the script.
 
     >>> [s.text for s in steps_of("cd /x && sed -i s/a/b/ f; git apply y || true", "it")]
     ['sed -i s/a/b/ f', 'git apply y || true']
@@ -83,10 +83,10 @@ def _parser() -> Any:
 
 
 def _flat(node: Any, data: bytes, end: int = 0, *, is_last: bool) -> Iterator[tuple[Any, str]]:
-    """Yield the commands below a node, each with its text.
+    """Yield the commands below a syntax node, each with its text.
 
     :param end: end of the last command's text, including redirections.
-    :param is_last: True if a failure of the node is one of the script.
+    :param is_last: True if the script fails when this node fails.
     """
     statements = []
     for child in node.children:
@@ -113,7 +113,7 @@ def _is_and(node: Any) -> bool:
 
 
 def _only_sets_up(node: Any) -> bool:
-    """Return True if all commands of a list but the last are setup: ``cd x && sed …``."""
+    """Return True if all commands of a list except the last one are setup: ``cd x && sed …``."""
     first, *_ = node.children
     return _sets_up(first) or (
         first.type == "list" and _is_and(first) and _only_sets_up(first) and _sets_up(first.children[-1])
@@ -121,7 +121,7 @@ def _only_sets_up(node: Any) -> bool:
 
 
 def _folders_in(node: Any) -> list[str]:
-    """Return the changes of the working folder in commands joined by ``&&``."""
+    """Return the ``cd`` commands among commands joined by ``&&``."""
     if node.type != "list" or not _is_and(node):
         return []
     found = []
@@ -140,7 +140,7 @@ def _sets_up(node: Any) -> bool:
 
 
 def script_steps(data: bytes, where: str) -> list[ShellStep]:
-    """Return the commands of a script. A script for another interpreter is a single command."""
+    """Return the commands of a script. A script for an interpreter other than a shell is a single command."""
     text = data.decode("utf-8", "replace")
     first = text.split("\n", 1)[0]
     program = []

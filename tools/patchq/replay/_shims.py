@@ -1,7 +1,7 @@
-"""Programs that stand in for others in a replay.
+"""Programs that replace installers and other programs in a replay.
 
-They record how they are called. Programs that can't change the package, such as ``apt-get``, do
-nothing else. Programs that need the network fail.
+Each of them records how it is called. Replacements of programs that can't change the package, such as
+``apt-get``, do nothing else. Replacements of programs that need the network fail.
 """
 
 from __future__ import annotations
@@ -275,7 +275,7 @@ for source in found:
 def write_shims(
     folder: Path, python: str, *, site: str, tops: Collection[str], distribution: str, version: str
 ) -> None:
-    """Write the programs into a folder, which the sandbox shows as :data:`FOLDER`.
+    """Write the replacement programs to a folder, which the sandbox mounts as :data:`FOLDER`.
 
     :param python: path of a real Python in the sandbox.
     """
@@ -301,7 +301,7 @@ def write_shims(
 
 
 def read_log(data: bytes) -> Iterator[tuple[str, ...]]:
-    """Yield the calls that the programs recorded, each as a tuple of words.
+    """Yield the calls that the replacement programs recorded, each as a tuple of words.
 
     >>> list(read_log(b"2\\0curl\\0-O\\0001\\0uv\\0"))
     [('curl', '-O'), ('uv',)]

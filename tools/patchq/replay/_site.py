@@ -1,4 +1,4 @@
-"""Path of the site-packages folder in an image, from the text of its Dockerfile."""
+"""Search for the site-packages folder of an image in the text of its Dockerfile."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _PYTHON = "3.12"
 
 
 def find_place(instructions: Sequence[Instruction], texts: Sequence[str], tops: Collection[str]) -> str:
-    """Return the folder that the package is installed in.
+    """Return the folder in which the package is installed.
 
-    It is the folder that the Dockerfile names, the one of its virtual environment, or the one of
-    its base image.
+    This is the folder that the Dockerfile names, or else that of its virtual environment, or else that of its
+    base image.
 
     :param texts: texts of the Dockerfile and its scripts, with variables replaced.
     """
@@ -53,7 +53,7 @@ def find_place(instructions: Sequence[Instruction], texts: Sequence[str], tops: 
 
 
 def _with_version(path: str, version: str) -> str:
-    """Replace a wildcard in the name of a Python's folder.
+    """Replace a wildcard in the name of a Python's library folder by the version.
 
     >>> _with_version("/usr/lib/python3.*/site-packages", "3.12")
     '/usr/lib/python3.12/site-packages'

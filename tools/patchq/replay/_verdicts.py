@@ -1,4 +1,4 @@
-"""Outcome of a step, from its replay."""
+"""Outcome of a step, derived from its replay."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _NOT_FOUND = re.compile(r"^\S*: (?:line )?\d+: (\S+): (?:command )?not found$", 
 
 
 def is_edit(text: str) -> bool:
-    """Return True if a command looks like an edit of files. A test such as ``python -c "import x"`` doesn't."""
+    """Return True if a command looks like an edit of files. A test such as ``python -c "import x"`` isn't one."""
     return bool(_EDITS.search(" " + _PYTHON_CODE.sub(_without_test, text)))
 
 
 def _without_test(match: re.Match[str]) -> str:
-    """Return a ``python -c`` whose code may write a file, and an empty string for any other."""
+    """Return a ``python -c`` command if its code may write a file; an empty string otherwise."""
     if _MAY_WRITE.search(match[1]):
         return match[0]
     return ""
@@ -46,9 +46,9 @@ def _without_test(match: re.Match[str]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackageNames:
-    """Names by which a step refers to the package.
+    """Names by which steps refer to the package.
 
-    :ivar files: names of its files that have a dot.
+    :ivar files: names of the package's files that contain a dot.
     :ivar place: path of the site-packages folder.
     """
 
@@ -57,7 +57,7 @@ class PackageNames:
     place: str
 
     def are_in(self, text: str) -> bool:
-        """Return True if a text names a file of the package, its folder, or a patch to apply."""
+        """Return True if a text contains the name of a file of the package, its folder, or a patch to apply."""
         if _PATCHES.search(_SYSTEM_PACKAGES.sub("", text)) or self.place in text or "-packages/" in text:
             return True
         return any(word.rsplit("/", 1)[-1] in self.files for word in _WORD.findall(text))
@@ -68,9 +68,10 @@ class PackageNames:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:
-    """A step that was replayed.
+    """Step that was replayed, with its result.
 
-    :ivar text: all of its text, with variables and scripts, in which the package may be named.
+    :ivar text: whole text of the step, including expanded variables and scripts, to search for the package's
+        name.
     :ivar installs_base: True if the step is the first that installs the package.
     """
 
@@ -83,7 +84,7 @@ class Replayed:
 
 
 def judge(step: Replayed, package: Package, names: PackageNames) -> list[Account]:
-    """Return the outcomes of a step; a step that is taken may be refused in part."""
+    """Return the outcomes of a step. A step that is adopted may be refused in part."""
     found = _of_changes(step)
     for effect in effects(step.outcome.calls, package, installs_base=step.installs_base):
         status = effect.status
@@ -116,7 +117,7 @@ def judge(step: Replayed, package: Package, names: PackageNames) -> list[Account
 
 
 def _of_changes(step: Replayed) -> list[Account]:
-    """Return the outcome of a step's changes. The changes of a failed step don't count."""
+    """Return the outcome of a step's changes. The changes of a failed step are ignored."""
     found = []
     changed = step.changed
     if changed.tree != step.before and not step.outcome.ran.code:

@@ -1,4 +1,4 @@
-"""Replay of a Dockerfile: each instruction runs on a file system that stands in for the image's."""
+"""Replay of a Dockerfile: each instruction runs on a file system that replaces the image's."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ _INSTALLS = re.compile(r"\b(?:pip3?|uv)\b[^;&|]*\binstall\b([^;&|]*)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Build:
-    """A Dockerfile and the options of `docker build`.
+    """Dockerfile with the options of `docker build`.
 
-    :ivar where: name for messages.
-    :ivar context: folder of the files to copy.
+    :ivar where: name of the Dockerfile for messages.
+    :ivar context: build context: folder of the files that can be copied.
     :ivar arguments: values of ``--build-arg``.
     """
 
@@ -56,10 +56,10 @@ class Build:
 
 @dataclass(kw_only=True)
 class _StageState:
-    """State of a stage.
+    """State of a build stage.
 
     :ivar tree: tree of the package after the instructions so far.
-    :ivar accounts: outcomes, including those of the stage that it starts from.
+    :ivar accounts: outcomes of instructions, including those of the stage from which this one starts.
     """
 
     name: str
@@ -75,7 +75,7 @@ class _StageState:
 
     @property
     def values(self) -> dict[str, str]:
-        """Variables that instructions see."""
+        """Variables that instructions can use."""
         return {**self.arguments, **self.env}
 
 
@@ -150,7 +150,7 @@ class _Replay:
     # What will run
 
     def _texts(self) -> list[str]:
-        """Return texts in which the place of the package may be named, with variables replaced."""
+        """Return texts that may contain the path of the package, with variables replaced."""
         values: dict[str, str] = dict(self.build.arguments)
         found: list[str] = []
         for one in self.instructions:
@@ -235,7 +235,7 @@ class _Replay:
         return StepStatus.NOT_UNDERSTOOD
 
     def _early(self, instruction: Instruction) -> None:
-        """Begin a stage for an instruction before the first FROM, which Docker would refuse."""
+        """Begin a stage for an instruction before the first FROM. Docker would refuse such an instruction."""
         self._begin("", None)
         self._name(instruction, StepStatus.NOT_UNDERSTOOD, Reason.UNKNOWN, instruction.word)
 
@@ -393,12 +393,12 @@ class _Replay:
         return False
 
     def _with_scripts(self, text: str) -> str:
-        """Return a text with the texts of the scripts that it names."""
+        """Return a text followed by the texts of the scripts that it names."""
         words = {word.rsplit("/", 1)[-1] for word in re.findall(r"[\w./+-]+", text)}
         return "\n".join([text, *(script for name, script in self.scripts.items() if name in words)])
 
     def _prelude(self, instruction: Instruction) -> tuple[list[str], _StageState | None]:
-        """Return the commands before those of a RUN, and the stage that it mounts."""
+        """Return the commands to run before a RUN's own, and the stage that the RUN mounts."""
         lines = []
         source: _StageState | None = None
         for value in instruction.all_flags("mount"):
@@ -493,7 +493,7 @@ class _Replay:
         )
 
     def _copy_stage(self, account: Account, wish: Mapping[str, object], other: _StageState) -> None:
-        """Copy the package of another stage, whose patches become those of this one."""
+        """Copy the package from another stage. The other stage's patches become patches of this one."""
         before = len(self.stage.accounts)
         self._replay(account, ("python3", "-I", "/.patchq/copy.py"), json.dumps(wish), text="", source=other)
         if self.stage.tree == other.tree:
@@ -525,9 +525,9 @@ class _Replay:
         installs_base: bool = False,
         missing: StepStatus | None = None,
     ) -> None:
-        """Run a command and add its outcomes.
+        """Run a command, and add the outcomes.
 
-        :param missing: outcome of a COPY whose source is missing.
+        :param missing: outcome of a COPY whose source file is missing.
         """
         stage = self.stage
         machine = self._machine()
@@ -564,7 +564,7 @@ class _Replay:
             stage.tree = changed.tree
 
     def _restore(self, machine: Container, changed: PackageChanges, outcome: CommandResult) -> None:
-        """Take back the changes of a failed command, which must not become part of the next patch."""
+        """Revert the changes of a failed command, so that they don't become part of the next patch."""
         if changed.tree != self.stage.tree or changed.generated:
             self._refill(machine)
 
@@ -573,7 +573,7 @@ class _Replay:
         machine.site.fill(self.stage.tree)
 
     def finish(self) -> list[Account]:
-        """Return the outcomes of the last stage, and those of the others as not part of it."""
+        """Return the outcomes of the last stage, and those of other stages marked as not part of it."""
         if not self.stages:
             return []
         last = self.stages[-1]
@@ -589,7 +589,7 @@ class _Replay:
         return found
 
     def _shadows(self, stage: _StageState) -> list[Account]:
-        """Return an outcome if ``PYTHONPATH`` puts another copy of the package first."""
+        """Return an outcome if ``PYTHONPATH`` makes Python import another copy of the package."""
         folders = []
         for one in stage.env.get("PYTHONPATH", "").split(":"):
             if one.startswith("/"):
@@ -612,7 +612,7 @@ class _Replay:
 
 
 def _roughly_expanded(text: str, values: Mapping[str, str]) -> str:
-    """Replace the variables of a shell command that have values."""
+    """Replace the variables in a shell command whose values are known."""
 
     def one(match: re.Match[str]) -> str:
         value = values.get(match[1], match[0])
@@ -624,7 +624,7 @@ def _roughly_expanded(text: str, values: Mapping[str, str]) -> str:
 
 
 def _before_base(account: Account) -> Account:
-    """Return the outcome of a step before the package is installed."""
+    """Return the outcome of a step that runs before the package is installed."""
     if account.status is StepStatus.NOT_UNDERSTOOD:
         return replace(account, status=StepStatus.UNRELATED)
     return account
@@ -636,7 +636,7 @@ def _overlaps(target: str, place: str) -> bool:
 
 
 def _script_of(instruction: Instruction, shell: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """Return the script of a RUN and its interpreter; no interpreter if it is unknown."""
+    """Return the script of a RUN and its interpreter; an empty interpreter if it is unknown."""
     words = instruction.words
     if words is not None:
         return shlex.join(words), ("/bin/sh",)
@@ -668,7 +668,7 @@ def _remote(sources: Sequence[str]) -> list[str]:
 def _texts_of(
     instruction: Instruction, sources: Sequence[str], values: Mapping[str, str]
 ) -> tuple[list[tuple[str, str]], list[str]]:
-    """Return the here-documents of a COPY by name, and its other sources."""
+    """Return the here-documents of a COPY by name, and its other source files."""
     by_name: dict[str, Heredoc] = {here.name: here for here in instruction.heredocs}
     texts, others = [], []
     for word in sources:

@@ -1,4 +1,4 @@
-"""Size limits of input from outside the project, which bound memory use."""
+"""Size limits for input from outside the project, to bound the use of memory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HINT = "see the limits in docs/reference/formats.md; is it a patch?"
 
 
 def too_large(where: str, size: str, most: int) -> UserError:
-    """Return the error for input over a limit."""
+    """Return the error for input that exceeds a limit."""
     return UserError(f"{where}: {size}; the limit is {most}", hint=HINT)
 
 

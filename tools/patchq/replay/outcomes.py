@@ -1,4 +1,4 @@
-"""Outcomes of the steps of a script or Dockerfile. ``patchq.cli.replayed`` words them."""
+"""Outcomes of the steps of a script or Dockerfile. ``patchq.cli.replayed`` converts them to text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from patchq.names import TreeId
 
 
 class StepStatus(str, Enum):
-    """Treatment of a step."""
+    """Treatment of a step: whether its change becomes a patch."""
 
     #: Its changes become a patch.
     TAKEN = "taken"
@@ -24,7 +24,7 @@ class StepStatus(str, Enum):
 
 
 class Reason(str, Enum):
-    """Reason to skip a step."""
+    """Reason why a step is skipped or refused."""
 
     FAILED = "failed"
     TOO_LONG = "exceeds the time limit"
@@ -52,15 +52,15 @@ class Reason(str, Enum):
 class Account:
     """Outcome of one step.
 
-    :ivar where: file and line.
+    :ivar where: file and line of the step.
     :ivar text: the step as written.
-    :ivar paths: files concerned, printable.
-    :ivar words: names that the message contains: programs, requirements or variables.
+    :ivar paths: affected files, escaped for printing.
+    :ivar words: names to insert into the message: programs, requirements or variables.
     :ivar code: exit code of a failed command.
     :ivar message: end of the command's standard error.
-    :ivar trees: trees before and after a step that is taken.
+    :ivar trees: trees before and after the step, if its change becomes a patch.
     :ivar comment: comment above the step.
-    :ivar alone: True for a shell command that needs no earlier one, such as `cd`.
+    :ivar alone: True if a shell command needs no earlier command, such as `cd`.
     """
 
     where: str
@@ -77,9 +77,9 @@ class Account:
 
 
 class NotTaken(UserError):
-    """Error for steps that change the package, or should, and can't become patches.
+    """Error for steps that change the package, or should change it, and can't become patches.
 
-    :ivar taken: number of steps that could.
+    :ivar taken: number of steps that could become patches.
     """
 
     def __init__(self, accounts: Sequence[Account], taken: int = 0) -> None:
@@ -95,6 +95,6 @@ class NotTaken(UserError):
 
 
 def short(text: str) -> str:
-    """Return the first line of a step."""
+    """Return the first line of a step's text."""
     first, *rest = text.strip().split("\n")
     return first + (f" … ({len(rest) + 1} lines)" if rest else "")

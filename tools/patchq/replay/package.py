@@ -1,4 +1,4 @@
-"""Installed files of a package, and the files of the source tree that they come from."""
+"""Installed files of a package, and the files of the source tree from which they were installed."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class Wheel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Package:
-    """Place of a package in its source tree and in site-packages.
+    """Location of a package in its source tree and in site-packages.
 
-    :ivar distribution: canonical name.
+    :ivar distribution: canonical name of the distribution.
     :ivar version: installed version; empty if unknown.
     :ivar prefix: folder of the tree that contains ``tops``; empty for the root.
-    :ivar tops: names of its folders and modules in site-packages.
+    :ivar tops: names of the package's folders and modules in site-packages.
     :ivar wheel: release's wheel, if it is available.
     """
 
@@ -51,20 +51,20 @@ class Package:
     wheel: Wheel | None = None
 
     def tree_path(self, name: str) -> str:
-        """Return the path in the tree of a file in site-packages."""
+        """Return the path in the source tree of a file in site-packages."""
         if self.prefix:
             return f"{self.prefix}/{name}"
         return name
 
     def owns(self, name: str) -> bool:
-        """Return True for a file of site-packages that belongs to the package."""
+        """Return True if a file in site-packages belongs to the package."""
         return name.split("/", 1)[0] in self.tops
 
 
 def find_package(
     files: Mapping[bytes, object], *, name: str, distribution: str, version: str, wheel: Wheel | None = None
 ) -> Package:
-    """Return the place of a package.
+    """Return the location of a package, given the files of its source tree.
 
     :param files: paths of the tree.
     :param name: import name of the package.
@@ -92,7 +92,7 @@ def _most_common_prefix(names: Iterable[str], paths: Collection[str]) -> str:
 
 
 def _guess(paths: Collection[str], name: str) -> tuple[str, frozenset[str]]:
-    """Return the prefix and tops of a package by the layouts that projects commonly have."""
+    """Return the prefix and tops of a package, guessed from the layouts that projects commonly use."""
     below = {prefix: _tops_below(paths, prefix) for prefix in _PREFIXES}
     for prefix, tops in below.items():
         if name in tops or f"{name}.py" in tops:
@@ -119,10 +119,10 @@ def _tops_below(paths: Collection[str], prefix: str) -> set[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackageChanges:
-    """Changes of a site-packages folder.
+    """Changes of a site-packages folder that a step made.
 
-    :ivar tree: tree with the changes of the package's files that come from the tree.
-    :ivar generated: changed files that the tree doesn't have.
+    :ivar tree: source tree with the changes of those installed files that come from the source tree.
+    :ivar generated: changed files that the source tree doesn't contain.
     :ivar others: added, changed or removed files that don't belong to the package.
     """
 
@@ -132,7 +132,7 @@ class PackageChanges:
 
 
 class SitePackages:
-    """Folder with the installed files of a package.
+    """Site-packages folder with the installed files of a package.
 
     :ivar base: tree of the release, without the stack's patches.
     """
@@ -157,14 +157,14 @@ class SitePackages:
         self.hidden = {name for name in tree if name not in wheel.files}
 
     def copy_to(self, folder: Path) -> SitePackages:
-        """Return a copy; the files must be in ``folder`` already."""
+        """Return an object for ``folder``, to which the caller has already copied this object's files."""
         new = copy.copy(self)
         new.folder = folder
         new._others = dict(self._others)
         return new
 
     def fill(self, tree: CommitId | TreeId) -> None:
-        """Write the installed files of a tree. The folder must not exist."""
+        """Write the files of a source tree as they would be installed. The folder must not exist."""
         with tempfile.TemporaryDirectory(prefix="patchq-", dir=self.folder.parent) as text:
             whole = Path(text) / "tree"
             copy_tree(self.store, tree, whole)
@@ -185,7 +185,7 @@ class SitePackages:
         self._others = self._seen_others()
 
     def _write_metadata(self) -> None:
-        """Write the metadata by which programs find the package."""
+        """Write the metadata (``.dist-info``) by which programs find the package."""
         name, version = self.package.distribution, self.package.version or "0"
         info = self.folder / f"{name.replace('-', '_')}-{version}.dist-info"
         info.mkdir()
@@ -207,9 +207,9 @@ class SitePackages:
         return found
 
     def read(self, before: TreeId, where: str) -> PackageChanges:
-        """Return the changes since the tree ``before``.
+        """Return the changes of the folder since the tree ``before``.
 
-        :param where: step that made them.
+        :param where: location of the step that made the changes.
         :raises UserError: if folders are nested too deeply, or a file is too large.
         """
         old = {}
@@ -242,7 +242,7 @@ class SitePackages:
         )
 
     def _below_prefix(self, tree: TreeId) -> dict[str, tuple[bytes, str]]:
-        """Return mode and blob of the tree's files that may be installed, by their installed names."""
+        """Return mode and blob of the tree's files that may be installed, by their paths in site-packages."""
         found = {}
         start = ""
         if self.package.prefix:
@@ -264,7 +264,7 @@ def _shown(name: str) -> str:
 
 
 def read_file(path: Path) -> tuple[bytes, bytes]:
-    """Return mode and content of a file or link; an empty mode for other kinds."""
+    """Return the mode and content of a file or link; an empty mode for other kinds of files."""
     about = os.lstat(path).st_mode
     if stat.S_ISLNK(about):
         return b"120000", os.fsencode(os.readlink(path))
@@ -278,7 +278,7 @@ def index_line(mode: bytes, blob: str, name: str) -> bytes:
 
 
 def with_lines(store: Git, tree: TreeId, lines: list[bytes]) -> TreeId:
-    """Return a tree with some changes, given as input of ``git update-index --index-info``."""
+    """Return a tree after making changes that are given as input of ``git update-index --index-info``."""
     if not lines:
         return tree
     with tempfile.TemporaryDirectory(prefix="patchq-") as text:

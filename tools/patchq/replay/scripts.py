@@ -1,4 +1,4 @@
-"""Replay of shell commands and scripts: each runs in a sandboxed copy of the source tree."""
+"""Replay of shell commands and scripts. Each command runs in a sandboxed copy of the source tree."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PATHS = re.compile(r"(?<![\w.$/-])/[\w.+@-]+(?:/[\w.+@-]+)+")
 
 
 def is_dockerfile(path: Path) -> bool:
-    """Return True for the name of a Dockerfile.
+    """Return True if a file has the name of a Dockerfile.
 
     Examples are ``Dockerfile``, ``Dockerfile.x``, ``x.dockerfile`` and ``Containerfile``.
     """
@@ -38,7 +38,7 @@ def is_dockerfile(path: Path) -> bool:
 
 
 def is_script(path: Path, data: bytes) -> bool:
-    """Return True for a script, by its first line or its name."""
+    """Return True if a file is a script, judged by its first line or its name."""
     return data.startswith(b"#!") or path.suffix in (".sh", ".bash", ".py")
 
 
@@ -47,7 +47,7 @@ def replay_script(
 ) -> list[Account]:
     """Replay the commands of a script; see :func:`_replay`.
 
-    They can read the script, and the files and folders next to it that it names.
+    The commands can read the script itself, and those files and folders next to it that the script names.
     """
     steps = script_steps(data, str(path))
     with fsio.temporary_folder() as folder:
@@ -56,7 +56,7 @@ def replay_script(
 
 
 def _special_files(folder: str, names: list[str]) -> list[str]:
-    """Return the pipes, sockets and devices of a folder, which can't be copied."""
+    """Return the pipes, sockets and devices in a folder, because they can't be copied."""
     special = []
     for name in names:
         mode = Path(folder, name).lstat().st_mode
@@ -66,7 +66,7 @@ def _special_files(folder: str, names: list[str]) -> list[str]:
 
 
 def _copy_named(script: Path, text: str, target: Path) -> None:
-    """Copy a script and the files of its folder that it names. It can't read the rest of the folder."""
+    """Copy a script, and those files of its folder that it names. It can't read the other files."""
     found = {script}
     for word in re.findall(r"[\w./+@*?\[\]-]+", text):
         parts = [part for part in word.split("/") if part not in ("", ".")]
@@ -89,7 +89,7 @@ def _copy_named(script: Path, text: str, target: Path) -> None:
 def replay_commands(
     store: Git, tip: CommitId, commands: Sequence[str], say: Callable[[str], None], *, limits: Limits | None = None
 ) -> list[Account]:
-    """Replay shell commands; see :func:`_replay`. Each must change a file."""
+    """Replay shell commands; see :func:`_replay`. Each command must change a file."""
     steps = []
     for number, text in enumerate(commands, 1):
         steps += steps_of(text, f"--run {number}" if len(commands) > 1 else "--run")
@@ -97,7 +97,7 @@ def replay_commands(
 
 
 def run_command(store: Git, tip: CommitId, command: str) -> TreeId:
-    """Run a shell command in a sandboxed copy of the tree of ``tip``; return the tree that it makes.
+    """Run a shell command in a sandboxed copy of the tree of ``tip``; return the resulting tree.
 
     :raises NotTaken: if the command fails or changes nothing.
     :raises UserError: if there is no sandbox, or the command exceeds its limits.
@@ -188,7 +188,7 @@ def _run(step: ShellStep, copy: Path, moved: dict[str, str], context: Path | Non
 def check_limits(account: Account, ran: Ran, limits: Limits) -> None:
     """Check that a command stayed within its limits.
 
-    :raises UserError: if not.
+    :raises UserError: if it exceeded one.
     """
     if ran.over:
         raise UserError(
@@ -199,7 +199,7 @@ def check_limits(account: Account, ran: Ran, limits: Limits) -> None:
 
 
 def snapshot(store: Git, folder: Path, before: TreeId, where: str) -> TreeId:
-    """Return the tree of a folder's files, byte for byte, without git attributes or ignore rules.
+    """Return the tree of a folder's files, byte for byte. git's attributes and ignore rules have no effect.
 
     :param where: command that wrote the files.
     :raises UserError: if folders are nested too deeply.
@@ -225,7 +225,7 @@ def snapshot(store: Git, folder: Path, before: TreeId, where: str) -> TreeId:
 
 
 def find_moves(steps: Sequence[ShellStep], files: Collection[bytes]) -> dict[str, str]:
-    """Map folders of absolute paths in commands to folders of the tree.
+    """Return the folders in absolute paths of commands, with the folders of the tree to which they correspond.
 
     >>> step = ShellStep(text="sed -i s/a/b/ /usr/lib/python3/dist-packages/pkg/x.py", where="it")
     >>> find_moves([step], [b"src/pkg/x.py", b"y"])
@@ -260,7 +260,7 @@ def find_moves(steps: Sequence[ShellStep], files: Collection[bytes]) -> dict[str
 
 
 def _inside(text: str, moved: dict[str, str]) -> str:
-    """Return a command with its folders replaced by those of the copy."""
+    """Return a command in which absolute folders are replaced by the folders of the copy."""
     for old in sorted(moved, key=len, reverse=True):
         new = f"{SOURCE}/{moved[old]}".rstrip("/")
         text = re.sub(rf"(?<![\w.$/-]){re.escape(old)}(?![\w.-])", new, text)
