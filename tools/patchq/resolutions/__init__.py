@@ -1,4 +1,4 @@
-"""Resolutions proposed for a stopped patch: git's other strategies, smaller pieces, tools that the user names."""
+"""Proposed resolutions for a stopped patch: from git's other strategies, smaller merges, and the user's tools."""
 
 __all__ = [
     "propose",

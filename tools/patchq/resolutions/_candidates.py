@@ -1,4 +1,4 @@
-"""Candidates for a resolution, and the checks that they need before any other."""
+"""Candidates for a resolution, and the checks that every candidate must pass before the other checks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PIECES = "smaller pieces"
 
 
 class StrategyOutcome(Enum):
-    """Result of a strategy."""
+    """Kind of result of a strategy."""
 
     PROPOSED = "proposed"
     CONFLICT = "conflict"
@@ -39,11 +39,11 @@ class StrategyOutcome(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StrategyResult:
-    """Result of a strategy.
+    """Result of trying one strategy on the conflict.
 
-    :ivar tree: resolved tree, or None if there is none.
-    :ivar where: word, file or message that the outcome is about.
-    :ivar unread: changed files that no parser has read.
+    :ivar tree: resolved tree; None if the strategy produced none.
+    :ivar where: word, file or message to which the outcome refers.
+    :ivar unread: changed files whose syntax no parser has checked.
     """
 
     strategy: str
@@ -54,7 +54,7 @@ class StrategyResult:
 
 
 def candidates(sides: Sides) -> Iterator[StrategyResult]:
-    """Yield the result of each strategy that needs no other program than git, checked by :func:`look`."""
+    """Yield the result of each strategy that needs only git, after checking it by :func:`look`."""
     for name, tree in _git_strategies.merges(sides):
         yield look(sides, name, tree) if tree else StrategyResult(strategy=name, outcome=StrategyOutcome.CONFLICT)
     found = _pieces.merge_pieces(sides)
@@ -66,9 +66,9 @@ def candidates(sides: Sides) -> Iterator[StrategyResult]:
 
 
 def look(sides: Sides, strategy: str, tree: TreeId, *, adapts: bool = False) -> StrategyResult:
-    """Check that a tree has all changes of both sides, and that its files parse.
+    """Check that a tree contains all changes of both sides, and that its files parse.
 
-    :param adapts: the strategy may write new text, so words are not compared.
+    :param adapts: True if the strategy may write new text, so that words can't be compared.
     """
     if not adapts:
         if word := lost_change(sides, tree):

@@ -1,7 +1,7 @@
-"""Git's other ways to merge: diff algorithms, ignored blanks, more renames.
+"""git's other merge options: diff algorithms, ignored blanks, detection of more renames.
 
-``git merge-tree`` of git 2.39 has no options for them. So git merges in a scratch worktree that has
-only the relevant files. If their attributes name a merge driver or a filter, git doesn't run it.
+``git merge-tree`` of git 2.39 has no options for these. So ``git merge`` runs in a temporary worktree that
+contains only the relevant files. If attributes name a merge driver or a filter, git doesn't run it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _CONFIG = ("merge.directoryRenames=true", "merge.renameLimit=1000")
 
 
 def merges(sides: Sides) -> Iterator[tuple[str, TreeId | None]]:
-    """Yield each strategy with its tree, or None if it conflicts, too."""
+    """Yield each strategy with the merged tree; None if the strategy's merge conflicts, too."""
     git = sides.git
     wanted = _wanted(sides)
     if len(wanted) > _MOST_FILES:
@@ -67,10 +67,10 @@ def _merge(git: Git, option: str, sides: tuple[TreeId, TreeId, TreeId], env: Map
 
 
 def _wanted(sides: Sides) -> set[bytes]:
-    """Return the paths to merge: those that conflict or that the patch changes.
+    """Return the paths to merge: conflicting paths, and paths that the patch changes.
 
-    If upstream removed one of them, also return the paths that upstream added with the same suffix:
-    one of them may be its new name.
+    If upstream removed one of these files, also return the paths with the same suffix that upstream added,
+    because one of them may be the file's new name.
     """
     git = sides.git
     found = set(sides.touched)
@@ -85,7 +85,7 @@ def _wanted(sides: Sides) -> set[bytes]:
 
 
 def _part(git: Git, tree: dict[bytes, TreeEntry], paths: set[bytes], env: Mapping[str, str]) -> TreeId:
-    """Return a tree with only these files of another one, without submodules."""
+    """Return a tree that contains only the given files of another tree, without submodules."""
     lines = []
     for path in sorted(paths & tree.keys()):
         entry = tree[path]
@@ -97,7 +97,7 @@ def _part(git: Git, tree: dict[bytes, TreeEntry], paths: set[bytes], env: Mappin
 
 
 def _whole(sides: Sides, scratch: Git, changes: list[PathChange]) -> TreeId:
-    """Return the tree of ``ours`` with the changes of a merge."""
+    """Return the tree of ``ours`` after making the changes of a merge."""
     contents = scratch.read_blobs(change.new.blob for change in changes if change.new)
     (commit,) = write_commits(sides.git, sides.ours, [(sides.patch, changes)], contents)
     return sides.git.tree_of([commit])[0]

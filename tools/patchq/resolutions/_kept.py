@@ -1,7 +1,7 @@
-"""Check that a merge has all changes of both sides, and no others.
+"""Check that a merge contains all changes of both sides, and no others.
 
-Each word of the files is counted, without blanks. If one side adds or removes a word, the result
-must, too. Both sides may have made the same change, which counts once or twice.
+The check counts each word in the files. If one side adds or removes a word, the result must do the same. If
+both sides made the same change, the result may contain it once or twice.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 def lost_change(sides: Sides, tree: TreeId) -> str:
-    """Return a word that the result has too often or too seldom, or an empty string."""
+    """Return a word that the result contains too often or too rarely; empty if there is none."""
     base, ours, theirs, result = map(_count, sides.versions(tree, sides.changed_by(tree)))
     word = _unlike(base, ours, theirs, result)
     if word is not None:
@@ -39,7 +39,7 @@ def lost_change(sides: Sides, tree: TreeId) -> str:
 
 
 def made_twice(sides: Sides, tree: TreeId) -> str:
-    """Return a line that both sides add and that the result has more often than either, or an empty string."""
+    """Return a line that both sides add and that is more frequent in the result than on either side; empty if none."""
     base, ours, theirs, result = map(_count_lines, sides.versions(tree, sides.changed_by(tree)))
     for line, count in result.items():
         added_by_both = min(ours[line], theirs[line]) > base[line]
@@ -49,9 +49,9 @@ def made_twice(sides: Sides, tree: TreeId) -> str:
 
 
 def stale_name(sides: Sides, tree: TreeId) -> str:
-    """Return a name that one side removes from a file while the other adds uses of it, or an empty string.
+    """Return a name that one side removes from a file while the other side adds uses of it; empty if there is none.
 
-    Such a name was probably renamed: the added lines use the old one.
+    Such a name was probably renamed, and the added lines still use the old name.
     """
     for path in sorted(sides.changed_by(tree)):
         if PurePath(os.fsdecode(path)).suffix.lower() in PROSE:
@@ -67,7 +67,7 @@ def stale_name(sides: Sides, tree: TreeId) -> str:
 
 
 def _names(source: bytes) -> set[bytes]:
-    """Return the names of a file, without those in strings and comments."""
+    """Return the names in a file's source, except those in strings and comments."""
     return set(_LONG_NAME.findall(_QUOTED.sub(b" ", source)))
 
 
@@ -79,7 +79,7 @@ def _count(files: Mapping[bytes, bytes]) -> Counter[bytes]:
 
 
 def _count_lines(files: Mapping[bytes, bytes]) -> Counter[bytes]:
-    """Count the lines of at least two words, without blanks."""
+    """Count the lines that contain at least two words, without blanks."""
     found: Counter[bytes] = Counter()
     for content in files.values():
         for line in content.splitlines():
@@ -89,7 +89,7 @@ def _count_lines(files: Mapping[bytes, bytes]) -> Counter[bytes]:
 
 
 def _unlike(base: Counter[T], ours: Counter[T], theirs: Counter[T], result: Counter[T]) -> T | None:
-    """Return the first item whose count in the result is not the sum of both sides' changes."""
+    """Return the first item whose count in the result isn't the base's count plus both sides' changes."""
     for item in {**ours, **theirs, **base, **result}:
         by_us, by_them = ours[item] - base[item], theirs[item] - base[item]
         made = result[item] - base[item]
@@ -105,7 +105,7 @@ def _unlike(base: Counter[T], ours: Counter[T], theirs: Counter[T], result: Coun
 
 
 def misplaced(sides: Sides, tree: TreeId) -> str:
-    """Return a file in which ignored blanks may have a meaning, or an empty string.
+    """Return a file in which ignored blanks may have changed the meaning; empty if there is none.
 
     In a Python file, each statement must be in the same blocks as on the side that changed it.
     """
@@ -128,7 +128,7 @@ def misplaced(sides: Sides, tree: TreeId) -> str:
 
 
 def _statements(source: bytes) -> Counter[tuple[str, ...]]:
-    """Count the statements of a Python file, each with its blocks.
+    """Count the statements of a Python file. Each is counted together with the blocks around it.
 
     :raises SyntaxError, ValueError, RecursionError: if the file can't be parsed.
     """
@@ -136,7 +136,7 @@ def _statements(source: bytes) -> Counter[tuple[str, ...]]:
 
 
 def _placed(node: ast.AST, inside: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """Yield each statement with the heads of the blocks around it."""
+    """Yield each statement with the header lines of the blocks around it."""
     for name, value in ast.iter_fields(node):
         for child in value if isinstance(value, list) else ():
             if isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):
@@ -146,7 +146,7 @@ def _placed(node: ast.AST, inside: tuple[str, ...]) -> Iterator[tuple[str, ...]]
 
 
 def _head(node: ast.AST) -> str:
-    """Return a statement without the statements in it."""
+    """Return a statement without the statements inside it."""
     parts = [type(node).__name__]
     for name, value in ast.iter_fields(node):
         items = value if isinstance(value, list) else [value]

@@ -1,8 +1,8 @@
-"""Merges of smaller pieces than git's: adjacent lines, additions of both sides.
+"""Merges of smaller pieces than git uses: changes of adjacent lines, and additions of both sides.
 
-Git reports a conflict if both sides change the same or adjacent lines. Each conflict region is
-resolved on its own. Changes of different words in one line stay a conflict: of six such merges in
-public histories, two were wrong.
+Git reports a conflict if both sides change the same or adjacent lines. Here, each conflict region is resolved
+on its own. Changes of different words in the same line stay a conflict, because two of six such merges in
+public histories were wrong.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _RELEASE = re.compile(rb"\brelease\b|\bversion\s+\d|\b\d{4}-\d\d-\d\d\b", re.IGN
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Conflicting lines of the three sides."""
+    """Conflicting lines on each of the three sides."""
 
     base: bytes
     ours: bytes
@@ -40,7 +40,7 @@ class Region:
 
 
 def merge_pieces(sides: Sides) -> tuple[str, dict[bytes, bytes]] | None:
-    """Return the names of the methods that resolve all conflicts, and the files; None if a conflict is left."""
+    """Return the methods that resolve all conflicts, and the resolved files; None if a conflict is left."""
     if not sides.files:
         return None
     used = set[str]()
@@ -63,7 +63,7 @@ def merge_pieces(sides: Sides) -> tuple[str, dict[bytes, bytes]] | None:
 
 
 def regions(git: Git, base: bytes, ours: bytes, theirs: bytes) -> Iterator[bytes | Region]:
-    """Yield the merged text of a file and its conflict regions, in order."""
+    """Yield the merged texts and the conflict regions of a file, in order."""
     with fsio.temporary_folder() as folder:
         names = ("ours", "base", "theirs")
         for name, content in zip(names, (ours, base, theirs), strict=True):
@@ -89,7 +89,7 @@ def regions(git: Git, base: bytes, ours: bytes, theirs: bytes) -> Iterator[bytes
 
 
 def resolve_region(path: bytes, region: Region) -> tuple[str, bytes] | None:
-    """Return the method that resolves a region, and the text; None if none does."""
+    """Return the method that resolves a region, and the resulting text; None if no method resolves it."""
     suffix = PurePath(os.fsdecode(path)).suffix.lower()
     methods: list[tuple[str, Callable[[Region], bytes | None]]] = [(ADJACENT, _adjacent_lines)]
     if suffix in PYTHON:
@@ -108,7 +108,7 @@ def resolve_region(path: bytes, region: Region) -> tuple[str, bytes] | None:
 
 @dataclass(frozen=True, slots=True, order=True)
 class _SideEdit:
-    """Replacement of ``base[start:end]`` by one side (0 or 1)."""
+    """Replacement of ``base[start:end]`` by one of the sides (0 or 1)."""
 
     start: int
     end: int
@@ -134,7 +134,7 @@ def _edits(base: Sequence[bytes], other: Sequence[bytes], side: int) -> list[_Si
 
 
 def _merge(base: Sequence[bytes], edits: Sequence[_SideEdit]) -> list[bytes] | None:
-    """Apply the edits of both sides, or return None if two collide."""
+    """Apply the edits of both sides; return None if two of them collide."""
     merged: list[bytes] = []
     at = 0
     last: _SideEdit | None = None
@@ -149,7 +149,7 @@ def _merge(base: Sequence[bytes], edits: Sequence[_SideEdit]) -> list[bytes] | N
 
 
 def _collide(first: _SideEdit, second: _SideEdit) -> bool:
-    """Return whether two edits overlap, or touch so that the order of their lines is unclear."""
+    """Return whether two edits overlap, or are adjacent so that the order of their lines is unclear."""
     if second.start < first.end:
         return True
     if second.start > first.end or first.side == second.side:
@@ -183,7 +183,7 @@ def _ends_lines(region: Region) -> bool:
 
 
 def _both_paragraphs(region: Region) -> bytes | None:
-    """Keep the entries that both sides add to a list or a changelog, upstream's first."""
+    """Keep the entries that both sides add to a list or a changelog, upstream's entries first."""
     if region.base.strip() or not _ends_lines(region):
         return None
     ours, theirs = _entries(region.ours), _entries(region.theirs)
@@ -193,7 +193,7 @@ def _both_paragraphs(region: Region) -> bytes | None:
 
 
 def _entries(text: bytes) -> set[bytes]:
-    """Return the list entries of a text without blanks, or nothing if the text is not a list as a whole."""
+    """Return the list entries of a text, without blanks; empty if the text contains anything but a list."""
     lines = list(filter(bytes.strip, text.splitlines()))
     if _RELEASE.search(text) or not lines or not _ITEM.match(lines[0]):
         return set()
@@ -217,7 +217,7 @@ def _both_definitions(region: Region) -> bytes | None:
 
 
 def _names(source: bytes) -> tuple[type, frozenset[str]] | None:
-    """Return the kind and the names of definitions or imports, or None if the source has anything else."""
+    """Return the kind and names of the definitions or imports in a source; None if it contains anything else."""
     try:
         body = ast.parse(textwrap.dedent(source.decode())).body
     except (SyntaxError, ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Merges by other programs: structural mergers, and commands that the user names."""
+"""Merges by other programs: structural merge tools, and commands that the user names."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SECONDS = 1800
 
 
 def by_merger(sides: Sides, name: str, program: str) -> StrategyResult:
-    """Return the result of a structural merger for all conflicting files."""
+    """Return the result of a structural merge tool for all conflicting files."""
     if not sides.files:
         return StrategyResult(strategy=name, outcome=StrategyOutcome.CONFLICT)
     try:
@@ -36,10 +36,10 @@ def by_merger(sides: Sides, name: str, program: str) -> StrategyResult:
 
 
 def by_command(sides: Sides, command: str, report: Brief) -> StrategyResult:
-    """Run a command in a scratch copy of the conflict worktree, and return the resulting files.
+    """Run a command in a temporary copy of the conflict worktree, and return the resulting files.
 
-    Its standard input is the conflict report as JSON, with the scratch worktree as ``worktree``.
-    Only the conflicting files and the patch's own are taken.
+    The command's standard input is the conflict report as JSON, in which ``worktree`` is the temporary copy.
+    Only the conflicting files and the patch's own files are taken from the copy.
 
     :raises UserError: if the command can't be split into words.
     """
@@ -69,7 +69,7 @@ def by_command(sides: Sides, command: str, report: Brief) -> StrategyResult:
 
 
 def _files(sides: Sides) -> list[bytes]:
-    """Return the paths that a command may change: no links, no submodules."""
+    """Return the paths of files that a command may change, without links and submodules."""
     touched = sorted(sides.touched)
     there = sides.git.list_tree(sides.parked, touched)
     found = []
@@ -84,9 +84,9 @@ def _contents(tree: Path, paths: Iterable[bytes]) -> dict[bytes, bytes | None]:
 
 
 def _content(tree: Path, path: bytes) -> bytes | None:
-    """Return a file's content, or None if it doesn't exist.
+    """Return the content of a file; None if it doesn't exist.
 
-    :raises FormatError: if it is a link or no file, or is outside ``tree``.
+    :raises FormatError: if the path is a link, isn't a file, or is outside ``tree``.
     """
     file = tree / os.fsdecode(path)
     if file.is_symlink() or not file.parent.resolve().is_relative_to(tree.resolve()):

@@ -1,4 +1,4 @@
-"""The sides of a stopped patch's merge, and the trees that candidates make of them."""
+"""Sides of the merge at which a patch stopped, and the trees that candidates produce from them."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ PROSE = frozenset({".md", ".rst", ".txt"})
 
 @dataclass(frozen=True, kw_only=True)
 class Sides:
-    """Merge of a patch that conflicts.
+    """The three sides of a conflicting merge, and git's result.
 
     :ivar patch: commit of the patch on the old ref.
-    :ivar ours: the new ref with the patches applied so far.
-    :ivar parked: commit on ``ours`` with git's merge; conflicting files have markers.
+    :ivar ours: commit of the new ref with the patches applied so far.
+    :ivar parked: commit on top of ``ours`` with git's merge. Conflicting files contain markers.
     """
 
     git: Git
@@ -40,12 +40,12 @@ class Sides:
 
     @property
     def base(self) -> CommitId:
-        """Return the commit that the patch was written for."""
+        """Return the commit for which the patch was written."""
         return self.patch.parents[0]
 
     @property
     def commits(self) -> tuple[CommitId, CommitId, CommitId]:
-        """Base, ours and theirs."""
+        """Commits of the three sides: base, ours and theirs."""
         return self.base, self.ours, self.patch.commit
 
     @cached_property
@@ -55,9 +55,9 @@ class Sides:
 
     @cached_property
     def files(self) -> dict[bytes, tuple[bytes, bytes, bytes]] | None:
-        """Base, ours and theirs of each conflicting path.
+        """Contents of each conflicting path in base, ours and theirs.
 
-        None if a path is not a text file on all three sides.
+        The result is None if a path is not a text file on all three sides.
         """
         blobs: dict[bytes, dict[int, BlobId]] = {}
         for stage in self.stages:
@@ -75,7 +75,7 @@ class Sides:
         return files
 
     def with_files(self, files: Mapping[bytes, bytes | None]) -> TreeId:
-        """Return git's merge with these files replaced; None removes a file."""
+        """Return the tree of git's merge with the given files replaced. None removes a file."""
         modes = {stage.path: stage.entry.mode for stage in self.stages}
         return replace_files(self.git, self.parked, self.patch, files, modes)
 
@@ -92,13 +92,13 @@ class Sides:
         return frozenset(change.path for change in self.git.changes(before, after))
 
     def texts(self, treeish: str, paths: Collection[bytes]) -> dict[bytes, bytes]:
-        """Return the files of a tree at these paths."""
+        """Return the contents of a tree's files at these paths."""
         return self.git.texts(self.git.list_tree(treeish, sorted(paths)))
 
     def contents(self, tree: TreeId, path: bytes) -> list[bytes]:
-        """Return a file in the base, in ours, in theirs and in a candidate; empty where it is missing."""
+        """Return a file's contents in base, ours, theirs and a candidate; empty where the file is missing."""
         return [files.get(path, b"") for files in self.versions(tree, [path])]
 
     def versions(self, tree: TreeId, paths: Collection[bytes]) -> list[dict[bytes, bytes]]:
-        """Return the files at these paths in the base, in ours, in theirs and in a candidate."""
+        """Return the contents of these paths in base, ours, theirs and a candidate."""
         return [self.texts(each, paths) for each in (*self.commits, tree)]

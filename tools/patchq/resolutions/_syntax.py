@@ -1,4 +1,4 @@
-"""Parse the files of a resolution, as far as a parser for them is installed."""
+"""Syntax check for the files of a resolution, if a parser for them is installed."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from patchq.formats import toml
 
 
 def broken(before: Sequence[Mapping[bytes, bytes]], after: Mapping[bytes, bytes]) -> tuple[str, str, list[str]]:
-    """Return the first file that does not parse with the parser's message, and the files that no parser reads.
+    """Return the first file with a syntax error, the parser's message, and the files that no parser can check.
 
-    A file that does not parse on one of the sides may have as many errors as on that side.
+    If a file has syntax errors on one of the sides, the resolution may contain as many errors as that side.
 
-    :param before: the files of each side.
-    :param after: the files of the resolution.
+    :param before: contents of the files on each side.
+    :param after: contents of the files in the resolution.
     """
     unread = []
     for path, content in sorted(after.items()):
@@ -44,7 +44,7 @@ def broken(before: Sequence[Mapping[bytes, bytes]], after: Mapping[bytes, bytes]
 
 
 def _errors(path: bytes, content: bytes) -> tuple[int, str] | None:
-    """Return the number of syntax errors with a message, or None if no parser reads the file."""
+    """Return the number of syntax errors in a file, with a message; None if no parser can check it."""
     suffix = PurePath(os.fsdecode(path)).suffix
     try:
         if suffix in (".py", ".pyi"):

@@ -1,7 +1,7 @@
-"""Propose resolutions of a stopped patch, and keep the one that the user chooses.
+"""Propose resolutions for a stopped patch, and keep the one that the user chooses.
 
-A proposal has passed every check of ``resolve``. Keeping it runs them again, on the same path as
-any other resolution.
+A proposal has passed every check of ``resolve``. When the user keeps it, these checks run again, as for any
+other resolution.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ _ID = re.compile(r"[0-9a-f]{40}")
 class ProposeRequest:
     """Options of :func:`propose`.
 
-    :ivar mergers: mergers of the lock to try; ``tools``: commands to try.
+    :ivar mergers: names of the lock's mergers to try.
+    :ivar tools: commands to try.
     :ivar proofs: run the patch's proof.
     """
 
@@ -58,13 +59,14 @@ class ProposeRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposedResolution:
-    """Resolution that passed all checks.
+    """Proposed resolution, which has passed all checks.
 
-    :ivar number: number for :func:`take`, from 1.
-    :ivar strategies: the strategies that give this tree.
+    :ivar number: number of the proposal for :func:`take`, from 1.
+    :ivar strategies: strategies that produce this tree.
     :ivar diff: diff of the resolved patch.
-    :ivar unread: changed files that no parser has read.
-    :ivar carries: number of later patches that apply with it; ``stops``: number of those that don't.
+    :ivar unread: changed files whose syntax no parser has checked.
+    :ivar carries: number of later patches that apply on top of it.
+    :ivar stops: number of later patches that don't.
     """
 
     number: int
@@ -78,15 +80,15 @@ class ProposedResolution:
 
     @property
     def how(self) -> str:
-        """Return the ledger's text for it."""
+        """Return the ledger's text for this resolution."""
         return f"proposed by {', '.join(self.strategies)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StrategyAttempt:
-    """Result of one strategy.
+    """Result of one strategy, for the output.
 
-    :ivar where: word, file, check or message that the outcome is about.
+    :ivar where: word, file, check or message to which the outcome refers.
     """
 
     strategy: str
@@ -106,9 +108,9 @@ class Proposals:
 
 
 def propose(project: Project, upstream: str, request: ProposeRequest, *, prove: Prove) -> Proposals:
-    """Return the resolutions of the stopped patch that pass all checks. Nothing is kept of them.
+    """Return the resolutions of the stopped patch that pass all checks. The rebase isn't changed.
 
-    :raises UserError: if no patch is stopped, or if the lock lacks a merger.
+    :raises UserError: if no patch is stopped, or if a named merger isn't in the lock.
     """
     for name in request.mergers:
         find_merger(project.lock, name)
@@ -155,11 +157,11 @@ def propose(project: Project, upstream: str, request: ProposeRequest, *, prove: 
 
 
 def take(project: Project, upstream: str, number: int, *, prove: Prove, proofs: bool = True) -> Resolution:
-    """Keep a proposal of the last :func:`propose`, and continue the rebase.
+    """Keep one of the resolutions that :func:`propose` returned last, and continue the rebase.
 
     The checks run again; if one fails, nothing changes.
 
-    :raises UserError: if there is no such proposal for the stopped patch.
+    :raises UserError: if the stopped patch has no proposal with this number.
     :raises EditedTreeError: if the conflict worktree has edits.
     """
     stop = stopped(load(project, upstream))
@@ -193,7 +195,10 @@ def _every(project: Project, sides: Sides, request: ProposeRequest, report: Brie
 
 
 class _Once:
-    """Runs each proof on each commit once: without the patch it is the same for all proposals."""
+    """Runner that runs each proof only once for each commit.
+
+    Without the patch, the result is the same for all proposals.
+    """
 
     def __init__(self, prove: Prove) -> None:
         self._prove = prove
@@ -214,9 +219,10 @@ def _judge(
 
 
 def _refusal(checks: Sequence[ResolutionCheck], *, has_proof: bool) -> str:
-    """Return the check that refuses a proposal, or an empty string.
+    """Return the check because of which a proposal is refused; empty if it isn't refused.
 
-    A proof that can't run here refuses it. A patch without a proof doesn't.
+    A proposal is refused if the patch has a proof that can't run on this machine, but not if the patch has no
+    proof.
     """
     for check in checks:
         if check.state == FAILED or (check.state == NOT_RUN and has_proof):
@@ -262,7 +268,7 @@ def _save(project: Project, upstream: str, stop: Stop, proposals: Sequence[Propo
 
 
 def _saved(project: Project, upstream: str, stop: Stop) -> list[tuple[TreeId, str]]:
-    """Return the trees of the last proposals, if they are for this stop, and the ledger's text for each.
+    """Return the trees of the last proposals for this stop, and the ledger's text for each.
 
     :raises StateError: if the file is invalid.
     """
