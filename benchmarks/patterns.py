@@ -28,7 +28,6 @@ from tempfile import TemporaryDirectory
 from patchq.formats import diff
 from patchq.formats.header import Ident
 from patchq.git.diffs import PathChange
-from patchq.git.fastimport import commit_entries
 from patchq.git.objects import TreeEntry, blob_id
 from patchq.git.repository import Git, bare_repository
 from patchq.merge.patches import ABSORBED, BY_RULE, OBSOLETE, STOPS, Landing, Patch, read_patches, write_commits
@@ -142,8 +141,17 @@ class Replay:
             wanted = {path for path in paths if path in there}
             if wanted != paths:
                 wanted |= self.renamed(target, paths - wanted)
-            bases.append(commit_entries(self.store, {path: there[path] for path in sorted(wanted)}, "base"))
-        return commit_entries(self.store, {path: before[path] for path in sorted(paths)}, "base"), bases
+            bases.append(self.commit_of({path: there[path] for path in wanted}))
+        return self.commit_of({path: before[path] for path in paths}), bases
+
+    def commit_of(self, entries: Mapping[bytes, TreeEntry]) -> CommitId:
+        """Write a root commit of files that the store has."""
+        lines = [b"%s %s\t%s\0" % (entry.mode, entry.blob.encode(), path) for path, entry in entries.items()]
+        with TemporaryDirectory() as folder:
+            env = {"GIT_INDEX_FILE": f"{folder}/index"}
+            self.store.run("update-index", "-z", "--index-info", data=b"".join(lines), env=env)
+            tree = self.store.run("write-tree", env=env).decode().strip()
+        return self.store.commit_tree(tree, [], NOBODY, "base\n")
 
     def renamed(self, target: Release, paths: set[bytes]) -> set[bytes]:
         options = ("-r", "-M", "-l500", "--diff-filter=R", "--name-status", "-z")

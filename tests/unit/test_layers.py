@@ -70,7 +70,7 @@ ONLY_IMPORTERS = {
 #: Modules of a package, `__init__` apart.
 MOST_MODULES = 12
 #: Packages that have more. Lower a number whenever a package gets smaller; never raise one.
-LARGER = {"adopt": 17, "build": 17, "environment": 21, "formats": 21, "git": 18, "stacks": 15}
+LARGER = {"adopt": 17, "build": 17, "environment": 21, "formats": 20, "git": 16, "stacks": 15}
 PACKAGES = sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))
 
 

@@ -32,6 +32,8 @@ from patchq.system import runner
 
 #: Timeout of one resolution in seconds; uv reads the metadata of about 200 packages.
 SECONDS = 600
+#: Version of Python whose wheels are resolved.
+_PYTHON = "3.12"
 #: Local version, as built wheels have one: no index can offer it.
 _LOCAL = "+patchq"
 _DEPENDS = re.compile(r"depends? on\s+([A-Za-z0-9][\w.-]*(?:\[[\w,-]+\])?(?:[<>=!~]=?[\w.*+!-]+,?)*)")
@@ -67,9 +69,7 @@ class Resolved:
     contradiction: str = ""
 
 
-def resolve_set(
-    project: Project, set_name: str, platform: str, *, python: str = "3.12", offline: bool = False
-) -> Resolved:
+def resolve_set(project: Project, set_name: str, platform: str, *, offline: bool = False) -> Resolved:
     """Resolve a set's wheels together with the requirements of its environment.
 
     :param platform: ``x86_64`` or ``aarch64``, on Linux.
@@ -106,7 +106,7 @@ def resolve_set(
             for r in each:
                 if canonicalize_name(r.name) not in own:
                     direct.append(str(r))
-        return _resolve(_Asking(Path(folder), platform, python), set_name, [*wanted, *rest], direct)
+        return _resolve(_Asking(Path(folder), platform), set_name, [*wanted, *rest], direct)
 
 
 def metadata_of(name: str, version: str, requirements: Iterable[Requirement], pins: Mapping[str, str]) -> str:
@@ -155,7 +155,6 @@ class _Asking:
 
     folder: Path
     platform: str
-    python: str
 
     def ask(self, wanted: Sequence[str], without: Iterable[str] = (), *, alone: bool = False) -> tuple[bool, str]:
         """Resolve requirements. Return True and the pinned versions, or False and uv's message.
@@ -182,7 +181,7 @@ class _Asking:
             "--python-platform",
             f"{self.platform}-manylinux_2_39",
             "--python-version",
-            self.python,
+            _PYTHON,
             "--index-strategy",
             "unsafe-best-match",
             "--find-links",

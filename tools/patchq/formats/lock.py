@@ -27,6 +27,7 @@ PROFILES = ("overlay", "source", "empty")
 TITLES = ("", "tags", "conventional")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9._/-]+")
+_PROGRAM = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]*")
 _IMAGE = re.compile(r"[a-z0-9][A-Za-z0-9._/:@-]*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 #: Prefixes of variables that make programs run or load other code.
@@ -256,14 +257,34 @@ def _rare_tables(raw: Mapping[str, Any], where: str) -> tuple[Mapping[str, str],
     programs: Mapping[str, str] = {}
     who: Signing | None = None
     if "mergers" in raw:
-        from patchq.formats._mergers import read as read_mergers
-
-        programs = read_mergers(raw, where)
+        programs = _read_mergers(raw, where)
     if "signing" in raw:
         from patchq.formats.signing import read as read_signing
 
         who = read_signing(raw, where)
     return programs, who
+
+
+def _read_mergers(raw: Mapping[str, Any], where: str) -> dict[str, str]:
+    """Return the program of each merger in a lock, by the merger's name.
+
+    A lock names an installed program. Its arguments are fixed, so no lock is a command.
+
+    :raises FormatError: for a merger that isn't a table with the bare name of a program.
+    """
+    table = raw.get("mergers", {})
+    found: dict[str, str] = {}
+    for name, entry in table.items() if isinstance(table, dict) else [("", None)]:
+        program = None
+        if isinstance(entry, dict) and set(entry) == {"program"}:
+            program = entry.get("program")
+        if not isinstance(program, str) or not _PROGRAM.fullmatch(program):
+            raise FormatError(
+                f"{where}: mergers.{name}: is not a table with a program, named without its folder",
+                hint='[mergers.mergiraf] program = "mergiraf"',
+            )
+        found[name] = program
+    return found
 
 
 class _LockReader:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO
 
 from patchq.formats.header import Ident
 from patchq.git.command import is_plain
-from patchq.git.objects import TreeEntry
 from patchq.git.repository import Git
 from patchq.names import CommitId, TreeId
 from patchq.system import fsio
@@ -77,19 +76,6 @@ def commit_trees(store: Git, tip: CommitId, trees: Sequence[tuple[TreeId, Ident,
             out.write(b'M 040000 %s ""\n' % tree.encode())
             made.append(tip)
     return [ids[mark] for mark in range(1, len(trees) + 1)]
-
-
-def commit_entries(store: Git, entries: Mapping[bytes, TreeEntry], message: str) -> CommitId:
-    """Write a root commit from files that are already in the store."""
-    ref, text = b"refs/patchq/scratch/entries", message.encode()
-    with import_commits(store, ref) as (out, ids):
-        ident = b"patchq <patchq@localhost> 946684800 +0000"
-        out.write(b"commit %s\nmark :1\nauthor %s\ncommitter %s\n" % (ref, ident, ident))
-        out.write(b"data %d\n%s\n" % (len(text), text))
-        for path, entry in entries.items():
-            out.write(b"M %s %s %s\n" % (entry.mode, entry.blob.encode(), quote_path(path)))
-        out.write(b"\n")
-    return ids[1]
 
 
 def quote_path(path: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Readers and writers for blobs, trees and commits. To write many objects, use ``fastimport``."""
+"""Refs, and readers and writers for blobs, trees and commits. To write many objects, use ``fastimport``."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from patchq.errors import SourceError
 from patchq.formats.header import Ident, decode
 from patchq.formats.treepath import parents_of
-from patchq.git._refs import Refs
-from patchq.git.command import MEND
+from patchq.git.command import MEND, Command
 from patchq.names import BlobId, CommitId, TreeId
 from patchq.system import runner
 
@@ -74,6 +73,39 @@ class CommitInfo:
 
 class Objects(Refs):
     """Repository operations that read and write objects."""
+
+    def resolve(self, *names: str) -> list[str]:
+        """Return the object ids of revisions.
+
+        :raises runner.CommandError: if one is unknown.
+        """
+        out = self.run("rev-parse", *names).decode()
+        return out.split("\n")[: len(names)]
+
+    def ref_or_none(self, ref: str) -> CommitId | None:
+        """Return the commit that ``ref`` points at; None if there is no such ref."""
+        argv = ("rev-parse", "--quiet", "--verify", f"{ref}^{{commit}}")
+        found = self.line(*argv, ok_codes=(0, 1, 128))
+        if found:
+            return CommitId(found)
+        return None
+
+    def refs(self, *prefixes: str) -> dict[str, str]:
+        """Return the refs below the prefixes and their object ids."""
+        out = self.run("for-each-ref", "--format=%(refname) %(objectname)", *prefixes)
+        found: dict[str, str] = {}
+        # Ref names have any encoding. Not splitlines: they may hold other line separators.
+        for line in out.decode("utf-8", "replace").split("\n")[:-1]:
+            name, _, object_id = line.partition(" ")
+            found[name] = object_id
+        return found
+
+    def update_refs(self, moves: Sequence[tuple[str, str | None, str | None]]) -> None:
+        """Move refs ``(name, old, new)`` in one transaction that checks old values; None means no ref."""
+        zero = "0" * 40
+        lines = [f"update {ref}\0{new or zero}\0{old or zero}\0" for ref, old, new in moves]
+        if lines:
+            self.run("update-ref", "-z", "--stdin", data="".join(lines).encode())
 
     def tree_of(self, commits: Sequence[str]) -> list[TreeId]:
         """Return the trees of commits. One process reads all of them."""

@@ -10,9 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from patchq.errors import EditedTreeError, PatchqError
+from patchq.errors import EditedTreeError, PatchqError, StateError
 from patchq.git import _writable
-from patchq.git._linked import Linked
 from patchq.git.gitlinks import in_the_worktree, settle_submodules, stray_repositories, untracked_repositories
 from patchq.git.objects import TreeEntry
 from patchq.git.owners import refuse_if_special
@@ -53,6 +52,32 @@ class TreeStatus:
     busy: str = ""
 
 
+class _Linked(Git):
+    """Git commands in a worktree of the store."""
+
+    def __init__(self, store: Git, path: Path) -> None:
+        super().__init__(path)
+        self.store = store
+
+    def git_folder(self) -> Path:
+        """Return the folder that ``.git`` names, after checking that it is in the store.
+
+        :raises StateError: if it is elsewhere.
+        """
+        found = Path(os.fsdecode((self.folder / ".git").read_bytes().removeprefix(b"gitdir:").strip()))
+        if "\0" in str(found) or found.resolve().parent != (self.store.folder / "worktrees").resolve():
+            raise StateError(
+                f"{self.folder} is a worktree of {found}, not of this project's store",
+                hint="if the project was moved or copied: "
+                f"`git -C {sh(self.store.folder)} worktree repair {sh(self.folder)}`; otherwise move it away",
+            )
+        return found
+
+    def place(self) -> dict[str, str]:
+        store, folder = self.store.folder.absolute(), self.folder.absolute()
+        return {"GIT_DIR": str(self.git_folder()), "GIT_COMMON_DIR": str(store), "GIT_WORK_TREE": str(folder)}
+
+
 class Worktree:
     """Worktree of one upstream.
 
@@ -62,7 +87,7 @@ class Worktree:
     def __init__(self, store: Git, upstream: str, path: Path, nested: Mapping[str, str] | None = None) -> None:
         self.store, self.upstream, self.path = store, upstream, path
         self.nested = {path.encode(): name for path, name in (nested or {}).items()}
-        self.git = Linked(store, path)
+        self.git = _Linked(store, path)
 
     @property
     def exists(self) -> bool:

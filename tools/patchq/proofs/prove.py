@@ -93,7 +93,6 @@ def prove_trees(
     set_name: str,
     upstream: str,
     ends: tuple[CommitId, CommitId],
-    progress: Callable[[CellResult], None] = lambda _: None,
 ) -> list[Verdict]:
     """Run proofs with and without the changes between two commits of an upstream.
 
@@ -109,7 +108,7 @@ def prove_trees(
         for p in proofs:
             for v in (here, bare):
                 cells.append(ProofCell(proof=p, variant=v, key=result_key(project, p, v, machine), set_name=set_name))
-    results = run_cells_kept(project, cells, machine, False, run_here, progress)
+    results = run_cells_kept(project, cells, machine, False, run_here, lambda _: None)
     return _judged(proofs, cells, results, True)
 
 
