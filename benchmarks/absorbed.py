@@ -184,59 +184,86 @@ def some(hunks: Sequence[diff.Hunk], dice: random.Random) -> list[diff.Hunk]:
     return [hunks[n] for n in sorted(dice.sample(range(len(hunks)), count))]
 
 
+class Triple:
+    """Three consecutive releases, and the cases that their changes make."""
+
+    def __init__(self, found: Releases, project: str, dice: random.Random, refs: tuple[str, str, str]) -> None:
+        self.releases, self.dice = found, dice
+        self.r0, self.r1, self.r2 = refs
+        self.a, self.b, self.c = (found.files[r] for r in refs)
+        self.first, self.second = found.changes(self.r0, self.r1), found.changes(self.r1, self.r2)
+        self.label = f"{project} {self.r0}, {self.r1}, {self.r2}"
+        self.made: dict[str, list[Case]] = {}
+
+    def add(self, kind: str, path: str, hunks: Sequence[diff.Hunk], *versions: tuple[str, bytes]) -> None:
+        """Add a case of one file, if its hunks apply to the first release."""
+        patched = patch(hunks, self.a[path])
+        if patched is not None:
+            part = Part(path, tuple(hunks), patched, self.a[path], versions)
+            self.made.setdefault(kind, []).append(Case(kind, f"{self.label}: {path}", (part,)))
+
+    def add_first(self, path: str, hunks: list[diff.Hunk]) -> None:
+        """Add the cases of a file that the second release changes."""
+        at1 = (self.r1, self.b[path])
+        self.add("as-is", path, hunks, at1)
+        if len(hunks) > 1:
+            self.add("squashed", path, some(hunks, self.dice), at1)
+        if after := self.later_versions(path, hunks):
+            self.add("evolved", path, hunks, at1, *after)
+        few = some(hunks, self.dice) if len(hunks) > 1 else hunks
+        if near := missed(few, self.dice):
+            self.add("near-miss", path, near, at1)
+        if path in self.c and (back := patch(reverse(hunks), self.c[path])) is not None:
+            self.add("reverted", path, hunks, at1, (self.r2, back))
+        for hunk in self.second.get(path, ()):
+            if blocks([hunk]) and patch([hunk], patch(hunks[:1], self.a[path]) or b"") is not None:
+                both = sorted([hunks[0], hunk], key=lambda h: h.old_start)
+                self.add("partial", path, both, at1)
+                break
+
+    def later_versions(self, path: str, hunks: list[diff.Hunk]) -> list[tuple[str, bytes]]:
+        """Return a file in up to five later releases; the last one differs and keeps the lines of the hunks."""
+        versions, files = self.releases.versions, self.releases.files
+        later = versions[versions.index(self.r1) + 1 :][:5]
+        after = [(r, files[r][path]) for r in later if path in files[r]]
+        while after and (after[-1][1] == self.b[path] or not untouched(hunks, self.b[path], after[-1][1])):
+            after.pop()
+        return after
+
+    def add_second(self, path: str, hunks: list[diff.Hunk]) -> None:
+        """Add the case of a file that only the third release changes."""
+        if path in self.a:
+            fits = [h for h in hunks if patch([h], self.a[path]) is not None]
+            if fits:
+                self.add("later", path, fits[:4], (self.r1, self.b[path]))
+
+    def add_split(self, early: str, late: str) -> None:
+        """Add the case of two files, one changed by each release."""
+        if late not in self.a or self.a[late] != self.b.get(late) or early not in self.c:
+            return
+        parts = []
+        for path, hunks in ((early, self.first[early]), (late, self.second[late])):
+            done = patch(hunks, self.a[path])
+            if done is not None:
+                versions = ((self.r1, self.b[path]), (self.r2, self.c[path]))
+                parts.append(Part(path, tuple(hunks), done, self.a[path], versions))
+        if len(parts) == 2:
+            self.made.setdefault("split", []).append(Case("split", f"{self.label}: {early}, {late}", tuple(parts)))
+
+
 def cases(found: Releases, project: str, dice: random.Random) -> Iterator[Case]:
     """Yield up to EACH cases of each class from every three consecutive releases."""
-    for r0, r1, r2 in zip(found.versions, found.versions[1:], found.versions[2:], strict=False):
-        a, b, c = (found.files[r] for r in (r0, r1, r2))
-        first, second = found.changes(r0, r1), found.changes(r1, r2)
-        label = f"{project} {r0}, {r1}, {r2}"
-        made: dict[str, list[Case]] = {}
-
-        def one(kind: str, path: str, hunks: Sequence[diff.Hunk], *versions: tuple[str, bytes]) -> None:
-            patched = patch(hunks, a[path])  # noqa: B023
-            if patched is not None:
-                part = Part(path, tuple(hunks), patched, a[path], versions)  # noqa: B023
-                made.setdefault(kind, []).append(Case(kind, f"{label}: {path}", (part,)))  # noqa: B023
-
-        for path, hunks in first.items():
-            at1 = (r1, b[path])
-            one("as-is", path, hunks, at1)
-            if len(hunks) > 1:
-                one("squashed", path, some(hunks, dice), at1)
-            later = found.versions[found.versions.index(r1) + 1 :][:5]
-            after = [(r, found.files[r][path]) for r in later if path in found.files[r]]
-            while after and (after[-1][1] == b[path] or not untouched(hunks, b[path], after[-1][1])):
-                after.pop()
-            if after:
-                one("evolved", path, hunks, at1, *after)
-            few = some(hunks, dice) if len(hunks) > 1 else hunks
-            if near := missed(few, dice):
-                one("near-miss", path, near, at1)
-            if path in c and (back := patch(reverse(hunks), c[path])) is not None:
-                one("reverted", path, hunks, at1, (r2, back))
-            if path in second:
-                for hunk in second[path]:
-                    if blocks([hunk]) and patch([hunk], patch(hunks[:1], a[path]) or b"") is not None:
-                        both = sorted([hunks[0], hunk], key=lambda h: h.old_start)
-                        one("partial", path, both, at1)
-                        break
-        for path, hunks in second.items():
-            if path in a:
-                fits = [h for h in hunks if patch([h], a[path]) is not None]
-                if fits:
-                    one("later", path, fits[:4], (r1, b[path]))
-        pairs = list(zip(sorted(set(first) - set(second)), sorted(set(second) - set(first)), strict=False))
-        for early, late in pairs:
-            if late in a and a[late] == b.get(late) and early in c:
-                parts = tuple(
-                    Part(path, tuple(hunks), done, a[path], ((r1, b[path]), (r2, c[path])))
-                    for path, hunks in ((early, first[early]), (late, second[late]))
-                    if (done := patch(hunks, a[path])) is not None
-                )
-                if len(parts) == 2:
-                    made.setdefault("split", []).append(Case("split", f"{label}: {early}, {late}", parts))
+    for refs in zip(found.versions, found.versions[1:], found.versions[2:], strict=False):
+        triple = Triple(found, project, dice, refs)
+        for path, hunks in triple.first.items():
+            triple.add_first(path, hunks)
+        for path, hunks in triple.second.items():
+            triple.add_second(path, hunks)
+        only_first, only_second = set(triple.first) - set(triple.second), set(triple.second) - set(triple.first)
+        for early, late in zip(sorted(only_first), sorted(only_second), strict=False):
+            triple.add_split(early, late)
         for kind in (*UPSTREAM, *NOT_UPSTREAM):
-            every = made.get(kind, [])
+            every = triple.made.get(kind, [])
             yield from dice.sample(every, min(EACH, len(every)))
 
 

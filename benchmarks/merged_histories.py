@@ -35,7 +35,7 @@ from patchq.merge.threeway import carry, look_at
 from patchq.names import CommitId
 from patchq.upstream.commits import Landed, Lineage, SideBranches
 from patchq.upstream.history import History
-from patchq.upstream.match import sight, verdict, with_past
+from patchq.upstream.match import match, verdict, with_past
 
 UPSTREAM, NOT_UPSTREAM = "picked", ("near", "reverted", "later", "taken back")
 
@@ -156,7 +156,7 @@ def main() -> int:
             first.read(edit.new for edit in patch.edits)
             (column,) = carry(git, [patch], [case.onto], bench.base)
             past = landed.look(patch)
-            seen = with_past(sight(patch, first, [("onto", last)]), past)
+            seen = with_past(match(patch, first, [("onto", last)]), past)
             landing = column.landings[0]
             yes = verdict(landing, seen, "onto")[0] == ABSORBED or landed.has_whole(patch)
             counts[case.kind, "cases"] += 1

@@ -477,47 +477,55 @@ class PairPlan:
     broken: bool
 
 
-def plans(bench: Bench) -> list[PairPlan]:
-    """Return the pairs that are built for a package."""
-    p, name, chance = bench.package, bench.package.name, bench.package.random
-    numbers = itertools.count(1)
-    found: list[PairPlan] = []
+class Pairs:
+    """Pairs of branches of a package: the broken ones by their kinds, and some that only look broken."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.package, self.stack, self.helper = bench.package, bench.stack, bench.helper
+        self.found: list[PairPlan] = []
+        self._numbers = itertools.count(1)
 
     def branch(
-        *patches: PatchPlan, base: tuple[PatchPlan, ...] = bench.stack, files: tuple[tuple[str, str], ...] = ()
+        self, *patches: PatchPlan, base: tuple[PatchPlan, ...] | None = None, files: tuple[tuple[str, str], ...] = ()
     ) -> BranchPlan:
-        return BranchPlan(f"b{next(numbers)}", (*base, *patches), files)
+        if base is None:
+            base = self.stack
+        return BranchPlan(f"b{next(self._numbers)}", (*base, *patches), files)
 
-    def patch(edit: Edit, proof: str = "", **options: object) -> PatchPlan:
-        options.setdefault("name", p.word().replace("_", "-"))
+    def patch(self, edit: Edit, proof: str = "", **options: object) -> PatchPlan:
+        options.setdefault("name", self.package.word().replace("_", "-"))
         return PatchPlan(edit=edit, proof=proof or "def test_import():\n    import PKG\n", **options)  # type: ignore[arg-type]
 
-    def pair(kind: str, one: BranchPlan, other: BranchPlan, *, broken: bool = True) -> None:
-        sides = (one, other) if chance.random() < 0.5 else (other, one)
-        found.append(PairPlan(kind, *sides, broken))
+    def pair(self, kind: str, one: BranchPlan, other: BranchPlan, *, broken: bool = True) -> None:
+        sides = (one, other) if self.package.random.random() < 0.5 else (other, one)
+        self.found.append(PairPlan(kind, *sides, broken))
 
-    def function_of(module: str) -> str:
-        names = p.functions[module]
-        return names[chance.randrange(2, 6)]
+    def function_of(self, module: str) -> str:
+        names = self.package.functions[module]
+        return names[self.package.random.randrange(2, 6)]
 
-    def path(module: str) -> str:
-        return f"{name}/{module}.py"
+    def path(self, module: str) -> str:
+        return f"{self.package.name}/{module}.py"
 
-    def user(module: str, expression: str, imports: str, after: str = "") -> PatchPlan:
+    def user(self, module: str, expression: str, imports: str, after: str = "") -> PatchPlan:
         """A patch that adds a function with an expression, and a proof that calls it."""
+        p, name, chance = self.package, self.package.name, self.package.random
         new = p.word()
         text = f"def {new}(value):\n    return {expression}\n"
         above: list[Edit] = []
         if imports and chance.random() < 0.5 and f"{name}.ops" not in imports:
-            above = [swap(path(module), "import math\n", f"import math\n{imports}\n")]
+            above = [swap(self.path(module), "import math\n", f"import math\n{imports}\n")]
         elif imports:
             text = f"def {new}(value):\n    {imports}\n\n    return {expression}\n"
         proof = f"def test_{new}():\n    from {name}.{module} import {new}\n\n    assert {new}(3) is not None\n"
-        return patch(several(*above, after_function(path(module), after or p.functions[module][0], text)), proof)
+        return self.patch(
+            several(*above, after_function(self.path(module), after or p.functions[module][0], text)), proof
+        )
 
-    def call(module: str, function: str, arguments: str = "value, 2") -> tuple[str, str]:
+    def call(self, module: str, function: str, arguments: str = "value, 2") -> tuple[str, str]:
         """An expression that calls a function of a module, in one of several styles, and its import."""
-        style = chance.randrange(5)
+        name = self.package.name
+        style = self.package.random.randrange(5)
         if style == 0:
             return f"{function}({arguments})", f"from {name}.{module} import {function}"
         if style == 1:
@@ -528,247 +536,510 @@ def plans(bench: Bench) -> list[PairPlan]:
             return f"{name}.{module}.{function}({arguments})", f"import {name}.{module}"
         return f"other({arguments})", f"from .{module} import {function} as other"
 
-    def modules() -> tuple[str, str]:
-        one, other = chance.sample(MODULES, 2)
+    def modules(self) -> tuple[str, str]:
+        one, other = self.package.random.sample(MODULES, 2)
         return one, other
 
-    # Text and files.
-    m, n = modules()
-    f = function_of(m)
-    line = f'    """Return the {f} of two values."""\n'
-    pair(
-        "same lines",
-        branch(patch(swap(path(m), line, line + "    left += 1\n"))),
-        branch(patch(swap(path(m), line, line + "    left -= 1\n"))),
-    )
-    new = f"{name}/{p.word()}.py"
-    pair("same file", branch(patch(new_file(new, "A = 1\n"))), branch(patch(new_file(new, "B = 2\n"))))
-    # One definition.
-    m, _ = modules()
-    new = p.word()
-    text = f"def {new}(value):\n    return value + %d\n"
-    ends = (p.functions[m][0], p.functions[m][5])
-    pair("same function", *(branch(patch(after_function(path(m), end, text % k))) for k, end in enumerate(ends)))
-    new = p.camel()
-    text = f"class {new}:\n    size = %d\n\n    def get(self):\n        return self.size\n"
-    m, _ = modules()
-    ends = (p.functions[m][0], p.functions[m][5])
-    pair("same class", *(branch(patch(after_function(path(m), end, text % k))) for k, end in enumerate(ends)))
-    option = p.word().replace("_", "-")
-    lines = [line for line in p.files[path("cli")].splitlines() if "add_argument" in line]
-    pair(
-        "same option",
-        *(
-            branch(
-                patch(
-                    swap(path("cli"), at, f'{at}\n    parser.add_argument("--{option}", default={k})'),
-                    f"def test_option():\n    from {name}.cli import parser\n\n    parser()\n",
-                )
-            )
-            for k, at in enumerate((lines[1], lines[-2]))
-        ),
-    )
-    key = f"{name.upper()}_{p.word().upper()}"
-    lines = [line for line in p.files[path("config")].splitlines() if line.startswith('    "')]
-    pair(
-        "same switch",
-        *(
-            branch(patch(swap(path("config"), at, f'{at}\n    "{key}": {k},')))
-            for k, at in enumerate((lines[1], lines[-2]), 50)
-        ),
-    )
-    kernel = p.word()
-    new = [f"{name}/{p.word()}.py" for _ in range(2)]
-    pair(
-        "same registered name",
-        *(
-            branch(
-                patch(
-                    new_file(
-                        at,
-                        f'from {name}.registry import register_kernel\n\n\n@register_kernel("{kernel}")\ndef kernel(value):\n    return value\n',
+    def files(self) -> None:
+        """Add pairs that edit the same lines or make the same file."""
+        p, name = self.package, self.package.name
+        m, _ = self.modules()
+        f = self.function_of(m)
+        line = f'    """Return the {f} of two values."""\n'
+        self.pair(
+            "same lines",
+            self.branch(self.patch(swap(self.path(m), line, line + "    left += 1\n"))),
+            self.branch(self.patch(swap(self.path(m), line, line + "    left -= 1\n"))),
+        )
+        new = f"{name}/{p.word()}.py"
+        self.pair(
+            "same file",
+            self.branch(self.patch(new_file(new, "A = 1\n"))),
+            self.branch(self.patch(new_file(new, "B = 2\n"))),
+        )
+
+    def definitions(self) -> None:
+        """Add pairs that add one name twice."""
+        p, name = self.package, self.package.name
+        m, _ = self.modules()
+        new = p.word()
+        text = f"def {new}(value):\n    return value + %d\n"
+        ends = (p.functions[m][0], p.functions[m][5])
+        self.pair(
+            "same function",
+            *(self.branch(self.patch(after_function(self.path(m), end, text % k))) for k, end in enumerate(ends)),
+        )
+        new = p.camel()
+        text = f"class {new}:\n    size = %d\n\n    def get(self):\n        return self.size\n"
+        m, _ = self.modules()
+        ends = (p.functions[m][0], p.functions[m][5])
+        self.pair(
+            "same class",
+            *(self.branch(self.patch(after_function(self.path(m), end, text % k))) for k, end in enumerate(ends)),
+        )
+        option = p.word().replace("_", "-")
+        lines = [line for line in p.files[self.path("cli")].splitlines() if "add_argument" in line]
+        self.pair(
+            "same option",
+            *(
+                self.branch(
+                    self.patch(
+                        swap(self.path("cli"), at, f'{at}\n    parser.add_argument("--{option}", default={k})'),
+                        f"def test_option():\n    from {name}.cli import parser\n\n    parser()\n",
                     )
                 )
-            )
-            for at in new
-        ),
-    )
-    m, _ = modules()
-    method = p.word()
-    text = f"    def {method}(self):\n        return %d\n\n"
-    anchors = (f"    def advance_{m}(", f"    def shape_{m}(")
-    pair("same method", *(branch(patch(swap(path(m), at, (text % k) + at))) for k, at in enumerate(anchors)))
-    # Drift.
-    for _ in range(3):
-        m, n = modules()
-        f, to = function_of(m), p.word()
-        expression, imports = call(m, f)
-        pair("renamed function", branch(patch(everywhere(p, f, to))), branch(user(n, expression, imports)))
-    for _ in range(2):
-        m, n = modules()
-        f = function_of(m)
-        expression, imports = call(m, f)
-        pair("removed function", branch(patch(remove_function(path(m), f))), branch(user(n, expression, imports)))
-    changes = (
-        ("left, right, extra=0", "left, right, scale, extra=0", "value, 2"),
-        ("left, right, extra=0", "left, extra, right=0", "value, 2, extra=4"),
-        ("left, right, extra=0", "left, right, *, extra=0", "value, 2, 1"),
-        ("left, right, extra=0", "left, right, more=0", "value, 2, extra=1"),
-        ("left, right, extra=0", "right, left, extra=0", "value, 2"),
-    )
-    for before, after, arguments in chance.sample(changes, 4):
-        m, n = modules()
-        f = function_of(m)
-        expression, imports = call(m, f, arguments)
-        edits = [swap(path(m), f"def {f}({before})", f"def {f}({after})")]
-        if "more" in after:
-            edits = [swap(path(m), f"def {f}({before}):\n", f"def {f}({after}):\n    extra = more\n")]
-            edits = [
-                several(
-                    swap(path(m), f"def {f}({before}):\n", f"def {f}({after}):\n"),
-                    in_function(path(m), f, "extra", "more"),
+                for k, at in enumerate((lines[1], lines[-2]))
+            ),
+        )
+        key = f"{name.upper()}_{p.word().upper()}"
+        lines = [line for line in p.files[self.path("config")].splitlines() if line.startswith('    "')]
+        self.pair(
+            "same switch",
+            *(
+                self.branch(self.patch(swap(self.path("config"), at, f'{at}\n    "{key}": {k},')))
+                for k, at in enumerate((lines[1], lines[-2]), 50)
+            ),
+        )
+        kernel = p.word()
+        new = [f"{name}/{p.word()}.py" for _ in range(2)]
+        self.pair(
+            "same registered name",
+            *(
+                self.branch(
+                    self.patch(
+                        new_file(
+                            at,
+                            f'from {name}.registry import register_kernel\n\n\n@register_kernel("{kernel}")\ndef kernel(value):\n    return value\n',
+                        )
+                    )
                 )
-            ]
-        pair("changed signature", branch(patch(several(*edits))), branch(user(n, expression, imports)))
-    m, n = modules()
-    cls = m.title()
-    edit = everywhere(p, f"advance_{m}", f"push_{m}")
-    pair(
-        "renamed method",
-        branch(patch(edit)),
-        branch(user(n, f"{cls}(2).advance_{m}(value)", f"from {name}.{m} import {cls}")),
-    )
-    m, n = modules()
-    cls, new = m.title(), p.camel()
-    text = f"class {new}(Base):\n    def run(self):\n        return self.shape_{m}()\n"
-    edit = several(
-        swap(path(n), "import itertools\n", f"import itertools\n\nfrom {name}.{m} import {m.title()} as Base\n"),
-        after_function(path(n), p.functions[n][4], text),
-    )
-    pair(
-        "renamed inherited method",
-        branch(patch(everywhere(p, f"shape_{m}", f"form_{m}"))),
-        branch(patch(edit, f"def test_it():\n    from {name}.{n} import {new}\n\n    assert {new}(1).run()\n")),
-    )
-    m, n = modules()
-    cls, new = m.title(), p.camel()
-    text = f"class {new}(Base):\n    def advance_{m}(self, count, flag=False):\n        return count\n"
-    edit = several(
-        swap(path(n), "import itertools\n", f"import itertools\n\nfrom {name}.{m} import {cls} as Base\n"),
-        after_function(path(n), p.functions[n][4], text),
-    )
-    new_call = several(
-        swap(path(m), f"def advance_{m}(self, count, flag=False)", f"def advance_{m}(self, count, stride, flag=False)"),
-        swap(
-            path(m),
-            f"    def finish_{m}(self):\n",
-            f"    def drive_{m}(self):\n        return self.advance_{m}(1, 2, False)\n\n    def finish_{m}(self):\n",
-        ),
-    )
-    pair("changed overridden method", branch(patch(new_call)), branch(patch(edit)))
-    m, n = modules()
-    expression, imports = call(m, f"pair_of_{m}", "value")
-    pair(
-        "returns more",
-        branch(patch(swap(path(m), "    return value, value + 1\n", "    return value, value + 1, 0\n"))),
-        branch(user(n, f"sum([a - b for a, b in [{expression}]])", imports)),
-    )
-    m, n = modules()
-    expression, imports = call(m, f"pair_of_{m}", "value")
-    pair(
-        "now async",
-        branch(patch(swap(path(m), f"def pair_of_{m}", f"async def pair_of_{m}"))),
-        branch(user(n, f"{expression}[0]", imports)),
-    )
-    pair(
-        "renamed field",
-        branch(patch(everywhere(p, "max_pages", "page_limit"))),
-        branch(user("ops", "Config(max_pages=value).max_pages", f"from {name}.config import Config")),
-    )
-    m, n = modules()
-    constant = f"{m.upper()}_LIMIT"
-    pair(
-        "renamed constant",
-        branch(patch(everywhere(p, constant, f"{m.upper()}_BOUND"))),
-        branch(user(n, f"value + {constant}", f"from {name}.{m} import {constant}")),
-    )
-    m, n = modules()
-    pair(
-        "removed import",
-        branch(patch(swap(path(m), "import itertools\n", ""))),
-        branch(user(m, "list(itertools.repeat(value, 2))", "")),
-    )
-    moved = chance.choice(("tools", "cache"))
-    expression, imports = call(moved, p.functions[moved][2])
-    base = tuple(q for q in bench.stack if q.name != "wider")
-    pair(
-        "moved module",
-        branch(patch(move_file(p, f"{moved}.py", f"{moved}_moved.py")), base=base),
-        BranchPlan(f"b{next(numbers)}", (*base, user("ops", expression, imports))),
-    )
-    table = "from pathlib import Path"
-    pair(
-        "moved data file",
-        branch(patch(move_file(p, "data/sizes_table.txt", "data/table_of_sizes.txt"))),
-        branch(user("layers", 'Path(__file__).parent.joinpath("data", "sizes_table.txt").read_text()', table)),
-    )
-    # Series and patches.
-    helper, second, wider, extra = bench.stack
-    pair(
-        "moved in the series", branch(base=(second, helper, wider, extra)), branch(base=(helper, wider, second, extra))
-    )
-    one, other = (
-        replace(helper, edit=several(helper.edit, swap(path("ops"), "return value + 7", f"return value + 7 {sign} 0")))
-        for sign in "+-"
-    )
-    pair("same patch amended", branch(base=(one, second, wider, extra)), branch(base=(other, second, wider, extra)))
-    far = replace(helper, edit=several(helper.edit, swap(path("layers"), "LAYERS_WIDTH = ", "LAYERS_WIDTH = 0 + ")))
-    near = replace(helper, edit=several(helper.edit, swap(path("cache"), "CACHE_LIMIT = ", "CACHE_LIMIT = 0 + ")))
-    pair(
-        "same patch amended elsewhere",
-        branch(base=(far, second, wider, extra)),
-        branch(base=(near, second, wider, extra)),
-    )
-    amended = replace(
-        second, edit=several(second.edit, swap(path("sched"), "return value * 3", "return value * 2 + value"))
-    )
-    pair("dropped and amended", branch(base=(helper, wider, extra)), branch(base=(helper, amended, wider, extra)))
-    expression, imports = call("ops", bench.helper, "value")
-    pair("dropped what is called", branch(base=(second, wider, extra)), branch(user("layers", expression, imports)))
-    pair(
-        "dropped what is required",
-        branch(base=(helper, wider, extra)),
-        branch(patch(new_file(f"{name}/{p.word()}.py", "A = 1\n"), trailers=("Requires: up/second",))),
-    )
-    pair(
-        "dropped what is edited",
-        branch(base=(helper, second, wider)),
-        branch(patch(swap(f"{name}/extra.py", "return value - 1", "return value - 1 - 0"))),
-    )
-    renamed = replace(second, name="second-new", proof_path="tests/stacks/up/test_second.py")
-    pair(
-        "renamed what is required",
-        branch(base=(helper, renamed, wider, extra)),
-        branch(patch(new_file(f"{name}/{p.word()}.py", "A = 1\n"), trailers=("Requires: up/second",))),
-    )
-    # Proofs.
-    edits = [replace(second, proof=second.proof.replace("== 6", text)) for text in ("in (6, 7)", "> 5")]
-    pair("same proof", *(branch(base=(helper, one, wider, extra)) for one in edits))
-    again = "\n\ndef test_more():\n    assert {k}\n"
-    edits = [
-        replace(second, proof=text)
-        for text in (again.format(k=1).lstrip() + "\n\n" + second.proof, second.proof + again.format(k=2))
-    ]
-    pair("same test in a proof", *(branch(base=(helper, one, wider, extra)) for one in edits))
-    moved_proof = replace(extra, proof_path="tests/stacks/up/test_moved_proof.py")
-    pair(
-        "moved proof",
-        branch(base=(helper, second, wider, moved_proof)),
-        branch(replace(patch(new_file(f"{name}/{p.word()}.py", "A = 1\n"), extra.proof), proof_path=extra.path())),
-    )
-    # Good pairs.
-    good(bench, pair, branch, patch, user, call, modules, function_of, path)
-    return found
+                for at in new
+            ),
+        )
+        m, _ = self.modules()
+        method = p.word()
+        text = f"    def {method}(self):\n        return %d\n\n"
+        anchors = (f"    def advance_{m}(", f"    def shape_{m}(")
+        self.pair(
+            "same method",
+            *(self.branch(self.patch(swap(self.path(m), at, (text % k) + at))) for k, at in enumerate(anchors)),
+        )
+
+    def functions(self) -> None:
+        """Add pairs of a changed function and a new call of it."""
+        p, chance = self.package, self.package.random
+        for _ in range(3):
+            m, n = self.modules()
+            f, to = self.function_of(m), p.word()
+            expression, imports = self.call(m, f)
+            self.pair(
+                "renamed function",
+                self.branch(self.patch(everywhere(p, f, to))),
+                self.branch(self.user(n, expression, imports)),
+            )
+        for _ in range(2):
+            m, n = self.modules()
+            f = self.function_of(m)
+            expression, imports = self.call(m, f)
+            self.pair(
+                "removed function",
+                self.branch(self.patch(remove_function(self.path(m), f))),
+                self.branch(self.user(n, expression, imports)),
+            )
+        changes = (
+            ("left, right, extra=0", "left, right, scale, extra=0", "value, 2"),
+            ("left, right, extra=0", "left, extra, right=0", "value, 2, extra=4"),
+            ("left, right, extra=0", "left, right, *, extra=0", "value, 2, 1"),
+            ("left, right, extra=0", "left, right, more=0", "value, 2, extra=1"),
+            ("left, right, extra=0", "right, left, extra=0", "value, 2"),
+        )
+        for before, after, arguments in chance.sample(changes, 4):
+            m, n = self.modules()
+            f = self.function_of(m)
+            expression, imports = self.call(m, f, arguments)
+            edits = [swap(self.path(m), f"def {f}({before})", f"def {f}({after})")]
+            if "more" in after:
+                edits = [swap(self.path(m), f"def {f}({before}):\n", f"def {f}({after}):\n    extra = more\n")]
+                edits = [
+                    several(
+                        swap(self.path(m), f"def {f}({before}):\n", f"def {f}({after}):\n"),
+                        in_function(self.path(m), f, "extra", "more"),
+                    )
+                ]
+            self.pair(
+                "changed signature",
+                self.branch(self.patch(several(*edits))),
+                self.branch(self.user(n, expression, imports)),
+            )
+
+    def members(self) -> None:
+        """Add pairs of a changed method or result and its new use."""
+        p, name = self.package, self.package.name
+        m, n = self.modules()
+        cls = m.title()
+        edit = everywhere(p, f"advance_{m}", f"push_{m}")
+        self.pair(
+            "renamed method",
+            self.branch(self.patch(edit)),
+            self.branch(self.user(n, f"{cls}(2).advance_{m}(value)", f"from {name}.{m} import {cls}")),
+        )
+        m, n = self.modules()
+        cls, new = m.title(), p.camel()
+        text = f"class {new}(Base):\n    def run(self):\n        return self.shape_{m}()\n"
+        edit = several(
+            swap(
+                self.path(n), "import itertools\n", f"import itertools\n\nfrom {name}.{m} import {m.title()} as Base\n"
+            ),
+            after_function(self.path(n), p.functions[n][4], text),
+        )
+        self.pair(
+            "renamed inherited method",
+            self.branch(self.patch(everywhere(p, f"shape_{m}", f"form_{m}"))),
+            self.branch(
+                self.patch(edit, f"def test_it():\n    from {name}.{n} import {new}\n\n    assert {new}(1).run()\n")
+            ),
+        )
+        m, n = self.modules()
+        cls, new = m.title(), p.camel()
+        text = f"class {new}(Base):\n    def advance_{m}(self, count, flag=False):\n        return count\n"
+        edit = several(
+            swap(self.path(n), "import itertools\n", f"import itertools\n\nfrom {name}.{m} import {cls} as Base\n"),
+            after_function(self.path(n), p.functions[n][4], text),
+        )
+        new_call = several(
+            swap(
+                self.path(m),
+                f"def advance_{m}(self, count, flag=False)",
+                f"def advance_{m}(self, count, stride, flag=False)",
+            ),
+            swap(
+                self.path(m),
+                f"    def finish_{m}(self):\n",
+                f"    def drive_{m}(self):\n        return self.advance_{m}(1, 2, False)\n\n    def finish_{m}(self):\n",
+            ),
+        )
+        self.pair("changed overridden method", self.branch(self.patch(new_call)), self.branch(self.patch(edit)))
+        m, n = self.modules()
+        expression, imports = self.call(m, f"pair_of_{m}", "value")
+        self.pair(
+            "returns more",
+            self.branch(
+                self.patch(swap(self.path(m), "    return value, value + 1\n", "    return value, value + 1, 0\n"))
+            ),
+            self.branch(self.user(n, f"sum([a - b for a, b in [{expression}]])", imports)),
+        )
+        m, n = self.modules()
+        expression, imports = self.call(m, f"pair_of_{m}", "value")
+        self.pair(
+            "now async",
+            self.branch(self.patch(swap(self.path(m), f"def pair_of_{m}", f"async def pair_of_{m}"))),
+            self.branch(self.user(n, f"{expression}[0]", imports)),
+        )
+
+    def names(self) -> None:
+        """Add pairs of a renamed or moved name and its new use."""
+        p, name, chance = self.package, self.package.name, self.package.random
+        self.pair(
+            "renamed field",
+            self.branch(self.patch(everywhere(p, "max_pages", "page_limit"))),
+            self.branch(self.user("ops", "Config(max_pages=value).max_pages", f"from {name}.config import Config")),
+        )
+        m, n = self.modules()
+        constant = f"{m.upper()}_LIMIT"
+        self.pair(
+            "renamed constant",
+            self.branch(self.patch(everywhere(p, constant, f"{m.upper()}_BOUND"))),
+            self.branch(self.user(n, f"value + {constant}", f"from {name}.{m} import {constant}")),
+        )
+        m, n = self.modules()
+        self.pair(
+            "removed import",
+            self.branch(self.patch(swap(self.path(m), "import itertools\n", ""))),
+            self.branch(self.user(m, "list(itertools.repeat(value, 2))", "")),
+        )
+        moved = chance.choice(("tools", "cache"))
+        expression, imports = self.call(moved, p.functions[moved][2])
+        base = tuple(q for q in self.stack if q.name != "wider")
+        self.pair(
+            "moved module",
+            self.branch(self.patch(move_file(p, f"{moved}.py", f"{moved}_moved.py")), base=base),
+            BranchPlan(f"b{next(self._numbers)}", (*base, self.user("ops", expression, imports))),
+        )
+        table = "from pathlib import Path"
+        self.pair(
+            "moved data file",
+            self.branch(self.patch(move_file(p, "data/sizes_table.txt", "data/table_of_sizes.txt"))),
+            self.branch(
+                self.user("layers", 'Path(__file__).parent.joinpath("data", "sizes_table.txt").read_text()', table)
+            ),
+        )
+
+    def series(self) -> None:
+        """Add pairs that change the series or amend, drop and rename its patches."""
+        p, name = self.package, self.package.name
+        helper, second, wider, extra = self.stack
+        self.pair(
+            "moved in the series",
+            self.branch(base=(second, helper, wider, extra)),
+            self.branch(base=(helper, wider, second, extra)),
+        )
+        one, other = (
+            replace(
+                helper,
+                edit=several(helper.edit, swap(self.path("ops"), "return value + 7", f"return value + 7 {sign} 0")),
+            )
+            for sign in "+-"
+        )
+        self.pair(
+            "same patch amended",
+            self.branch(base=(one, second, wider, extra)),
+            self.branch(base=(other, second, wider, extra)),
+        )
+        far = replace(
+            helper, edit=several(helper.edit, swap(self.path("layers"), "LAYERS_WIDTH = ", "LAYERS_WIDTH = 0 + "))
+        )
+        near = replace(
+            helper, edit=several(helper.edit, swap(self.path("cache"), "CACHE_LIMIT = ", "CACHE_LIMIT = 0 + "))
+        )
+        self.pair(
+            "same patch amended elsewhere",
+            self.branch(base=(far, second, wider, extra)),
+            self.branch(base=(near, second, wider, extra)),
+        )
+        amended = replace(
+            second, edit=several(second.edit, swap(self.path("sched"), "return value * 3", "return value * 2 + value"))
+        )
+        self.pair(
+            "dropped and amended",
+            self.branch(base=(helper, wider, extra)),
+            self.branch(base=(helper, amended, wider, extra)),
+        )
+        expression, imports = self.call("ops", self.helper, "value")
+        self.pair(
+            "dropped what is called",
+            self.branch(base=(second, wider, extra)),
+            self.branch(self.user("layers", expression, imports)),
+        )
+        self.pair(
+            "dropped what is required",
+            self.branch(base=(helper, wider, extra)),
+            self.branch(self.patch(new_file(f"{name}/{p.word()}.py", "A = 1\n"), trailers=("Requires: up/second",))),
+        )
+        self.pair(
+            "dropped what is edited",
+            self.branch(base=(helper, second, wider)),
+            self.branch(self.patch(swap(f"{name}/extra.py", "return value - 1", "return value - 1 - 0"))),
+        )
+        renamed = replace(second, name="second-new", proof_path="tests/stacks/up/test_second.py")
+        self.pair(
+            "renamed what is required",
+            self.branch(base=(helper, renamed, wider, extra)),
+            self.branch(self.patch(new_file(f"{name}/{p.word()}.py", "A = 1\n"), trailers=("Requires: up/second",))),
+        )
+
+    def proofs(self) -> None:
+        """Add pairs that change the same proof."""
+        p, name = self.package, self.package.name
+        helper, second, wider, extra = self.stack
+        edits = [replace(second, proof=second.proof.replace("== 6", text)) for text in ("in (6, 7)", "> 5")]
+        self.pair("same proof", *(self.branch(base=(helper, one, wider, extra)) for one in edits))
+        again = "\n\ndef test_more():\n    assert {k}\n"
+        edits = [
+            replace(second, proof=text)
+            for text in (again.format(k=1).lstrip() + "\n\n" + second.proof, second.proof + again.format(k=2))
+        ]
+        self.pair("same test in a proof", *(self.branch(base=(helper, one, wider, extra)) for one in edits))
+        moved_proof = replace(extra, proof_path="tests/stacks/up/test_moved_proof.py")
+        self.pair(
+            "moved proof",
+            self.branch(base=(helper, second, wider, moved_proof)),
+            self.branch(
+                replace(self.patch(new_file(f"{name}/{p.word()}.py", "A = 1\n"), extra.proof), proof_path=extra.path())
+            ),
+        )
+
+    def good(self) -> None:
+        """Add pairs that look like broken ones and aren't."""
+        p, name = self.package, self.package.name
+        m, n = self.modules()
+        ends = (p.functions[m][0], p.functions[m][5])
+        self.pair(
+            "two functions",
+            *(
+                self.branch(
+                    self.patch(after_function(self.path(m), end, f"def {p.word()}(value):\n    return value\n"))
+                )
+                for end in ends
+            ),
+            broken=False,
+        )
+        m, n = self.modules()
+        f = self.function_of(m)
+        expression, imports = self.call(m, f)
+        self.pair(
+            "an optional parameter more",
+            self.branch(
+                self.patch(
+                    swap(self.path(m), f"def {f}(left, right, extra=0)", f"def {f}(left, right, extra=0, more=None)")
+                )
+            ),
+            self.branch(self.user(n, expression, imports)),
+            broken=False,
+        )
+        m, n = self.modules()
+        expression, imports = self.call(m, p.functions[m][2])
+        self.pair(
+            "renamed another function",
+            self.branch(self.patch(everywhere(p, p.functions[m][4], p.word()))),
+            self.branch(self.user(n, expression, imports)),
+            broken=False,
+        )
+        new = p.word()
+        m, n = self.modules()
+        self.pair(
+            "one name in two modules",
+            *(
+                self.branch(
+                    self.patch(
+                        after_function(self.path(at), p.functions[at][1], f"def {new}(value):\n    return value\n")
+                    )
+                )
+                for at in (m, n)
+            ),
+            broken=False,
+        )
+        m, n = self.modules()
+        f = self.function_of(m)
+        expression, imports = self.call(m, f)
+        self.pair(
+            "another docstring",
+            self.branch(self.patch(swap(self.path(m), f"Return the {f} of two values.", f"Compute {f}."))),
+            self.branch(self.user(n, expression, imports)),
+            broken=False,
+        )
+        m, n = self.modules()
+        self.pair(
+            "another class's method",
+            self.branch(self.patch(everywhere(p, f"finish_{m}", f"close_{m}"))),
+            self.branch(self.user(n, f"{n.title()}(2).finish_{n}()", "")),
+            broken=False,
+        )
+        m, n = self.modules()
+        f = self.function_of(m)
+        text = f"def {f}(value):\n    return value\n"
+        new = p.word()
+        local = self.patch(
+            after_function(self.path(n), p.functions[n][1], f"{text}\n\ndef {new}(value):\n    return {f}(value)\n")
+        )
+        self.pair(
+            "removed, and one of its own",
+            self.branch(self.patch(remove_function(self.path(m), f))),
+            self.branch(local),
+            broken=False,
+        )
+        m, n = self.modules()
+        self.pair(
+            "the same import",
+            *(
+                self.branch(
+                    self.patch(
+                        several(
+                            swap(self.path(m), "import math\n", "import json\nimport math\n"),
+                            after_function(
+                                self.path(m), end, f"def {p.word()}(value):\n    return json.dumps(value)\n"
+                            ),
+                        )
+                    )
+                )
+                for end in (p.functions[m][0],)
+            ),
+            self.branch(self.user(n, "value", "import json")),
+            broken=False,
+        )
+        m, n = self.modules()
+        f = self.function_of(m)
+        expression, imports = self.call(m, f)
+        renamed = several(
+            swap(self.path(m), f"def {f}(left, right, extra=0):", f"def {f}(first, right, extra=0):"),
+            in_function(self.path(m), f, "left", "first"),
+        )
+        self.pair(
+            "a parameter renamed, passed by position",
+            self.branch(self.patch(renamed)),
+            self.branch(self.user(n, expression, imports)),
+            broken=False,
+        )
+        helper, second, wider, extra = self.stack
+        far = replace(
+            helper, edit=several(helper.edit, swap(self.path("layers"), "LAYERS_WIDTH = ", "LAYERS_WIDTH = 0 + "))
+        )
+        near = replace(
+            second, edit=several(second.edit, swap(self.path("tools"), "TOOLS_LIMIT = ", "TOOLS_LIMIT = 0 + "))
+        )
+        self.pair(
+            "two patches amended",
+            self.branch(base=(far, second, wider, extra)),
+            self.branch(base=(helper, near, wider, extra)),
+            broken=False,
+        )
+        m, n = self.modules()
+        self.pair(
+            "dropped another",
+            self.branch(base=(second, wider, extra)),
+            self.branch(self.user(n, "value", "")),
+            broken=False,
+        )
+        m, n = self.modules()
+        f = self.function_of(m)
+        expression, imports = self.call(m, f)
+        kept = several(move_function(self.path(m), f"{name}/{m}_parts.py", f))
+        self.pair(
+            "moved, and imported again",
+            self.branch(self.patch(kept)),
+            self.branch(self.user(n, expression, imports)),
+            broken=False,
+        )
+        self.pair(
+            "two options",
+            *(
+                self.branch(self.patch(swap(self.path("cli"), at, f'{at}\n    parser.add_argument("--{p.word()}")')))
+                for at in (
+                    '    parser.add_argument("--page-merge", type=int, default=1)',
+                    '    parser.add_argument("--row-gather", type=int, default=13)',
+                )
+            ),
+            broken=False,
+        )
+        self.pair(
+            "two moved patches",
+            self.branch(base=(second, helper, wider, extra)),
+            self.branch(self.patch(new_file(f"{name}/{p.word()}.py", "A = 1\n"))),
+            broken=False,
+        )
+        m, n = self.modules()
+        expression, imports = self.call(m, f"pair_of_{m}", "value")
+        self.pair(
+            "another value returned",
+            self.branch(
+                self.patch(swap(self.path(m), "    return value, value + 1\n", "    return value, value + 2\n"))
+            ),
+            self.branch(self.user(n, f"sum({expression})", imports)),
+            broken=False,
+        )
+
+
+def plans(bench: Bench) -> list[PairPlan]:
+    """Return the pairs that are built for a package."""
+    pairs = Pairs(bench)
+    pairs.files()
+    pairs.definitions()
+    pairs.functions()
+    pairs.members()
+    pairs.names()
+    pairs.series()
+    pairs.proofs()
+    pairs.good()
+    return pairs.found
 
 
 def in_function(path: str, function: str, old: str, new: str) -> Edit:
@@ -779,148 +1050,6 @@ def in_function(path: str, function: str, old: str, new: str) -> Edit:
         files[path] = files[path][: match.start()] + body + files[path][match.end() :]
 
     return edit
-
-
-def good(
-    bench: Bench,
-    pair: Callable[..., None],
-    branch: Callable[..., BranchPlan],
-    patch: Callable[..., PatchPlan],
-    user: Callable[..., PatchPlan],
-    call: Callable[..., tuple[str, str]],
-    modules: Callable[[], tuple[str, str]],
-    function_of: Callable[[str], str],
-    path: Callable[[str], str],
-) -> None:
-    """Add pairs that look like broken ones and aren't."""
-    p, name = bench.package, bench.package.name
-    m, n = modules()
-    ends = (p.functions[m][0], p.functions[m][5])
-    pair(
-        "two functions",
-        *(branch(patch(after_function(path(m), end, f"def {p.word()}(value):\n    return value\n"))) for end in ends),
-        broken=False,
-    )
-    m, n = modules()
-    f = function_of(m)
-    expression, imports = call(m, f)
-    pair(
-        "an optional parameter more",
-        branch(patch(swap(path(m), f"def {f}(left, right, extra=0)", f"def {f}(left, right, extra=0, more=None)"))),
-        branch(user(n, expression, imports)),
-        broken=False,
-    )
-    m, n = modules()
-    expression, imports = call(m, p.functions[m][2])
-    pair(
-        "renamed another function",
-        branch(patch(everywhere(p, p.functions[m][4], p.word()))),
-        branch(user(n, expression, imports)),
-        broken=False,
-    )
-    new = p.word()
-    m, n = modules()
-    pair(
-        "one name in two modules",
-        *(
-            branch(patch(after_function(path(at), p.functions[at][1], f"def {new}(value):\n    return value\n")))
-            for at in (m, n)
-        ),
-        broken=False,
-    )
-    m, n = modules()
-    f = function_of(m)
-    expression, imports = call(m, f)
-    pair(
-        "another docstring",
-        branch(patch(swap(path(m), f"Return the {f} of two values.", f"Compute {f}."))),
-        branch(user(n, expression, imports)),
-        broken=False,
-    )
-    m, n = modules()
-    pair(
-        "another class's method",
-        branch(patch(everywhere(p, f"finish_{m}", f"close_{m}"))),
-        branch(user(n, f"{n.title()}(2).finish_{n}()", "")),
-        broken=False,
-    )
-    m, n = modules()
-    f = function_of(m)
-    text = f"def {f}(value):\n    return value\n"
-    new = p.word()
-    local = patch(after_function(path(n), p.functions[n][1], f"{text}\n\ndef {new}(value):\n    return {f}(value)\n"))
-    pair("removed, and one of its own", branch(patch(remove_function(path(m), f))), branch(local), broken=False)
-    m, n = modules()
-    pair(
-        "the same import",
-        *(
-            branch(
-                patch(
-                    several(
-                        swap(path(m), "import math\n", "import json\nimport math\n"),
-                        after_function(path(m), end, f"def {p.word()}(value):\n    return json.dumps(value)\n"),
-                    )
-                )
-            )
-            for end in (p.functions[m][0],)
-        ),
-        branch(user(n, "value", "import json")),
-        broken=False,
-    )
-    m, n = modules()
-    f = function_of(m)
-    expression, imports = call(m, f)
-    renamed = several(
-        swap(path(m), f"def {f}(left, right, extra=0):", f"def {f}(first, right, extra=0):"),
-        in_function(path(m), f, "left", "first"),
-    )
-    pair(
-        "a parameter renamed, passed by position",
-        branch(patch(renamed)),
-        branch(user(n, expression, imports)),
-        broken=False,
-    )
-    helper, second, wider, extra = bench.stack
-    far = replace(helper, edit=several(helper.edit, swap(path("layers"), "LAYERS_WIDTH = ", "LAYERS_WIDTH = 0 + ")))
-    near = replace(second, edit=several(second.edit, swap(path("tools"), "TOOLS_LIMIT = ", "TOOLS_LIMIT = 0 + ")))
-    pair(
-        "two patches amended",
-        branch(base=(far, second, wider, extra)),
-        branch(base=(helper, near, wider, extra)),
-        broken=False,
-    )
-    m, n = modules()
-    pair("dropped another", branch(base=(second, wider, extra)), branch(user(n, "value", "")), broken=False)
-    m, n = modules()
-    f = function_of(m)
-    expression, imports = call(m, f)
-    kept = several(move_function(path(m), f"{name}/{m}_parts.py", f))
-    pair("moved, and imported again", branch(patch(kept)), branch(user(n, expression, imports)), broken=False)
-    pair(
-        "two options",
-        *(
-            branch(patch(swap(path("cli"), at, f'{at}\n    parser.add_argument("--{p.word()}")')))
-            for at in (
-                '    parser.add_argument("--page-merge", type=int, default=1)',
-                '    parser.add_argument("--row-gather", type=int, default=13)',
-            )
-        ),
-        broken=False,
-    )
-    pair(
-        "two moved patches",
-        branch(base=(second, helper, wider, extra)),
-        branch(patch(new_file(f"{name}/{p.word()}.py", "A = 1\n"))),
-        broken=False,
-    )
-    m, n = modules()
-    expression, imports = call(m, f"pair_of_{m}", "value")
-    pair(
-        "another value returned",
-        branch(patch(swap(path(m), "    return value, value + 1\n", "    return value, value + 2\n"))),
-        branch(user(n, f"sum({expression})", imports)),
-        broken=False,
-    )
 
 
 def move_function(path: str, to: str, function: str) -> Edit:

@@ -43,7 +43,7 @@ from patchq.merge.target import Column
 from patchq.merge.threeway import carry, look_at
 from patchq.names import CommitId
 from patchq.upstream.commits import Landed, Lineage, SideBranches
-from patchq.upstream.match import sight, verdict, with_past
+from patchq.upstream.match import match, verdict, with_past
 from patchq.upstream.releases import Releases
 
 NOBODY = Ident("n", "n@n", 946684800, "+0000")
@@ -101,32 +101,42 @@ class Bench:
             last = self.stack[n - 1]
             if n and last.commit not in kinds and info.parents[0] == last.commit:
                 yield Case("squashed", self.made(info.tree, last.parents[0], info), self.onto, n)
-            changes = self.git.changes(info.parents[0], info.commit)
-            if len(changes) > 1:
-                half = {c.path: c.new for c in changes[: len(changes) // 2]}
-                yield Case("split", self.with_files(info.parents[0], half, info), self.onto, n)
-            if tip := self.without(info, self.tree(info.parents[0])):
-                yield Case("reverted", info.commit, tip, n)
-            if len(changes) > 1:
-                few = {c.path: c.old for c in changes[: len(changes) // 2]}
-                if tip := self.without(info, self.tree(self.with_files(info.commit, few, info))):
-                    yield Case("half back", info.commit, tip, n)
+            yield from self.parts(info, n)
             if near := self.near(info):
                 yield Case("near", near, self.onto, n)
-            other = self.dice.choice(later)
-            both = self.git.merge_tree(self.tree(other.parents[0]), info.tree, other.tree)
-            there = self.git.merge_tree(self.tree(other.parents[0]), self.tree(self.onto), other.tree)
-            if there.tree == self.tree(self.onto):
-                continue  # it has been there under another name
-            if not both.stages and both.tree != info.tree:
-                yield Case("partial", self.made(both.tree, info.parents[0], info), self.onto, n)
+            if both := self.with_other(info, self.dice.choice(later)):
+                yield Case("partial", self.made(both, info.parents[0], info), self.onto, n)
+        base = self.tree(self.base)
         for info in self.dice.sample(later, min(len(later), len(self.stack))):
-            alone = self.git.merge_tree(self.tree(info.parents[0]), self.tree(self.base), info.tree)
-            there = self.git.merge_tree(self.tree(self.base), self.tree(self.onto), alone.tree)
+            alone = self.git.merge_tree(self.tree(info.parents[0]), base, info.tree)
+            there = self.git.merge_tree(base, self.tree(self.onto), alone.tree)
             if there.tree == self.tree(self.onto):
                 continue  # it has been there under another name
-            if not alone.stages and alone.tree != self.tree(self.base):
+            if not alone.stages and alone.tree != base:
                 yield Case("later", self.made(alone.tree, self.base, info), self.onto)
+
+    def parts(self, info: CommitInfo, n: int) -> Iterator[Case]:
+        """Yield the cases with half of a commit, or with a commit that is taken back as a whole or by half."""
+        changes = self.git.changes(info.parents[0], info.commit)
+        some = changes[: len(changes) // 2]
+        if some:
+            half = {c.path: c.new for c in some}
+            yield Case("split", self.with_files(info.parents[0], half, info), self.onto, n)
+        if tip := self.without(info, self.tree(info.parents[0])):
+            yield Case("reverted", info.commit, tip, n)
+        if some:
+            few = {c.path: c.old for c in some}
+            if tip := self.without(info, self.tree(self.with_files(info.commit, few, info))):
+                yield Case("half back", info.commit, tip, n)
+
+    def with_other(self, info: CommitInfo, other: CommitInfo) -> str:
+        """Return the tree of a commit with another one's changes, or "" if they conflict or the release has them."""
+        before, onto = self.tree(other.parents[0]), self.tree(self.onto)
+        both = self.git.merge_tree(before, info.tree, other.tree)
+        there = self.git.merge_tree(before, onto, other.tree)
+        if there.tree == onto or both.stages or both.tree == info.tree:
+            return ""
+        return both.tree
 
     def without(self, info: CommitInfo, tree: str) -> CommitId | None:
         """The release with what leads from this tree to a commit's taken back; None where it isn't there as it was."""
@@ -310,11 +320,11 @@ class Judges:
             ends, every = self.asked(last)
         landing = column.landings[0]
         landed = self.landed if onto == self.onto else self.landed_at(onto)
-        plain = sight(patch, self.first, [("onto", last)])
+        plain = match(patch, self.first, [("onto", last)])
         way = [(name, column) for (name, _), column in zip(self.between, self.way, strict=True)]
         seen = {
             HISTORY: with_past(plain, landed.look(patch)),
-            BETWEEN: with_past(sight(patch, self.first, [*way, ("onto", last)]), every.look(patch, case.at)),
+            BETWEEN: with_past(match(patch, self.first, [*way, ("onto", last)]), every.look(patch, case.at)),
             TWO: with_past(plain, ends.look(patch, case.at)),
             ALONE: plain,
         }

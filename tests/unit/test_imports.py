@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 from kit import Patchq
 
@@ -25,3 +30,25 @@ def test_apply_imports_few_modules(stack: Patchq) -> None:
     modules = done.stdout.splitlines()[-1].split()
     assert "patchq.stacks.apply" in modules
     assert len(modules) <= MOST, modules
+
+
+def imported_from_patchq(path: Path) -> list[tuple[str, str]]:
+    """The modules that a file imports from, and the names."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("patchq"):
+            found += [(node.module, alias.name) for alias in node.names]
+    return found
+
+
+@pytest.mark.parametrize("path", sorted(Path(__file__).parents[2].glob("benchmarks/*.py")), ids=lambda path: path.stem)
+def test_a_benchmark_imports_only_what_exists(path: Path) -> None:
+    """No other test runs the benchmarks, and mypy doesn't read them."""
+    lacking = []
+    for module, name in imported_from_patchq(path):
+        if not hasattr(importlib.import_module(module), name):
+            try:
+                importlib.import_module(f"{module}.{name}")
+            except ImportError:
+                lacking.append(f"{module}.{name}")
+    assert not lacking
