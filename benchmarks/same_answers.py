@@ -1,10 +1,11 @@
 """Compare the JSON output and the written files of two versions of patchq on the same project.
 
-    python benchmarks/same_answers.py BEFORE [AFTER]
+    python benchmarks/same_answers.py BEFORE [AFTER] [--show]
 
 BEFORE and AFTER are commits of this project. The default of AFTER is the work tree. Each version works on its own clone
 of BEFORE's stacks and lock, and starts with `apply` on an empty store. Paths, times and process ids are replaced before
-the comparison; everything else must be equal.
+the comparison, and the fields that docs/reference/json.md lists as renamed. Added fields are counted. Lost fields and
+other values are differences; written files must be equal.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 #: What is run, in order; each answers in JSON, with a code that is compared too.
@@ -32,6 +36,11 @@ VERBS = [
     "apply --to vllm/blackwell-class --json", "apply --json", "pr no-such-patch --json", "fetch vllm --json", "status --json",
     "bundle all.bundle --json", "verify-installed --json",
 ]  # fmt: skip
+#: Fields that have another name now, as docs/reference/json.md lists them.
+RENAMED = {
+    "said": "message", "fate": "status", "needs_you": "needs_review", "stand_in": "replacement",
+    "tallies": "summaries", "retired": "dropped", "left_out": "dropped", "withdrawn": "dropped", "decided": "dropped",
+}  # fmt: skip
 _VARIES = [
     (re.compile(r'"(?:time|seconds|when|date|made|generated)": (?:"[^"]*"|[0-9.e+-]+)'), '"time": 0'),
     (re.compile(r"/tmp/patchq-[A-Za-z0-9_]+"), "TMP"),
@@ -58,9 +67,41 @@ def digests(folder: Path, patterns: list[str]) -> dict[str, str]:
     return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(found)}
 
 
+def differences(before: Any, after: Any, place: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the kind and the place of each difference of two JSON values."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        before = {key if key in after else RENAMED.get(key, key): value for key, value in before.items()}
+        for key in before.keys() - after.keys():
+            yield "lost", f"{place}.{key}"
+        for key in after.keys() - before.keys():
+            yield "added", f"{place}.{key}"
+        for key in before.keys() & after.keys():
+            yield from differences(before[key], after[key], f"{place}.{key}")
+    elif isinstance(before, list) and isinstance(after, list):
+        if len(before) != len(after):
+            yield "length", place
+        for one, other in zip(before, after, strict=False):
+            yield from differences(one, other, f"{place}[]")
+    elif before != after:
+        yield "value", place
+
+
+def compare(old: tuple[int, str], new: tuple[int, str]) -> Counter[tuple[str, str]]:
+    """Count the differences of two answers by kind and place."""
+    if old == new:
+        return Counter()
+    try:
+        found = Counter(differences(json.loads(old[1]), json.loads(new[1])))
+    except ValueError:
+        found = Counter([("text", "")])
+    if old[0] != new[0]:
+        found["exit code", ""] = 1
+    return found
+
+
 def answers(code: Path, project: Path) -> tuple[list[tuple[int, str]], dict[str, str]]:
     said = [run(verb.split(), project, code) for verb in VERBS]
-    written = digests(project, ["dist/*", "patches/**/*", "upstream.lock", "*.bundle", "*.patchq", "*.tar*"])
+    written = digests(project, ["dist/**/*", "patches/**/*", "upstream.lock", "*.bundle", "*.patchq", "*.tar*"])
     return said, written
 
 
@@ -82,10 +123,14 @@ def main() -> int:
     (said, written), (said_after, written_after) = results
     differ = 0
     for verb, old, new in zip(VERBS, said, said_after, strict=True):
-        same = old == new
-        differ += not same
-        print(f"{'same' if same else 'DIFFERS'}  exit {old[0]}  {len(old[1]):>8} bytes  patchq {verb}")
-        if not same and given.show:
+        found = compare(old, new)
+        changed = sum(count for (kind, _), count in found.items() if kind != "added")
+        differ += bool(changed)
+        word = "DIFFERS" if changed else "added" if found else "same"
+        print(f"{word:<8} exit {old[0]}  {len(old[1]):>8} bytes  patchq {verb}")
+        for (kind, place), count in sorted(found.items()):
+            print(f"         {kind} {place} ({count})")
+        if changed and given.show:
             print(json.dumps({"before": old, "after": new}, indent=1))
     gone = {n for n in written.keys() | written_after.keys() if written.get(n) != written_after.get(n)}
     print(f"{len(written)} files written, {len(gone)} differ", *sorted(gone))
