@@ -8,7 +8,7 @@ from enum import Enum
 
 from patchq.names import sh
 from patchq.report.ahead import Ahead
-from patchq.stacks.views import StackStatus
+from patchq.stacks.views import StackState, StackStatus, WorktreeState
 
 
 class NextStep(str, Enum):
@@ -60,11 +60,11 @@ def next_step(stack: StackStatus, failing: Sequence[str], ahead: Sequence[Ahead]
     open_refs = [release for release in ahead if not release.has_stack]
     if not stack.total:
         step, command = NextStep.NO_PATCHES, f"patchq import {sh(name)} PATH"
-    elif stack.state != "applied" or stack.worktree == "missing":
+    elif stack.state is not StackState.APPLIED or stack.worktree is WorktreeState.MISSING:
         step, command = NextStep.APPLY, f"patchq apply{set_option}"
-    elif stack.worktree == "commits":
+    elif stack.worktree is WorktreeState.COMMITS:
         step, command = NextStep.EXPORT, f"patchq export {sh(name)}"
-    elif stack.worktree != "clean":
+    elif stack.worktree is not WorktreeState.CLEAN:
         step, command = NextStep.EDITED, f"patchq status{set_option}"
     elif failing:
         step, patches = NextStep.PROOF_FAILS, tuple(failing)

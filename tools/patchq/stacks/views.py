@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,12 +23,33 @@ if TYPE_CHECKING:
     from patchq.git.worktree import TreeStatus, Worktree
 
 
+class StackState(str, Enum):
+    """The applied patches compared with the stack."""
+
+    APPLIED = "applied"
+    PARTIAL = "partial"
+    OUTDATED = "outdated"
+    OTHER_REF = "other ref"
+    NOT_APPLIED = "not applied"
+
+
+class WorktreeState(str, Enum):
+    """The worktree compared with the applied patches."""
+
+    CLEAN = "clean"
+    EDITED = "edited"
+    COMMITS = "commits"
+    MISSING = "missing"
+    BUSY = "in a git operation"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackStatus:
     """Status of one stack.
 
-    :ivar state: ``applied``, ``partial``, ``outdated``, ``other ref (REF)`` or ``not applied``.
-    :ivar worktree: ``clean``, ``edited``, ``commits``, ``missing`` or ``in a git OPERATION``.
+    :ivar applied_ref: ref of the applied patches; empty if there are none.
+    :ivar operation: git's operation of a busy worktree.
+    :ivar edited: edited files of a busy or edited worktree; ``untracked``: files of a clean one.
     """
 
     upstream: str
@@ -36,10 +58,13 @@ class StackStatus:
     source: str
     applied: int
     total: int
-    state: str
-    worktree: str
+    state: StackState
+    worktree: WorktreeState
     path: str
-    details: tuple[str, ...] = ()
+    applied_ref: str = ""
+    operation: str = ""
+    edited: tuple[str, ...] = ()
+    untracked: tuple[str, ...] = ()
     tree: str = ""
 
 
@@ -76,23 +101,20 @@ def _stack_status(project: Project, stack: Stack, state: State | None, tree: Tre
             source="",
             applied=0,
             total=len(stack.names),
-            state="not applied",
-            worktree="missing",
+            state=StackState.NOT_APPLIED,
+            worktree=WorktreeState.MISSING,
             path=shown,
         )
-    details: tuple[str, ...] = ()
     if tree.head is None:
-        worktree = "missing"
+        worktree = WorktreeState.MISSING
     elif tree.busy:
-        worktree, details = f"in a git {tree.busy}", tree.edited
+        worktree = WorktreeState.BUSY
     elif tree.edited:
-        worktree, details = "edited", tree.edited
+        worktree = WorktreeState.EDITED
     elif tree.head != state.tip:
-        worktree, details = "commits", ("commits that are not in the stack",)
-    elif tree.untracked:
-        worktree, details = "clean", tuple(f"{p} (in no patch)" for p in tree.untracked)
+        worktree = WorktreeState.COMMITS
     else:
-        worktree = "clean"
+        worktree = WorktreeState.CLEAN
     return StackStatus(
         upstream=pin.upstream,
         ref=pin.ref,
@@ -103,28 +125,31 @@ def _stack_status(project: Project, stack: Stack, state: State | None, tree: Tre
         state=_compare(stack, state),
         worktree=worktree,
         path=shown,
-        details=details,
+        applied_ref=state.ref,
+        operation=tree.busy,
+        edited=tree.edited,
+        untracked=tree.untracked,
         tree=state.tree,
     )
 
 
-def _compare(stack: Stack, state: State) -> str:
+def _compare(stack: Stack, state: State) -> StackState:
     if state.ref != stack.pin.ref:
-        return f"other ref ({state.ref})"
+        return StackState.OTHER_REF
     if state.pin_key != pin_key(stack.pin):
-        return "outdated"
+        return StackState.OUTDATED
     names = state.names
     if names != stack.names[: len(names)]:
-        return "outdated"
+        return StackState.OUTDATED
     for item in state.patches:
         path = stack.path(item.applied.name)
         if not path.exists() or (
             fsio.stat_key(path) != item.key and project_files.hash_file(stack.root, path) != item.sha256
         ):
-            return "outdated"
+            return StackState.OUTDATED
     if len(names) == len(stack.names):
-        return "applied"
-    return "partial"
+        return StackState.APPLIED
+    return StackState.PARTIAL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -28,7 +28,7 @@ def command(set_name: str, as_json: bool) -> None:
             "status",
             {
                 "set": project.choose_set(set_name),
-                "stacks": as_dicts(found),
+                "stacks": list(map(_as_json, found)),
                 "rebases": as_dicts(rebases),
             },
         )
@@ -38,8 +38,12 @@ def command(set_name: str, as_json: bool) -> None:
         source = ""
         if s.source:
             source = f" ({s.source})"
-        echo(f"{s.upstream} {s.ref}{source}: {s.state}, {s.applied} of {s.total} applied; worktree {s.worktree}")
-        for detail in s.details[:10]:
+        body = _as_json(s)
+        echo(
+            f"{s.upstream} {s.ref}{source}: {body['state']}, {s.applied} of {s.total} applied; "
+            f"worktree {body['worktree']}"
+        )
+        for detail in body["details"][:10]:
             echo(f"    {detail}")
         hint = _next(s)
         if hint:
@@ -61,12 +65,42 @@ def _rebases(project: Project) -> list[Result]:
     return under_way(project)
 
 
+def _as_json(found: StackStatus) -> dict[str, Any]:
+    """Return the JSON object of a stack, with its state in words."""
+    from patchq.stacks.views import StackState, WorktreeState
+
+    state, worktree, details = found.state.value, found.worktree.value, found.edited
+    if found.state is StackState.OTHER_REF:
+        state = f"other ref ({found.applied_ref})"
+    if found.worktree is WorktreeState.BUSY:
+        worktree = f"in a git {found.operation}"
+    elif found.worktree is WorktreeState.COMMITS:
+        details = ("commits that are not in the stack",)
+    elif found.worktree is WorktreeState.CLEAN:
+        details = tuple(f"{path} (in no patch)" for path in found.untracked)
+    return {
+        "upstream": found.upstream,
+        "ref": found.ref,
+        "commit": found.commit,
+        "source": found.source,
+        "applied": found.applied,
+        "total": found.total,
+        "state": state,
+        "worktree": worktree,
+        "path": found.path,
+        "details": details,
+        "tree": found.tree,
+    }
+
+
 def _next(found: StackStatus) -> str:
+    from patchq.stacks.views import StackState, WorktreeState
+
     upstream = found.upstream
-    if found.worktree == "edited":
-        return f"patchq fold {upstream}, or patchq new {upstream} {name_for(found.details[0])}"
-    if found.worktree == "commits":
+    if found.worktree is WorktreeState.EDITED:
+        return f"patchq fold {upstream}, or patchq new {upstream} {name_for(found.edited[0])}"
+    if found.worktree is WorktreeState.COMMITS:
         return f"patchq export {upstream}"
-    if found.worktree == "missing" or found.state != "applied":
+    if found.worktree is WorktreeState.MISSING or found.state is not StackState.APPLIED:
         return "patchq apply"
     return ""
