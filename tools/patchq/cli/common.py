@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -16,6 +16,9 @@ from patchq.cli.terminal import echo, echo_json, meter
 from patchq.errors import PatchqError, without_secrets
 from patchq.names import counted
 from patchq.project.project import Project
+
+if TYPE_CHECKING:
+    from patchq.stacks.export import Exported
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -96,16 +99,32 @@ def without_proof(project: Project, set_name: str) -> list[str]:
     return found
 
 
-def show_exported(result: Any, as_json: bool, schema: str) -> None:
-    """Print the changes that a command made to a stack, as text or JSON."""
+def exported_json(result: Exported) -> dict[str, Any]:
+    """Return the changes of a stack as a JSON object."""
+    return {**asdict(result), "moved": _moved(result)}
+
+
+def _moved(result: Exported) -> str:
+    """Describe a move; return an empty string if no patch was moved."""
+    move = result.moved
+    if move is None:
+        return ""
+    place = "to the bottom of the stack"
+    if move.after:
+        place = f"after {move.after}"
+    return f"{move.patch} {place}, past {counted(move.passed, 'patch')}"
+
+
+def show_exported(result: Exported, as_json: bool, schema: str) -> None:
+    """Print the changes of a stack by a command, as text or JSON."""
     if as_json:
-        emit(schema, asdict(result))
+        emit(schema, exported_json(result))
         return
     for word, names in (("added", result.added), ("rewrote", result.written), ("removed", result.removed)):
         for name in names:
             echo(f"{result.upstream}: {word} {name}")
-    if result.moved:
-        echo(f"{result.upstream}: moved {result.moved}")
+    if moved := _moved(result):
+        echo(f"{result.upstream}: moved {moved}")
     elif not (result.added or result.written or result.removed):
         echo(f"{result.upstream}: nothing changed ({counted(result.unchanged, 'patch')})")
     for note in result.notes:

@@ -71,7 +71,7 @@ class CommitInfo:
     message: str
 
 
-class Objects(Refs):
+class Objects(Command):
     """Repository operations that read and write objects."""
 
     def resolve(self, *names: str) -> list[str]:

@@ -23,7 +23,7 @@ from patchq.project.project import Project
 from patchq.project.stack import Stack, State, find_patch, ledger_with, load_stack, load_state
 from patchq.stacks._reorder import reorder
 from patchq.stacks.apply import bases_of, current, plan
-from patchq.stacks.export import Exported, files_to_leave, take_edits, write_stack
+from patchq.stacks.export import Exported, Move, files_to_leave, take_edits, write_stack
 from patchq.stacks.reconcile import ReconciledEntry, entries_of
 from patchq.system import fsio
 from patchq.system.paths import check_name
@@ -309,11 +309,10 @@ def move(project: Project, patch: str, *, before: str = "", after: str = "", set
         found = _rewrite(project, loaded, order, Change(verb="move", summary=f"move {stack.pin.upstream}/{name}"), name)
         if order == loaded.entries:
             return found
-        where = "to the bottom of the stack"
+        below = ""
         if at:
-            where = f"after {order[at - 1].name}"
-        passed = abs(at - loaded.entries.index(moving))
-        return replace(found, moved=f"{name} {where}, past {passed} patch{'es' if passed > 1 else ''}")
+            below = order[at - 1].name
+        return replace(found, moved=Move(patch=name, after=below, passed=abs(at - loaded.entries.index(moving))))
 
 
 def set_upstream_status(project: Project, upstream: str, names: Sequence[str], value: str) -> list[str]:

@@ -33,11 +33,21 @@ _FOLD = re.compile(r"(fixup|squash|amend)! (.*)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exported:
-    """Changes of a command to one stack, by patch name.
+class Move:
+    """Patch at a new place in its stack.
 
-    :ivar moved: description of a move; empty if no patch was moved.
+    :ivar after: the patch below it; empty at the bottom.
+    :ivar passed: number of patches that it passed.
     """
+
+    patch: str
+    after: str
+    passed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """Changes of a command to one stack, by patch name."""
 
     upstream: str
     written: tuple[str, ...]
@@ -45,7 +55,7 @@ class Exported:
     removed: tuple[str, ...]
     unchanged: int
     notes: tuple[str, ...] = ()
-    moved: str = ""
+    moved: Move | None = None
 
 
 def slug(text: str) -> str:

@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import click
 
-from patchq.cli.common import as_dicts, emit, json_option, open_project, show_exported
+from patchq.cli.common import as_dicts, emit, exported_json, json_option, open_project, show_exported
 from patchq.cli.terminal import echo
 
 
@@ -22,7 +20,7 @@ def command(upstream: str, partial: bool, as_json: bool) -> None:
 
     result = fold(open_project(as_json), upstream, partial=partial)
     if as_json:
-        body = {**asdict(result.exported), "edits": as_dicts(result.edits)}
+        body = {**exported_json(result.exported), "edits": as_dicts(result.edits)}
         emit("fold", body | {"left": as_dicts(result.left), "empty": list(result.empty)})
         return
     for edit in result.edits:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from patchq.cli.common import emit, json_option, offline_option, open_project, set_option, show_exported
+from patchq.cli.common import emit, exported_json, json_option, offline_option, open_project, set_option, show_exported
 from patchq.cli.replayed import as_answer, hint, lines, sentence
 from patchq.cli.terminal import echo, show_table
 from patchq.errors import UserError
@@ -210,7 +210,7 @@ def _show(done: Imported, as_json: bool, name: str, *, partial: bool) -> None:
         items = []
         for item in done.items:
             items.append({**asdict(item), "account": as_answer(item.account, name) if item.account else None})
-        emit("import", {**asdict(done.exported), "items": items, "dry_run": done.tried})
+        emit("import", {**exported_json(done.exported), "items": items, "dry_run": done.tried})
     elif done.tried:
         _show_tried(done, name)
     else:

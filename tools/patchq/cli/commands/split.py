@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
 
-from patchq.cli.common import as_dicts, emit, json_option, open_project, set_option, show_exported
+from patchq.cli.common import as_dicts, emit, exported_json, json_option, open_project, set_option, show_exported
 from patchq.cli.terminal import echo
 from patchq.names import sh
 from patchq.project.project import Project
@@ -68,8 +67,12 @@ def command(
         set_name=set_name,
     )
     if as_json:
-        body = {**asdict(result.exported), "patch": result.patch, "new": result.new, "proofs": list(result.proofs)}
-        body |= {"proof_to": result.keeper.value, "required_by": list(result.required_by)}
+        body = {**exported_json(result.exported), "patch": result.patch, "new": result.new}
+        body |= {
+            "proofs": list(result.proofs),
+            "proof_to": result.keeper.value,
+            "required_by": list(result.required_by),
+        }
         emit("split", body)
         return
     show_exported(result.exported, as_json, "split")
