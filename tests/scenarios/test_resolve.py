@@ -277,6 +277,7 @@ def test_another_refs_resolution_is_suggested_and_taken(stopped: Patchq, upstrea
     stopped.fails(3, "rebase", "up", "--onto", "v3", "--from", "v1", "--new-set", "three")
     (one,) = said(stopped, 0, "conflict")["suggestions"]
     assert (one["source"], one["command"]) == ("v2", "patchq resolve up --ref v2")
+    assert one["message"] == "the patch of up v2 applies here"
     assert "+otherwise, changed" in one["diff"]
     found = said(stopped, 0, "resolve", "--ref", "v2")
     assert (found["kept"], found["how"]) == (True, "as at v2")
@@ -290,6 +291,7 @@ def test_what_was_recorded_is_suggested(stopped: Patchq, upstream: Path) -> None
     stopped.fails(3, "rebase", "up", "--onto", "v3", "--from", "v1")
     found = {s["source"]: s for s in said(stopped, 0, "conflict")["suggestions"]}
     assert "+otherwise, wrong" in found["recorded"]["diff"]
+    assert found["recorded"]["message"] == "the recorded resolution of a.txt"
     assert said(stopped, 5, "resolve", "--recorded")["refused"] == ["passes with"]
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import Enum
+from typing import Any
 
 from patchq.formats.header import Header, parse_trailers
 from patchq.git.repository import Git, bare_repository
 from patchq.git.transport import fetch_history
-from patchq.names import CommitId, sh, show_path, show_paths
+from patchq.names import CommitId, sh, show_path
 from patchq.project.project import Project
 from patchq.rebase import stops
 from patchq.rebase.resolve import at_refs, carried_range, commits_of, dropped_by, recorded_files
@@ -24,6 +25,8 @@ from patchq.upstream.history import at_hand, fetched
 
 #: Maximum number of lines per side that are searched in history, and of commits in the report.
 _MOST_SEARCHED, _MOST_SHOWN = 3, 10
+#: Source of a suggestion from the project's recorded resolutions.
+RECORDED = "recorded"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,14 +93,16 @@ class Cause:
 class Suggestion:
     """Existing resolution that may resolve the conflict.
 
-    :ivar source: ``recorded``, or the ref whose stack contains a version of the patch that applies.
+    :ivar source: :data:`RECORDED`, or the ref whose stack has a patch that applies.
+    :ivar paths: files that a recorded resolution resolves; ``left``: number of files that it doesn't.
     :ivar diff: diff from our side to the resolution.
     """
 
     source: str
-    message: str
     diff: str
     command: str
+    paths: tuple[str, ...] = ()
+    left: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -365,16 +370,35 @@ def _suggestions(project: Project, progress: RebaseProgress, stop: Stop) -> Iter
     resolve = f"patchq resolve {progress.upstream}"
     recorded = recorded_files(project, progress, stop)
     if recorded:
-        message = f"the recorded resolution of {show_paths(sorted(recorded))}"
-        if len(recorded) < len(paths):
-            message += f"; {len(paths) - len(recorded)} are left"
         yield Suggestion(
-            source="recorded", message=message, diff=_diff(sides, recorded), command=f"{resolve} --recorded"
+            source=RECORDED,
+            diff=_diff(sides, recorded),
+            command=f"{resolve} --recorded",
+            paths=tuple(map(show_path, sorted(recorded))),
+            left=len(paths) - len(recorded),
         )
     for ref, tree in at_refs(project, progress, stop):
         after = project.store.texts(project.store.list_tree(tree, paths))
-        message = f"the patch of {progress.upstream} {ref} applies here"
-        yield Suggestion(source=ref, message=message, diff=_diff(sides, after), command=f"{resolve} --ref {sh(ref)}")
+        yield Suggestion(source=ref, diff=_diff(sides, after), command=f"{resolve} --ref {sh(ref)}")
+
+
+def say_suggestion(upstream: str, one: Suggestion) -> str:
+    """Describe a suggestion in words."""
+    if one.source != RECORDED:
+        return f"the patch of {upstream} {one.source} applies here"
+    left = ""
+    if one.left:
+        left = f"; {one.left} are left"
+    return f"the recorded resolution of {', '.join(one.paths)}{left}"
+
+
+def report_json(found: Brief) -> dict[str, Any]:
+    """Return the conflict report as a JSON object."""
+    suggestions = []
+    for one in found.suggestions:
+        message = say_suggestion(found.upstream, one)
+        suggestions.append({"source": one.source, "message": message, "diff": one.diff, "command": one.command})
+    return {**asdict(found), "suggestions": suggestions}
 
 
 def _diff(before: Mapping[bytes, bytes], after: Mapping[bytes, bytes]) -> str:

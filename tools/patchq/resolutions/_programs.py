@@ -6,13 +6,13 @@ import json
 import os
 import shlex
 from collections.abc import Iterable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 from patchq.errors import FormatError, PatchqError, UserError
 from patchq.formats.diff import REGULAR
 from patchq.git.repository import copy_tree
-from patchq.rebase.conflict import Brief
+from patchq.rebase.conflict import Brief, report_json
 from patchq.rebase.resolve import MOST_BYTES, run_merger
 from patchq.resolutions._candidates import StrategyOutcome, StrategyResult, look
 from patchq.resolutions._sides import EXECUTABLE, Sides
@@ -53,7 +53,7 @@ def by_command(sides: Sides, command: str, report: Brief) -> StrategyResult:
         tree = folder / "tree"
         copy_tree(sides.git, sides.parked, tree)
         before = _contents(tree, _files(sides))
-        data = {"schema": "patchq/conflict/1", **asdict(replace(report, worktree=str(tree)))}
+        data = {"schema": "patchq/conflict/1", **report_json(replace(report, worktree=str(tree)))}
         try:
             runner.run(argv, cwd=tree, data=json.dumps(data).encode(), timeout=_SECONDS)
             after = _contents(tree, before)

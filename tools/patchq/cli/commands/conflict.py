@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -26,12 +25,12 @@ def command(name: str | None, fetch: bool, as_json: bool) -> None:
     (if the history is available locally), the patches that depend on it, known resolutions, and how its proof is
     run.
     """
-    from patchq.rebase.conflict import brief
+    from patchq.rebase.conflict import brief, report_json
 
     project = open_project(as_json)
     found = brief(project, stopped_upstream(project, name), fetch=fetch)
     if as_json:
-        emit("conflict", asdict(found))
+        emit("conflict", report_json(found))
     else:
         _show(found)
 
@@ -91,6 +90,8 @@ def _show_dropped(found: Brief) -> None:
 
 
 def _show(found: Brief) -> None:
+    from patchq.rebase.conflict import say_suggestion
+
     echo(f"{found.upstream}/{found.patch} ({found.from_ref}) onto {found.onto}: {found.outcome}", bold=True)
     echo(f"{found.subject}\n")
     for line in found.why.splitlines():
@@ -109,7 +110,7 @@ def _show(found: Brief) -> None:
     echo("needed by: " + (", ".join(found.dependents) or "no other patch"))
     _show_dropped(found)
     for one in found.suggestions:
-        echo(f"\n{one.message}: `{one.command}`")
+        echo(f"\n{say_suggestion(found.upstream, one)}: `{one.command}`")
         echo(one.diff, nl=False)
     echo("")
     needs = ""
