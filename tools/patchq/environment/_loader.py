@@ -22,7 +22,6 @@ _PRELOADS = ("LD_PRELOAD", "LD_AUDIT")
 _NAMED = ("PYTHONBREAKPOINT", "PYTHONWARNINGS", "PYTHON_PRESITE")
 #: Modules of the standard library that start a program when they are imported.
 _ACTING = frozenset({"antigravity"})
-VARIABLES = (*_RUN, *_PRELOADS, *_NAMED, "LD_LIBRARY_PATH")
 #: Libraries of the system and of Python, which any process may load.
 _CRITICAL = re.compile(
     r"(?:ld-linux.*|ld-musl.*|"
