@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kit import Patchq, git, numbered
+from kit import Patchq, edit, git, numbered, release
 from patchq.errors import UserError
 from patchq.replay import dockerfile, scripts
 from patchq.system import sandbox
@@ -126,7 +126,7 @@ def test_a_dockerfile_is_imported_again(patchq: Patchq, tmp_path: Path) -> None:
     assert "nothing was changed; the import gives 2 equal, 1 new" in said
     said = patchq.ok("import", "up", str(path))
     assert "up: added edit-y" in said
-    assert names(patchq) == ["spell-it-out", "edit-x", "edit-y"]
+    assert names(patchq) == ["spell-it-out", "edit-y", "edit-x"]
     assert "nothing changed (3 patches)" in patchq.ok("import", "up", str(path))
 
 
@@ -136,13 +136,89 @@ def test_a_changed_step_names_the_patch_that_it_replaces(patchq: Patchq, tmp_pat
     path.write_text(AGAIN.replace("return one", "return uno"))
     before = patchq.snapshot()
     said = patchq.fails(3, "import", "up", str(path))
-    assert f"{path}:5 doesn't apply exactly to up: pkg/mod.py: 3-way merge conflict" in said
-    assert "the new steps may replace spell-it-out: `patchq drop up/spell-it-out`, then import again" in said
+    assert f"{path}:5: the step makes another change than up/spell-it-out\n" in said
+    assert "hint: `patchq drop up/spell-it-out`, then import again; --partial keeps the patch as it is" in said
     assert patchq.snapshot() == before
     patchq.ok("drop", "up/spell-it-out")
     patchq.ok("import", "up", str(path))
     patchq.ok("apply")
     assert (patchq.tree() / "pkg/mod.py").read_text() == "def f():\n    return uno\n"
+
+
+def sed(line: int, text: str) -> str:
+    return f"# Line {line}\nRUN sed -i 's/x = {line}$/{text}/' pkg/data.py\n"
+
+
+@pytest.fixture
+def steps(patchq: Patchq, upstream: Path, tmp_path: Path) -> Path:
+    """A Dockerfile of four steps, the second and third of them imported, with a patch of the user on top."""
+    release(upstream, "v2", {"pkg/data.py": b"".join(b"x = %d\n" % n for n in range(40))})
+    patchq.ok("pin", "up", "--url", str(upstream), "--ref", "v2")
+    start = "FROM base\nRUN pip install up\nWORKDIR /usr/lib/python3/dist-packages\n"
+    path = write_image(tmp_path / "image", start + sed(5, "five = 5") + sed(9, "nine = 9"))
+    patchq.ok("import", "up", str(path))
+    patchq.ok("apply")
+    edit(patchq.tree() / "pkg/data.py", 16, b"mine = 15\n")
+    patchq.ok("new", "up", "mine")
+    path.write_text(start + sed(1, "one = 1") + sed(5, "FIVE = 5") + sed(9, "nine = 9") + sed(30, "thirty = 30"))
+    return path
+
+
+def test_steps_next_to_a_changed_one_are_taken(patchq: Patchq, steps: Path) -> None:
+    said = patchq.fails(3, "import", "up", str(steps))
+    assert f"{steps}:7: the step makes another change than up/line-5\nnothing was adopted; 2 other patches" in said
+    said = patchq.fails(3, "import", "up", str(steps), "--dry-run")
+    rows = [line.split()[:2] for line in said.splitlines() if line.startswith("line-")]
+    assert rows == [["line-1", "merged"], ["line-5", "conflict"], ["line-9", "equal"], ["line-30", "merged"]]
+    said = patchq.ok("import", "up", str(steps), "--partial")
+    assert "to take the changed step, `patchq drop up/line-5`, then import again" in said
+    assert "gone" not in said
+    assert names(patchq) == ["line-1", "line-5", "line-9", "line-30", "mine"]
+    patchq.ok("drop", "up/line-5")
+    patchq.ok("import", "up", str(steps))
+    assert names(patchq) == ["line-1", "line-5", "line-9", "line-30", "mine"]
+    patchq.ok("apply")
+    lines = (patchq.tree() / "pkg/data.py").read_text().splitlines()
+    assert [lines[n] for n in (1, 5, 9, 15, 30)] == ["one = 1", "FIVE = 5", "nine = 9", "mine = 15", "thirty = 30"]
+
+
+def test_a_step_that_conflicts_at_its_place_goes_to_the_end(patchq: Patchq, steps: Path) -> None:
+    """The user's patch changes a line of the new step: it can't go below that patch, and fits on top."""
+    text = steps.read_text()
+    steps.write_text(
+        text[: text.index("# Line 1\n")] + sed(5, "five = 5") + "RUN echo 'y = 1' >> pkg/data.py\n" + sed(9, "nine = 9")
+    )
+    patchq.ok("apply")
+    with (patchq.tree() / "pkg/data.py").open("a") as file:
+        file.write("y = 1\nz = 1\n")
+    patchq.ok("export", "up", "--amend", "mine")
+    before = patchq.snapshot()
+    assert "conflict" in patchq.run("import", "up", str(steps)).output
+    assert patchq.snapshot() == before
+
+
+def test_a_script_of_the_same_name_is_told_apart(
+    patchq: Patchq, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing but the name says which file it is: patches of the other one are not called gone."""
+    shared, own = "sed -i 's/line 3$/three/' a.txt\n", "sed -i 's/line 8$/eight/' a.txt\n"
+    for folder, text in (("one", shared + own), ("two", shared)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "fix.sh").write_text(f"set -e\n{text}")
+    monkeypatch.chdir(tmp_path / "one")
+    patchq.ok("import", "up", "fix.sh")
+    monkeypatch.chdir(tmp_path)
+    said = patchq.ok("import", "up", "two/fix.sh")
+    assert "up: equal: edit-a: two/fix.sh:2" in said
+    typed = "`patchq drop up/edit-a-2` removes it"
+    assert f"two/fix.sh doesn't make this edit, which came from fix.sh: if that is the same file, {typed}" in said
+    (tmp_path / "one" / "fix.sh").write_text(f"set -e\n{shared}")
+    patchq.ok("drop", "up/edit-a-2")
+    patchq.ok("drop", "up/edit-a")
+    (tmp_path / "one" / "fix.sh").write_text(f"set -e\n{shared}{own}")
+    patchq.ok("import", "up", "one/fix.sh")
+    (tmp_path / "one" / "fix.sh").write_text(f"set -e\n{shared}")
+    assert f"one/fix.sh no longer makes this edit: {typed}" in patchq.ok("import", "up", "one/fix.sh")
 
 
 @pytest.mark.parametrize("cause", ["argument", "default", "copied", "diff"])

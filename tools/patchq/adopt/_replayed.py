@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -93,16 +93,29 @@ def _replay_dockerfile(
 
 
 def _imported_from(entries: Sequence[ReconciledEntry], path: Path) -> list[ReconciledEntry]:
-    """Return the stack's patches whose ``Origin:`` trailer names this script."""
+    """Return the patches of a stack whose ``Origin:`` names a script.
+
+    A script that was imported from another folder has more or fewer folders in its name. Without a patch of the exact
+    name, such a script is taken for the same.
+    """
     name = origin_of(path)
-    found = []
+    exact, similar = [], []
     for entry in entries:
-        for key, value in parse_trailers(entry.commit.message):
-            file, _, line = value.rpartition(":")
-            is_same = file == name or file.endswith(f"/{name}") or name.endswith(f"/{file}")
-            if key.lower() == "origin" and line.isdigit() and is_same:
-                found.append(entry)
-    return found
+        file = _script_of(entry)
+        if file == name:
+            exact.append(entry)
+        elif file and (file.endswith(f"/{name}") or name.endswith(f"/{file}")):
+            similar.append(entry)
+    return exact or similar
+
+
+def _script_of(entry: ReconciledEntry) -> str:
+    """Return the script or Dockerfile that ``Origin:`` names; empty for a patch of another source."""
+    for key, value in parse_trailers(entry.commit.message):
+        file, _, line = value.rpartition(":")
+        if key.lower() == "origin" and line.isdigit():
+            return file
+    return ""
 
 
 def _replay_again(
@@ -111,8 +124,8 @@ def _replay_again(
     """Repeat the import of a script, on the tree before its first import.
 
     A step that made one of the stack's patches is reported and not adopted again. If the step now makes
-    another change than that patch, it is a conflict. The change of a new step is merged into the stack's tree
-    and becomes a patch. If no step made a patch of the stack, return an empty list.
+    another change than that patch, it is a conflict. A new step becomes a patch after that of the step
+    before it. If no step made a patch of the stack, return an empty list.
 
     :param earlier: patches that the first import made.
     """
@@ -123,8 +136,12 @@ def _replay_again(
     made = _patches_made_by(project.store, accounts, loaded.entries, earlier)
     if not made:
         return []
+    patches = convert(project, accounts)
+    made |= _replaced(project, loaded, patches, made, earlier)
+    order = [entry.name for entry in loaded.entries]
+    place = order.index(made[min(made)].name)
     found = []
-    for index, patch in enumerate(convert(project, accounts)):
+    for index, patch in enumerate(patches):
         entry = made.get(index)
         if entry and patch.trees:
             if is_same_change(project.store, patch.trees, entry, base):
@@ -132,14 +149,66 @@ def _replay_again(
             else:
                 carried, note = "conflict", f"the step makes another change than {upstream}/{entry.name}"
             patch = replace(patch, name=entry.name, carried=carried, trees=None, notes=(note,))
-        found.append(patch)
+            place = order.index(entry.name) + 1
+        found.append(replace(patch, place=place))
     kept = {entry.name for entry in made.values()}
     for entry in earlier:
         if entry.name not in kept and not _is_unresolved(accounts, entry):
-            notes = (f"{path} no longer makes this edit: `patchq drop {upstream}/{sh(entry.name)}` removes it",)
+            notes = (_gone(path, entry, f"`patchq drop {upstream}/{sh(entry.name)}` removes it"),)
             where = f"{upstream}/{entry.name}"
             found.append(FoundPatch(name=entry.name, where=where, author=None, message="", carried="gone", notes=notes))
     return found
+
+
+def _gone(path: Path, entry: ReconciledEntry, typed: str) -> str:
+    """Return the note for a patch that a script no longer makes. A file in another folder can have the same name."""
+    file = _script_of(entry)
+    if "/" in file and file == origin_of(path):
+        return f"{path} no longer makes this edit: {typed}"
+    return f"{path} doesn't make this edit, which came from {file}: if that is the same file, {typed}"
+
+
+def _replaced(
+    project: Project,
+    loaded: Loaded,
+    patches: Sequence[FoundPatch],
+    made: Mapping[int, ReconciledEntry],
+    earlier: Sequence[ReconciledEntry],
+) -> dict[int, ReconciledEntry]:
+    """Return the patches of the stack that changed steps replace, by the index of the step.
+
+    Such a step conflicts with the stack, and changes a file of a patch that no step makes any more: the one of its
+    name or line, or the first one.
+
+    :param made: patches whose steps are known.
+    :param earlier: patches of the earlier import.
+    """
+    store, tip = project.store, project.store.tree_of([loaded.state.tip])[0]
+    base = store.tree_of([loaded.state.base])[0]
+    left = [entry for entry in earlier if entry not in made.values()]
+    found: dict[int, ReconciledEntry] = {}
+    for index, patch in enumerate(patches):
+        if not left or not patch.trees or index in made:
+            continue
+        try:
+            pick(store, "", patch.name, *patch.trees, tip)
+        except ConflictError:
+            paths = {change.path for change in store.changes(*patch.trees)}
+            same_file = []
+            for entry in left:
+                before = store.tree_of(entry.commit.parents[:1])[0] if entry.commit.parents else base
+                if not paths.isdisjoint(change.path for change in store.changes(before, entry.commit.tree)):
+                    same_file.append(entry)
+            origin = ("origin", patch.origin)
+            same_file.sort(key=lambda entry: (entry.name != patch.name, origin not in _trailers(entry)))
+            if same_file:
+                found[index] = same_file[0]
+                left.remove(same_file[0])
+    return found
+
+
+def _trailers(entry: ReconciledEntry) -> list[tuple[str, str]]:
+    return [(key.lower(), value) for key, value in parse_trailers(entry.commit.message)]
 
 
 def _patches_made_by(
@@ -187,9 +256,7 @@ def _is_unresolved(accounts: Sequence[Account], entry: ReconciledEntry) -> bool:
     for account in accounts:
         if account.status not in (StepStatus.REFUSED, StepStatus.NOT_UNDERSTOOD):
             continue
-        is_same_place = ("origin", _origin(account.where)) in [
-            (key.lower(), value) for key, value in parse_trailers(entry.commit.message)
-        ]
+        is_same_place = ("origin", _origin(account.where)) in _trailers(entry)
         if is_same_place or (command and command in account.text):
             return True
     return False

@@ -12,6 +12,7 @@ from patchq.adopt._releases import MOST_DOWNLOADED, search_releases
 from patchq.adopt.fit import CARRIED, Fitter, Item
 from patchq.adopt.found import FoundPatch, ReadOptions
 from patchq.adopt.gather import AdoptRequest, gather
+from patchq.editing.update import Revision, insert
 from patchq.errors import Conflict, ConflictError, PatchqError, SourceError, UserError
 from patchq.formats.header import Header, Ident, clean_message, with_trailer
 from patchq.formats.lock import CheckRules
@@ -156,15 +157,43 @@ def _import(project: Project, loaded: Loaded, request: AdoptRequest, wish: Impor
     notes = _notes(items)
     if not taken:
         return Imported(replace(_unchanged(loaded), notes=notes), items)
-    entries, names = list(loaded.entries), PatchNames(loaded.names)
+    names = PatchNames(loaded.names)
+    new = []
     for patch, tree in zip(taken, trees, strict=True):
-        entries.append(ReconciledEntry(names.take(patch.name), _commit_of(project, patch, tree, wish)))
+        new.append(ReconciledEntry(names.take(patch.name), _commit_of(project, patch, tree, wish)))
+    entries, moved = _placed(project, loaded, taken, new)
     change = Change(verb="import", summary=f"import {len(taken)} into {upstream}")
-    rules = _rules_for(project, upstream, loaded.entries, entries[len(loaded.entries) :], change)
+    rules = _rules_for(project, upstream, loaded.entries, new, change)
     result = write_stack(project, change, loaded.stack, loaded.state, entries, loaded.head, move=loaded.follows)
     project.journal.perform(change)
-    exported = replace(result, notes=(*result.notes, *rules, *notes))
+    exported = replace(result, notes=(*result.notes, *moved, *rules, *notes))
     return Imported(exported, _named(items, loaded.names))
+
+
+def _placed(
+    project: Project, loaded: Loaded, taken: Sequence[FoundPatch], new: Sequence[ReconciledEntry]
+) -> tuple[list[ReconciledEntry], tuple[str, ...]]:
+    """Return the stack with the new patches at their places, or at the end with a note if they conflict there.
+
+    :param new: entry of each patch in ``taken``, on top of the stack.
+    """
+    at_end = [*loaded.entries, *new]
+    if all(patch.place is None for patch in taken):
+        return at_end, ()
+    revisions = []
+    for patch, entry in zip(taken, new, strict=True):
+        if patch.trees is None:
+            return at_end, ()
+        place = len(loaded.entries) if patch.place is None else patch.place
+        info = replace(entry.commit, tree=patch.trees[1])
+        revisions.append((place, Revision(name=entry.name, before=patch.trees[0], info=info)))
+    store, upstream = project.store, loaded.stack.pin.upstream
+    base = store.tree_of([loaded.state.base])[0]
+    try:
+        return insert(store, upstream, base, loaded.entries, revisions), ()
+    except ConflictError:
+        named = ", ".join(entry.name for entry in new)
+        return at_end, (f"{named}: at the end of the stack, because of a conflict at the place of the new steps",)
 
 
 def _tried(

@@ -174,7 +174,8 @@ class Fitter:
             item = Item(name=patch.name, where=patch.where, outcome=patch.carried, detail="; ".join(patch.notes))
             if patch.carried == "conflict":
                 conflict = Conflict(upstream=self.upstream, patch=patch.name, path="", reason=CHANGED_STEP)
-                item = replace(item, conflicts=(conflict,))
+                note = f"to take the changed step, `patchq drop {self.upstream}/{sh(patch.name)}`, then import again"
+                item = replace(item, conflicts=(conflict,), notes=(note,))
             return item, self.tree
         if patch.problem:
             return self._unreadable(patch, patch.problem), self.tree

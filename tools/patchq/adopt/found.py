@@ -33,6 +33,7 @@ class FoundPatch:
     :ivar carried: set if an earlier import of the same script added the patch to the stack: ``equal``,
         ``gone`` if the script no longer makes the patch, or ``conflict`` if its step makes another change.
         ``name`` is then the patch's name in the stack. Empty for other patches.
+    :ivar place: number of the stack's patches before this one; None for the end of the stack.
     """
 
     name: str
@@ -55,6 +56,7 @@ class FoundPatch:
     problem: PatchqError | None = None
     account: Account | None = None
     carried: str = ""
+    place: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

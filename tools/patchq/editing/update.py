@@ -193,6 +193,39 @@ def update(
     return new_stack, list(map(results.__getitem__, range(len(revisions))))
 
 
+def insert(
+    store: Git,
+    upstream: str,
+    base: TreeId,
+    entries: Sequence[ReconciledEntry],
+    new: Sequence[tuple[int, Revision]],
+) -> list[ReconciledEntry]:
+    """Return the stack with new patches.
+
+    :param new: each with the number of entries before it.
+    :raises ConflictError: if a patch doesn't merge at its place, or changes nothing there, or if a later patch
+        doesn't merge on top of it.
+    """
+    result: list[ReconciledEntry] = []
+    onto = base
+    for index in range(len(entries) + 1):
+        for place, revision in new:
+            if place != index:
+                continue
+            after = pick(store, upstream, revision.name, *revision.trees, onto)
+            if after == onto:
+                raise ConflictError(f"{revision.name} changes nothing at its place", [])
+            result.append(ReconciledEntry(revision.name, replace(revision.info, tree=after)))
+            onto = after
+        if index < len(entries):
+            entry = entries[index]
+            parent, tree = _trees(store, base, entry)
+            after = pick(store, upstream, entry.name, parent, tree, onto)
+            result.append(_entry(entry.name, entry, None, after, moved=parent != onto))
+            onto = after
+    return result
+
+
 def _ordered(
     entries: Sequence[ReconciledEntry], count: int, pairs: Mapping[int, str]
 ) -> list[tuple[ReconciledEntry | None, int | None]]:
