@@ -1,3 +1,3 @@
-"""Sources of upstreams (git hosts, the package index, signatures) and their contribution rules."""
+"""Sources of upstreams (git hosts, the package index), their signatures, and their contribution rules."""
 
 __all__ = ["archive", "bases", "folders", "forge", "index", "packages", "pins", "rules", "simple", "versions"]

@@ -1,7 +1,7 @@
 """Signature checks of tags and commits with a keyring that the project contains.
 
-An upstream's ``keyring`` in the lock names a file in the project: OpenPGP public keys, armoured or
-not, or the lines of an SSH ``allowed_signers`` file. The user's own keys, trust and git
+An upstream's ``keyring`` in the lock names a file in the project. The file contains OpenPGP public keys,
+armoured or not, or the lines of an SSH ``allowed_signers`` file. The user's own keys, trust settings and git
 configuration are ignored, so the result is the same on every machine.
 """
 
@@ -25,14 +25,13 @@ _IN = "check who made it before you use it; the keys that may sign are in {keyri
 
 
 def verify(store: Git, commit: CommitId, ref: str, tag: str | None, root: Path, keyring: Path) -> str:
-    """Check the signature of the tag object that names ``commit``. Without a tag object, check the
-    signature of the commit.
+    """Check the signature of the tag object that names ``commit``; without a tag object, check the commit's signature.
 
-    :param root: the project's folder, which contains the keyring.
-    :param tag: the tag object in the store; None for a branch or a lightweight tag. The author of a
-        tag may differ from the author of the commit, so a tag object must be signed itself.
+    :param root: folder of the project, which contains the keyring.
+    :param tag: tag object in the store; None for a branch or a lightweight tag. The authors of the tag and of
+        the commit may differ, so a signature of the commit isn't enough if there is a tag object.
     :returns: the signer and the key.
-    :raises SourceError: if nothing is signed, if the keyring has no matching key, or if the
+    :raises SourceError: if there is no signature, if the keyring contains no matching key, or if the
         signature belongs to another tag.
     """
     hint = _IN.format(keyring=keyring)
@@ -73,7 +72,7 @@ def _verified(store: Git, verb: str, name: str, ref: str, root: Path, keyring: P
 
 
 def _why(message: str) -> str:
-    """Return why a signature was refused, from the output of gpg or ssh-keygen."""
+    """Return the reason why a signature was refused, from the output of gpg or ssh-keygen."""
     for status, words in (
         ("NO_PUBKEY", "the signing key is not in the keyring"),
         ("BADSIG", "the signature is for other content"),

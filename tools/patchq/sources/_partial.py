@@ -1,6 +1,6 @@
-"""Partial downloads, kept by their expected hash, so that the next attempt resumes.
+"""Partial downloads, stored under the expected hash of the file, so that the next attempt can resume.
 
-Their content isn't trusted: the whole file is hashed before it gets its name.
+The content of a partial download isn't trusted: the whole file is hashed before it gets its final name.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _MOST_TAG = 1024
 
 
 class Partial:
-    """File that is being downloaded, with the hash of its bytes so far.
+    """File that is being downloaded, with the hash of the bytes received so far.
 
-    :ivar size: number of bytes so far.
+    :ivar size: number of bytes received so far.
     :ivar total: size of the whole file according to the server; 0 if unknown.
     :ivar resumed: True if some of the bytes come from an earlier response.
     """
@@ -44,18 +44,18 @@ class Partial:
 
     @property
     def _tag(self) -> Path:
-        """File next to the download with the server's version tag of the file."""
+        """File next to the download that stores the server's version tag (``ETag``) of the downloaded file."""
         return self.path.with_name(f"{self.path.name}.tag")
 
     def asking(self) -> dict[str, str]:
-        """Return request headers for the missing bytes, valid only if the file hasn't changed."""
+        """Return request headers that ask for the missing bytes only if the file hasn't changed on the server."""
         plain = {"Accept-Encoding": "identity"}
         if self.size:
             return {**plain, "Range": f"bytes={self.size}-", "If-Range": self.validator}
         return plain
 
     def answered(self, status: int, headers: Mapping[str, str]) -> None:
-        """Process the headers of a response: continue with the existing bytes, or start again."""
+        """Process the headers of a response: continue after the existing bytes, or start from the beginning."""
         plain = "Content-Encoding" not in headers
         message = str(headers.get("Content-Length", ""))  # an int from some versions of requests-file
         length = 0
@@ -81,20 +81,20 @@ class Partial:
             fsio.write_atomic(self._tag, tag.encode())
 
     def write(self, chunk: bytes) -> None:
-        """Append bytes."""
+        """Append bytes to the download."""
         self.file.write(chunk)
         self.digest.update(chunk)
         self.size += len(chunk)
 
     def clear(self) -> None:
-        """Discard all bytes and start again."""
+        """Discard all bytes, and start from the beginning."""
         self.file.seek(0)
         self.file.truncate()
         self._tag.unlink(missing_ok=True)
         self.digest, self.size, self.total, self.resumed, self.validator = hashlib.sha256(), 0, 0, False, ""
 
     def finish(self, target: Path) -> None:
-        """Rename the complete file to ``target``."""
+        """Rename the completely downloaded file to ``target``."""
         self.file.flush()
         fsio.make_folder(target.parent)
         fsio.rename(self.path, target)
@@ -105,7 +105,7 @@ class Partial:
 def opened(root: Path, sha256: str) -> Iterator[Partial]:
     """Open a download in the cache folder ``root``.
 
-    Its bytes are kept afterwards if the download can be resumed. If another patchq is downloading
+    If the download can be resumed, its bytes are kept afterwards. If another patchq process is downloading
     the same file, or if the hash is unknown, a separate download starts from the beginning.
     """
     root.mkdir(parents=True, exist_ok=True)
@@ -128,7 +128,7 @@ def opened(root: Path, sha256: str) -> Iterator[Partial]:
 
 
 def _claimed(path: Path) -> int | None:
-    """Open and lock a file. Return None if another process holds it, or if there are no locks."""
+    """Open and lock a file; return None if another process holds the lock, or if the file system has no locks."""
     fsio.make_folder(path.parent)
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with contextlib.suppress(OSError):
@@ -140,7 +140,7 @@ def _claimed(path: Path) -> int | None:
 
 
 def _is_at(fd: int, path: Path) -> bool:
-    """Return True if ``path`` is the open file ``fd``."""
+    """Return True if ``path`` still names the open file ``fd``."""
     try:
         return os.path.samestat(os.fstat(fd), os.stat(path, follow_symlinks=False))
     except FileNotFoundError:

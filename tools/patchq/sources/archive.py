@@ -1,7 +1,7 @@
 """Import of a release archive or a plain folder as one deterministic commit of the store.
 
-Archives are untrusted: each member is checked before git receives it, and archive bombs are
-refused.
+Archives are untrusted. Each member is checked before git receives it, and archives that would unpack to an
+excessive size are refused.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _AUTHOR = b"patchq <patchq@localhost> 946684800 +0000"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ArchiveMember:
-    """File to import: ``data`` is its content, or the target of a symlink."""
+    """File to import. ``data`` is the file's content, or the target of a symlink."""
 
     path: bytes
     mode: bytes
@@ -76,7 +76,7 @@ def import_archive(
 
 
 class _Told(io.RawIOBase):
-    """File that reports how much of it was read."""
+    """File object that reports how many of its bytes were read."""
 
     def __init__(self, file: IO[bytes], path: Path, progress: Progress) -> None:
         self._file, self._name, self._progress = file, path.name, progress
@@ -94,9 +94,9 @@ class _Told(io.RawIOBase):
 def import_release(
     store: Git, path: Path, pin: Pin, archive: str, *, only: Callable[[bytes], bool], skip: Iterable[str] = ()
 ) -> CommitId:
-    """Import selected files of another release's archive as a commit, possibly an empty one.
+    """Import selected files of another release's archive as a commit. The commit may be empty.
 
-    :param only: filter by path in the tree.
+    :param only: function that selects files by their path in the tree.
     :raises FormatError: as :func:`import_archive`.
     """
     with path.open("rb") as file, opened_archive(file, path.name) as tar:
@@ -107,7 +107,7 @@ def import_release(
 def _without_links(
     found: Iterator[_ArchiveMember], where: str, say: Callable[[str], None] | None
 ) -> Iterator[_ArchiveMember]:
-    """Yield members without the ``.git`` files that link a worktree or submodule to its origin."""
+    """Yield members, except the ``.git`` files that link a worktree or a submodule to its repository."""
     for member in found:
         folder, _, name = member.path.rpartition(b"/")
         harmless = member.mode == REGULAR and member.size <= _MAX_LINK and (not folder or is_tree_path(folder))
@@ -221,7 +221,7 @@ def _refused(where: str, path: bytes, why: str) -> FormatError:
 
 
 def members(tar: tarfile.TarFile, where: str) -> Iterator[_ArchiveMember]:
-    """Yield the files and links below an archive's single top folder, each checked before reading.
+    """Yield the files and links below an archive's single top folder. Each member is checked before it is read.
 
     :raises FormatError: for a member that doesn't belong in a source tree.
     """
@@ -275,7 +275,7 @@ def _link_target(info: tarfile.TarInfo, path: bytes, where: str) -> bytes:
 
 
 def _folder_members(folder: Path) -> Iterator[_ArchiveMember]:
-    """Yield the files in byte order of their names. Every machine then creates the same commit."""
+    """Yield a folder's files in byte order of their names, so that every machine creates the same commit."""
 
     def walk(at: bytes) -> Iterator[bytes]:
         for name in sorted(os.listdir(os.path.join(root, at))):
@@ -321,7 +321,7 @@ def _read(root: bytes, paths: Iterable[bytes], where: str) -> Iterator[_ArchiveM
 
 
 def _check_links(links: Mapping[bytes, bytes], files: Iterable[bytes], where: str) -> None:
-    """Refuse links that leave the tree, and files below a link or a file."""
+    """Refuse links that leave the tree, and files whose path leads through a link or a file."""
     for path, target in links.items():
         landing = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
         if target.startswith(b"/") or landing.startswith(b"../") or landing == b"..":

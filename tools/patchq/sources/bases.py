@@ -1,4 +1,4 @@
-"""Bases: the pins in the store, and their refs."""
+"""Bases: the pinned commits in the store, and the refs that name them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from patchq.system.paths import ref_component
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """Pin in the store. ``source`` is ``git`` or ``archive``."""
+    """Pinned commit in the store. ``source`` is ``git`` or ``archive``."""
 
     pin: Pin
     commit: CommitId
@@ -21,15 +21,15 @@ class Base:
 
 
 def base_ref(pin: Pin, source: str) -> str:
-    """Return the store's ref of a pin.
+    """Return the ref in the store for a pin.
 
-    Each source has its own ref, because an archive may lack files that git has.
+    Each kind of source has its own ref, because files of the git commit may be missing in the archive.
     """
     return f"refs/patchq/base/{source}/{pin.upstream}/{ref_component(pin.ref)}"
 
 
 def have_base(store: Git, pin: Pin, refs: Mapping[str, str]) -> Base | None:
-    """Return the base of a pin, or None if the store has none. ``refs`` are the store's refs.
+    """Return the base of a pin; None if it isn't in the store. ``refs`` are the store's refs.
 
     A base that was fetched for another commit or archive hash than the lock's is ignored.
     """
@@ -46,6 +46,6 @@ def have_base(store: Git, pin: Pin, refs: Mapping[str, str]) -> Base | None:
 def hash_ref(pin: Pin) -> str:
     """Return the ref that records the archive of a base.
 
-    A pin with another archive is fetched again.
+    If the hash in a pin changes, the pin is fetched again.
     """
     return f"refs/patchq/archive/{pin.sha256}/{pin.upstream}"

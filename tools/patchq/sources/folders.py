@@ -1,4 +1,4 @@
-"""Upstreams in local folders: their paths, and the import of a folder that is not a repository."""
+"""Upstreams in local folders: resolution of their paths, and import of a folder that is not a repository."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from patchq.system.paths import Layout
 
 
 def local_folder(layout: Layout, url: str) -> Path | None:
-    """Return the local folder that a URL names, or None for a remote URL."""
+    """Return the local folder that a URL names; None for a remote URL."""
     if url.startswith("file://"):
         return Path(os.path.realpath(layout.root / url[7:]))
     if "://" in url or (":" in url.split("/")[0]):
@@ -28,9 +28,9 @@ def git_source(layout: Layout, url: str) -> str:
 
 
 def local_path(layout: Layout, path: str) -> Path:
-    """Resolve a path of the lock.
+    """Resolve a local path in the lock.
 
-    Uses ``os.path``: ``Path`` raises RuntimeError for an unknown ``~name`` and for link loops.
+    ``os.path`` is used, because ``Path`` raises RuntimeError for an unknown ``~name`` and for link loops.
     """
     return Path(os.path.realpath(layout.root / os.path.expanduser(path)))  # noqa: PTH111
 
@@ -41,12 +41,12 @@ def is_repository(folder: Path) -> bool:
 
 
 def folder_commit(layout: Layout, store: Git, folder: Path, pin: Pin, skip: Iterable[str] = ()) -> CommitId:
-    """Return the commit id of a plain folder's files, without changing the store.
+    """Return the commit id that a plain folder's files would get, without writing to the store.
 
-    Nothing is kept, because the lock that names the folder may come from anyone.
+    The files aren't imported, because the lock that names the folder may come from an untrusted project.
 
-    :raises SourceError: for a home folder, the project's folder and any folder above them; and if a
-        file can't be read.
+    :raises SourceError: if the folder is a home folder, the project's folder or a folder above one of them,
+        or if a file can't be read.
     :raises FormatError: as :func:`patchq.sources.archive.import_archive`.
     """
     whose = pin.url.partition("/")[0] if pin.url.startswith("~") else "~"  # `~name` is another user's home folder

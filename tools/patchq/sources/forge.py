@@ -1,4 +1,4 @@
-"""Client for the GitHub REST calls that keep one pull request up to date."""
+"""Client for those calls of the GitHub REST API that keep one pull request up to date."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ID = re.compile(r"[0-9a-f]{40}")
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """API call, sent or, in a dry run, only recorded. ``body`` is None if the call only reads."""
+    """API call. In a dry run, it is only recorded. ``body`` is None if the call only reads."""
 
     method: str
     url: str
@@ -40,11 +40,11 @@ class Pull:
 
 @dataclass(slots=True, kw_only=True)
 class Forge:
-    """Repository on a forge.
+    """Repository on a git host with a REST API (forge).
 
     :ivar repository: ``OWNER/NAME``.
     :ivar dry_run: True to send no changes; without a token, nothing is read either.
-    :ivar calls: all calls so far.
+    :ivar calls: all calls that were made so far.
     """
 
     repository: str
@@ -64,7 +64,7 @@ class Forge:
             raise UserError(f"{self.api} is not https, so others could read the token", hint="--api https://…")
 
     def pull_of(self, branch: str) -> Pull | None:
-        """Return the open pull request of a branch of this repository, or the newest closed one."""
+        """Return the open pull request of a branch in this repository; if there is none, the newest closed one."""
         owner = self.repository.partition("/")[0]
         query = f"state=all&per_page=100&head={quote(f'{owner}:{branch}', safe='')}"
         answer = self._ask("GET", f"pulls?{query}")
@@ -88,14 +88,14 @@ class Forge:
         return ""
 
     def open(self, title: str, branch: str, base: str, body: str) -> Pull | None:
-        """Open a pull request. Return None in a dry run."""
+        """Open a pull request; return None in a dry run."""
         answer = self._ask("POST", "pulls", {"title": title, "head": branch, "base": base, "body": body})
         if answer:
             return self._pull(answer)
         return None
 
     def edit(self, pull: Pull, body: str) -> None:
-        """Replace the text of a pull request."""
+        """Replace the text of an existing pull request."""
         self._ask("PATCH", f"pulls/{pull.number}", {"body": body})
 
     def _pull(self, raw: Any) -> Pull:
@@ -109,9 +109,9 @@ class Forge:
         return SourceError(f"{self.api} sent a response that can't be parsed: {error!r}", hint="check --api")
 
     def _ask(self, method: str, path: str, body: Mapping[str, str] | None = None) -> Any:
-        """Send a call and return the parsed response.
+        """Send an API call, and return the parsed response.
 
-        :raises SourceError: for an error response, with its message, and if the API doesn't answer.
+        :raises SourceError: if the API doesn't answer, or answers with an error; then with its message.
         """
         from urllib3.exceptions import HTTPError
 

@@ -43,19 +43,19 @@ _OFFLINE_HINT = "run `patchq fetch` where the package index can be reached"
 
 @dataclass(frozen=True, slots=True)
 class IndexRelease:
-    """Release with its source distribution."""
+    """Release of a project on the index, with its source distribution."""
 
     version: Version
     file: IndexFile
 
     @property
     def uploaded(self) -> float:
-        """Upload time of the source distribution."""
+        """Upload time of the release's source distribution."""
         return self.file.uploaded
 
 
 def cache_folder() -> Path:
-    """Return the folder of downloads, which all projects of this user share."""
+    """Return the folder for downloads, which all projects of this user share."""
     if override := os.environ.get("PATCHQ_CACHE"):
         return Path(override)
     if sys.platform == "darwin":
@@ -69,7 +69,7 @@ def cache_folder() -> Path:
 def pip_settings() -> dict[str, list[str]]:
     """Return pip's settings, such as ``index-url``, as lists of words.
 
-    They come from ``pip config`` and pip's environment variables.
+    The settings come from ``pip config`` and pip's environment variables.
     """
     found: dict[str, list[str]] = {}
     try:
@@ -91,10 +91,10 @@ def pip_settings() -> dict[str, list[str]]:
 
 
 def _pips_default() -> list[str]:
-    """Return the index that pip uses without any setting. patchq names no index of its own.
+    """Return the index that pip uses by default. patchq itself contains no address of an index.
 
-    pip is imported in another process, because setuptools then replaces ``distutils``, and warns
-    if ``distutils`` was imported before.
+    pip is imported in another process: importing it makes setuptools replace ``distutils``, which causes a
+    warning if ``distutils`` was imported before.
     """
     asked = "from pip._internal.models.index import PyPI; print(PyPI.simple_url)"
     try:
@@ -104,10 +104,10 @@ def _pips_default() -> list[str]:
 
 
 def find_files(project: str, wanted: Callable[[str], bool]) -> list[IndexFile]:
-    """Return the files of a project whose names ``wanted`` accepts, from every configured index.
+    """Return those files of a project whose names ``wanted`` accepts, from all configured indexes.
 
-    :raises SourceError: if there are none and an index didn't answer, or if a remote index names a
-        local file.
+    :raises SourceError: if no file is found and an index didn't answer, or if a remote index names a local
+        file.
     """
     with ThreadPoolExecutor(1) as pool:  # pip's answer takes as long as the imports below
         asked = pool.submit(pip_settings)
@@ -143,7 +143,7 @@ def find_files(project: str, wanted: Callable[[str], bool]) -> list[IndexFile]:
 
 
 def _files_on(index: str, project: str) -> list[IndexFile]:
-    """Return the files of a project on one index; none if the index doesn't have the project.
+    """Return the files of a project on one index; an empty list if the index doesn't have the project.
 
     :raises requests.RequestException: if the index doesn't answer.
     :raises ValueError: if the page can't be parsed.
@@ -157,7 +157,7 @@ def _files_on(index: str, project: str) -> list[IndexFile]:
 
 
 def _sdist_version(project: str, name: str) -> Version | None:
-    """Return the version of a project's source distribution from its file name, else None."""
+    """Return the version in the file name of a project's source distribution; None for other files."""
     from packaging.utils import InvalidSdistFilename, canonicalize_name, parse_sdist_filename
 
     try:
@@ -185,7 +185,7 @@ def find_releases(project: str) -> list[IndexRelease]:
 def find_sdist(project: str, version: str) -> IndexFile:
     """Return the source distribution of one release.
 
-    :raises SourceError: if the index has none.
+    :raises SourceError: if the index doesn't have it.
     """
     from packaging.version import Version
 
@@ -214,9 +214,9 @@ def find_wheels(project: str, version: str) -> list[IndexFile]:
 
 
 def cached(sha256: str) -> Path | None:
-    """Return the cached file with this hash, or None.
+    """Return the cached file with this hash; None if it isn't cached.
 
-    The cache isn't trusted: the file is hashed again.
+    The cache isn't trusted, so the file is hashed again.
     """
     folder = cache_folder() / "sha256" / sha256
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
@@ -228,7 +228,7 @@ def cached(sha256: str) -> Path | None:
 
 
 def keep(path: Path, sha256: str) -> None:
-    """Copy a file with this hash into the cache, which may be on another disk."""
+    """Copy a file with this hash into the cache. The cache may be on another disk."""
     root = cache_folder()
     root.mkdir(parents=True, exist_ok=True)
     fd, name = tempfile.mkstemp(prefix=".download-", dir=root)
@@ -247,13 +247,12 @@ def download(
 ) -> Path:
     """Download a file into the cache. The file gets its name only after its hash was checked.
 
-    A download that was interrupted, in this command or an earlier one, resumes if the server
-    supports that.
+    An interrupted download, of this or an earlier command, is resumed if the server supports that.
 
-    :param sha256: the hash in the lock; empty to use the index's hash.
+    :param sha256: expected hash, from the lock; if empty, the hash that the index gives.
     :param most: size limit in bytes; default: :data:`MOST_BYTES`.
-    :param allowance: limit on downloaded bytes; local files don't count.
-    :raises Exhausted: if the allowance isn't enough.
+    :param allowance: limit on the bytes downloaded by a whole operation. Local files don't count.
+    :raises Exhausted: if the file exceeds the remaining allowance.
     :raises SourceError: if the hash differs, or if the transfer fails.
     """
     from patchq.sources import _partial
@@ -282,9 +281,9 @@ def download(
 
 
 def _bring(file: IndexFile, part: Partial, progress: Progress | None, most: int, allowance: Allowance) -> None:
-    """Download the missing bytes of a file.
+    """Download the bytes of a file that are still missing.
 
-    Repeat the request if a response is interrupted after it brought data.
+    If a response is interrupted after some data has arrived, repeat the request.
 
     :raises SourceError: if the file can't be downloaded.
     """
@@ -309,7 +308,7 @@ def _bring(file: IndexFile, part: Partial, progress: Progress | None, most: int,
 
 
 def _transfer(file: IndexFile, part: Partial, progress: Progress | None, most: int, allowance: Allowance) -> None:
-    """Append the bytes of one response."""
+    """Append the bytes of one response to the download."""
     begun = time.monotonic()
     allowance.need()
     with session(file.url) as own, own.get(file.url, stream=True, timeout=TIMEOUT, headers=part.asking()) as response:
@@ -353,7 +352,7 @@ def _is_here(url: str) -> bool:
 def session(url: str) -> Any:
     """Return a requests session. It reads ``file:`` URLs, as pip does, only if ``url`` is local.
 
-    So no remote index can redirect to a local file.
+    Because of this, a remote index can't redirect to a local file.
     """
     import io
 
@@ -397,7 +396,7 @@ def session(url: str) -> Any:
 
 
 def _linked_files(links: list[str]) -> Iterator[Path]:
-    """Yield the files in ``find-links`` folders. Pages of links are ignored."""
+    """Yield the files in ``find-links`` folders. ``find-links`` addresses of web pages are ignored."""
     for link in links:
         if link.startswith("file:"):
             folder = Path(unquote(urlsplit(link).path))

@@ -1,4 +1,4 @@
-"""Distribution and package of a source tree, for the build settings of a new upstream."""
+"""Guess of the distribution and the package in a source tree, for the build settings of a new upstream."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 
 def guess_build(distribution: str, paths: Iterable[bytes], names: Iterable[str] = (), *, released: bool) -> BuildConfig:
-    """Guess the package of a distribution, or its only module, from the files of its tree.
+    """Guess the package (or the single module) of a distribution from the files of its tree.
 
-    :param paths: all files.
-    :param names: packages that the distribution's metadata names.
-    :param released: True if the release has wheels, which the patched files can go over.
+    :param paths: paths of all files in the tree.
+    :param names: names of packages in the distribution's metadata.
+    :param released: True if the release has wheels, so that overlays can be built.
     """
     tops: set[bytes] = set()
     below_src: set[bytes] = set()
@@ -43,7 +43,7 @@ def guess_build(distribution: str, paths: Iterable[bytes], names: Iterable[str] 
 def build_of_tree(store: Git, commit: CommitId) -> BuildConfig | None:
     """Guess how to build wheels of a tree, from ``pyproject.toml`` or ``setup.cfg``.
 
-    :returns: None if neither names the distribution.
+    :returns: the build settings; None if neither file names the distribution.
     """
     entries = store.list_tree(commit)
     wanted = []

@@ -1,8 +1,8 @@
 """Fetch of pins into the store: from git by commit, or from a release archive.
 
-Each pin becomes one commit under ``refs/patchq/base/<source>/<upstream>/<ref>`` in
-``.patchq/store.git``. The commit of an archive has a fixed author and date, and its message depends
-only on the pin, so its id is the same on every machine.
+Each pin becomes one commit under ``refs/patchq/base/<source>/<upstream>/<ref>`` in ``.patchq/store.git``. An
+archive's commit has a fixed author and date, and a message that depends only on the pin, so that its id is
+the same on every machine.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Fetcher:
         self._told: dict[str, Unreachable] = {}
 
     def fetch(self, pins: Iterable[Pin]) -> list[Base]:
-        """Fetch every pin that the store lacks, and return the bases of all pins.
+        """Fetch every pin that isn't in the store, and return the bases of all pins.
 
         :raises SourceError: if no source provides a pin.
         """
@@ -102,16 +102,16 @@ class Fetcher:
         return kept
 
     def again(self, pin: Pin) -> Base:
-        """Fetch a pin again, because the store lacks parts of it."""
+        """Fetch a pin again, because parts of it are missing in the store."""
         have = have_base(self.store, pin, self.store.refs("refs/patchq/base", "refs/patchq/archive"))
         if (have and have.source == "archive") or not pin.commit:
             return self._from_archive(pin)
         return self._from_git(pin, again=True)
 
     def _together(self, pins: Sequence[Pin]) -> None:
-        """Fetch the commits of each repository over one connection.
+        """Fetch the commits of each repository over a single connection.
 
-        Commits that the connection doesn't bring are fetched one by one later.
+        Commits that can't be fetched in this way are fetched one by one later.
         """
         by_url: dict[str, list[Pin]] = {}
         if not self.offline and self.source != "archive":
@@ -207,7 +207,7 @@ class Fetcher:
         return self._keep_git(pin)
 
     def _check_signature(self, pin: Pin) -> None:
-        """Check the signature of a pin from git before it is used, if a keyring is configured."""
+        """Check the signature of a pin that was fetched by git, before it is used, if a keyring is configured."""
         upstream = self.lock.upstreams.get(pin.upstream)
         if not upstream or not upstream.keyring or not pin.commit:
             return
@@ -235,11 +235,11 @@ class Fetcher:
         return Base(pin, commit, "archive")
 
     def skip(self, pin: Pin) -> list[str]:
-        """Return the paths of the pin's archive that belong to nested upstreams."""
+        """Return those paths in the pin's archive that belong to nested upstreams."""
         return list(self.lock.nested_in(pin.upstream))
 
     def archive_file(self, pin: Pin) -> Path:
-        """Return the pin's archive on disk, after checking its hash.
+        """Return the path of the pin's archive file, after checking its hash.
 
         :raises SourceError: if the archive can't be found, or if its hash differs.
         """
@@ -253,12 +253,12 @@ def _host(url: str) -> str:
 
 
 def tag_ref(pin: Pin) -> str:
-    """Return the store's ref for the tag that a pin names, with its signature."""
+    """Return the store's ref for the signed tag object that a pin names."""
     return f"refs/patchq/tag/{pin.upstream}/{ref_component(pin.ref)}"
 
 
 def _signed_ref(root: Path, keys: Path, pin: Pin) -> str:
-    """Return the ref that records that this keyring content verified a pin's signature."""
+    """Return the ref which records that a pin's signature was verified with this content of the keyring."""
     digest = hashlib.sha256(project_files.read(root, keys) or b"").hexdigest()
     return f"refs/patchq/signed/{digest}/{pin.upstream}/{ref_component(pin.ref)}"
 
@@ -266,8 +266,8 @@ def _signed_ref(root: Path, keys: Path, pin: Pin) -> str:
 def check_signature(layout: Layout, lock: Lock, store: Git, pin: Pin, *, offline: bool = False) -> str:
     """Return the signer of a pin's tag or commit; empty if no keyring is configured.
 
-    :param offline: True to use only the tag in the store.
-    :raises SourceError: if no key in the keyring made the signature.
+    :param offline: True to use only the tag that is already in the store.
+    :raises SourceError: if the signature was made by no key in the keyring.
     """
     from patchq.sources import _keyring
 
@@ -290,12 +290,12 @@ def check_signature(layout: Layout, lock: Lock, store: Git, pin: Pin, *, offline
 
 
 def is_local_archive(archive: str) -> bool:
-    """Return True if an archive is a path, not ``PROJECT==VERSION``."""
+    """Return True if an ``archive`` value in the lock is a path, not ``PROJECT==VERSION``."""
     return "==" not in archive
 
 
 def archive_file(layout: Layout, pin: Pin, *, offline: bool = False, progress: Progress | None = None) -> Path:
-    """Return a pin's archive on disk; see :meth:`Fetcher.archive_file`."""
+    """Return the path of a pin's archive file; see :meth:`Fetcher.archive_file`."""
     from patchq.sources import index
 
     if is_local_archive(pin.archive):
@@ -326,7 +326,7 @@ def archive_file(layout: Layout, pin: Pin, *, offline: bool = False, progress: P
 
 
 class Hosts:
-    """Refs of git hosts. Each URL is queried once for all threads of a command."""
+    """Cache of the refs of git hosts. Each URL is queried once for all threads of a command."""
 
     def __init__(self) -> None:
         self._told: dict[str, dict[str, CommitId] | Unreachable] = {}
@@ -352,12 +352,12 @@ class Hosts:
 def pin_git(
     layout: Layout, store: Git, pin: Pin, *, skip: Collection[str] = (), hosts: Hosts | None = None, keep: bool = False
 ) -> CommitId:
-    """Return the commit that ``pin.ref`` names at ``pin.url`` now.
+    """Return the commit to which ``pin.ref`` at ``pin.url`` points now.
 
     For a plain folder, return the commit of its files.
 
-    :param hosts: responses of the hosts so far.
-    :param keep: True to import a plain folder's files into the store; only if the user requested
+    :param hosts: cache of the hosts' responses.
+    :param keep: True to import a plain folder's files into the store. Use this only if the user has requested
         the pin.
     :raises UserError: if the ref or the folder doesn't exist.
     :raises Unreachable: if the host doesn't answer.

@@ -1,7 +1,7 @@
 """Contribution rules in an upstream's tree: pull request template, hooks, rules for agents.
 
-A release archive may lack these files. ``patches/<upstream>/contribute/`` may contain substitutes
-at the same paths, written by the maintainers of the stack. The tree's own files take precedence.
+These files may be missing in a release archive. ``patches/<upstream>/contribute/`` may contain substitutes at
+the same paths, written by the maintainers of the stack. If a file is in the tree, its substitute is ignored.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FORMS = ".github/issue_template/"
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """File of the tree, or its substitute."""
+    """File with contribution rules in the tree, or its substitute."""
 
     path: str
     text: str
@@ -39,11 +39,11 @@ class Document:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """Contribution rules; None for each file that neither the tree nor a substitute provides.
+    """Contribution rules of an upstream. A field is None if neither the tree nor a substitute provides its file.
 
     :ivar agents: rules for contributions made with AI tools.
     :ivar bug_form: form or template of a bug report.
-    :ivar replacements: content of the files that the tree lacks, by path.
+    :ivar replacements: contents of substitutes for files that the tree doesn't contain, by path.
     """
 
     template: Document | None
@@ -59,12 +59,12 @@ def stand_in_folder(layout: Layout, upstream: str) -> Path:
 
 
 def upstream_test(layout: Layout, upstream: str, path: str) -> Path:
-    """Return the local path of a test that is intended as ``path`` in the upstream's tree."""
+    """Return the path in the project of a test that is meant to be added as ``path`` to the upstream's tree."""
     return layout.root / "patches" / upstream / "upstream-tests" / path
 
 
 def read_rules(layout: Layout, store: Git, upstream: str, commit: CommitId) -> Rules:
-    """Read the rules in a commit's tree, and the substitutes for missing files."""
+    """Read the rules in a commit's tree, and substitutes for missing files."""
     entries = {p.decode("utf-8", "replace"): e for p, e in store.list_tree(commit).items()}
     folder = stand_in_folder(layout, upstream)
     files = project_files.list_files(layout.root, folder)
@@ -110,5 +110,5 @@ def _find(
 
 
 def read_upstream_test(layout: Layout, upstream: str, path: str) -> bytes | None:
-    """Return the test intended as ``path`` in the upstream's tree, or None if it doesn't exist."""
+    """Return the content of a test that is meant to be added to upstream's tree as ``path``; None if it is missing."""
     return project_files.read(layout.root, upstream_test(layout, upstream, path))

@@ -1,6 +1,6 @@
-"""Simple repository API: the files of a project on a package index, from a JSON or an HTML page.
+"""Reader for the simple repository API: the files of a project on a package index, from a JSON or HTML page.
 
-https://packaging.python.org/en/latest/specifications/simple-repository-api/
+Specification: https://packaging.python.org/en/latest/specifications/simple-repository-api/
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _MAJOR = "1"
 class IndexFile:
     """File on a package index.
 
-    :ivar sha256: empty if the index gives none.
-    :ivar uploaded: seconds since 1970; 0 if the index gives no time.
+    :ivar sha256: hash of the file; empty if the index gives none.
+    :ivar uploaded: time of the upload in seconds since 1970; 0 if the index gives none.
     """
 
     name: str
@@ -34,14 +34,14 @@ class IndexFile:
 
 
 def project_url(index: str, project: str) -> str:
-    """Return the address of a project's page; ``project`` is a normalized name."""
+    """Return the address of a project's page. ``project`` must be a normalized name."""
     return f"{index.rstrip('/')}/{project}/"
 
 
 def parse_page(data: bytes, content_type: str, url: str) -> list[IndexFile]:
     """Return the files on a project's page.
 
-    :param url: address of the page after redirects; relative links start there.
+    :param url: address of the page after redirects, against which relative links are resolved.
     :raises ValueError: if the page has an unknown type, version or structure.
     """
     if content_type.partition(";")[0].strip().lower() in (_JSON, "application/json"):
@@ -82,7 +82,7 @@ def _json_files(files: Any, url: str) -> Iterator[IndexFile]:
 
 
 class _Page(HTMLParser):
-    """Parser that collects the links of an HTML page, relative to its ``base``."""
+    """Parser that collects the links of an HTML page. Relative links are resolved against the page's ``base``."""
 
     def __init__(self, url: str) -> None:
         super().__init__()

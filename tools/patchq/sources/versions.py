@@ -21,11 +21,11 @@ _HATCH = r"(?i)^(?:__version__|VERSION)(?:\s*:\s*str)?\s*=\s*(['\"])v?(?P<versio
 
 
 def version_of_tree(store: Git, commit: CommitId) -> str:
-    """Return the version that a tree states as a literal, or an empty string.
+    """Return the version that a tree states literally; empty if it states none.
 
-    Reads ``PKG-INFO``, ``project.version`` and the file or attribute that ``project.dynamic`` refers
-    to, Poetry's version, and ``setup.cfg``. A version that a build computes, such as from git's tags,
-    is not found.
+    The version is searched in ``PKG-INFO``, in ``project.version``, in the file or attribute to which
+    ``project.dynamic`` refers, in Poetry's settings, and in ``setup.cfg``. A version that the build computes,
+    for example from git's tags, is not found.
     """
     tree = _VersionFiles(store, commit)
     for found in (tree.of_pkg_info(), tree.of_pyproject(), tree.of_setup_cfg()):
@@ -44,7 +44,7 @@ class _VersionFiles:
         self._entries: Mapping[bytes, TreeEntry] = store.list_tree(commit)
 
     def _text(self, path: str) -> str:
-        """Return the content of a plain file; empty if there is none."""
+        """Return the content of a plain file; empty if it doesn't exist."""
         entry = self._entries.get(path.encode())
         if entry is None or entry.mode not in (b"100644", b"100755"):
             return ""
@@ -112,19 +112,19 @@ class _VersionFiles:
         return ""
 
     def _attribute(self, dotted: str) -> str:
-        """Return the literal of an attribute such as ``package.module.__version__``."""
+        """Return the literal value of an attribute such as ``package.module.__version__``."""
         module, _, name = dotted.rpartition(".")
         return self._assigned(self._module(module.replace(".", "/")), name)
 
     def _module(self, stem: str) -> str:
-        """Return the path of a module's file; empty if the tree has none."""
+        """Return the path of a module's file; empty if the tree doesn't contain it."""
         for path in (f"{stem}.py", f"{stem}/__init__.py", f"src/{stem}.py", f"src/{stem}/__init__.py"):
             if path.encode() in self._entries:
                 return path
         return ""
 
     def _assigned(self, path: str, name: str, *, follow: bool = True) -> str:
-        """Return the text that a file assigns to a name, also in a module that it imports the name from."""
+        """Return the string that a file assigns to a name. Follow the import of the name from another module."""
         try:
             body = ast.parse(self._text(path)).body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -148,7 +148,7 @@ class _VersionFiles:
 
 
 def _imported_as(node: ast.ImportFrom, name: str) -> str:
-    """Return the original name of what an import binds to ``name``; empty if it binds no such name."""
+    """Return the original name of the object that an import binds to ``name``; empty if it doesn't bind ``name``."""
     for alias in node.names:
         if (alias.asname or alias.name) == name:
             return alias.name
@@ -156,7 +156,7 @@ def _imported_as(node: ast.ImportFrom, name: str) -> str:
 
 
 def _at(raw: object, *keys: str) -> object:
-    """Return the value below nested tables; None if one of them is missing."""
+    """Return the value at a path of nested tables; None if one of them is missing."""
     for key in keys:
         if not isinstance(raw, dict):
             return None
