@@ -1,3 +1,3 @@
-"""Store of upstreams: pinning, fetching, repair, and bundles for machines without a network."""
+"""Operations on the store: pinning, fetching, repair, and bundles for machines without a network."""
 
 __all__ = ["bundle", "pinning"]

@@ -1,9 +1,9 @@
-"""Repair of a store that lost objects or holds damaged ones.
+"""Repair of a store in which objects are missing or damaged.
 
-Everything that patchq puts into the store can be restored with the same ids: bases from their
-sources, commits of patches from the patch files. Damaged files move to ``.patchq/damaged``, and
-their readable objects return to the store. Only commits that the user made in a worktree and has
-not exported exist nowhere else. If they are lost, patchq reports it.
+All objects that patchq writes to the store can be restored with the same ids: bases from their sources, and
+commits of patches from the patch files. Damaged files are moved to ``.patchq/damaged``, and the objects that
+can still be read from them are put back into the store. Only commits that the user made in a worktree and
+hasn't exported exist nowhere else. If such commits are lost, patchq reports this.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _SHALLOW = re.compile(rb"(?:[0-9a-f]{40}\n)*")
 
 
 def repair_objects(project: Project, bases: Sequence[Base], refetch: Callable[[Pin], Base]) -> list[str]:
-    """Restore objects that ``bases`` or the applied branches lack. Return messages for the user.
+    """Restore missing objects of ``bases`` and of the applied branches. Return messages for the user.
 
-    :param refetch: fetches a pin from its source, even if the store seems to have it.
-    :raises SourceError: if an object exists nowhere else, or no source has it.
+    :param refetch: function that fetches a pin from its source, even if the store seems to contain it.
+    :raises SourceError: if an object exists nowhere else, or if no source can provide it.
     """
     store = project.store
     tips = _tips(project)
@@ -67,9 +67,9 @@ def repair_objects(project: Project, bases: Sequence[Base], refetch: Callable[[P
 def repair_records(project: Project) -> list[str]:
     """Repair refs, HEADs and indexes that a power cut emptied. Return messages for the user.
 
-    Unreadable refs move to ``.patchq/damaged``. The next fetch restores the ref of a base; a branch
-    is restored from the state that ``apply`` recorded. An index is rebuilt from its commit, and the
-    worktree's files keep their contents.
+    Unreadable refs are moved to ``.patchq/damaged``. The next fetch restores the refs of bases. Branches are
+    restored from the state that ``apply`` recorded. A worktree's index is rebuilt from its commit, and the
+    worktree's files aren't changed.
     """
     if not (project.layout.store / "objects").is_dir():
         return []
@@ -104,7 +104,7 @@ def _set_aside_records(project: Project) -> dict[str, Path]:
 
 
 def _records(store: Path) -> Iterator[tuple[Path, re.Pattern[bytes]]]:
-    """Yield the files that hold refs, each with the pattern of its contents."""
+    """Yield the files that contain refs, each with a pattern for its contents."""
     yield store / "HEAD", _REF
     yield store / "packed-refs", _PACKED
     yield store / "shallow", _SHALLOW
@@ -115,7 +115,7 @@ def _records(store: Path) -> Iterator[tuple[Path, re.Pattern[bytes]]]:
 
 
 def _restore_branch(project: Project, upstream: str) -> list[str]:
-    """Set a branch to the tip that ``apply`` recorded. Report commits that it may have lost."""
+    """Set a branch to the tip that ``apply`` recorded. Report commits of the user that may be lost by this."""
     state = load_state(project.layout, upstream)
     if not state:
         return []
@@ -148,7 +148,7 @@ def _repair_worktree(project: Project, name: str) -> list[str]:
 
 
 def _tips(project: Project) -> dict[str, CommitId]:
-    """Return the tip of each upstream's branch, which may be ahead of its stack."""
+    """Return the tip of each upstream's branch. It may contain commits that aren't exported yet."""
     refs = project.store.refs("refs/heads")
     tips = {}
     for name in project.lock.upstreams:
@@ -159,7 +159,7 @@ def _tips(project: Project) -> dict[str, CommitId]:
 
 
 def _replay(project: Project, upstream: str) -> str:
-    """Write a stack's commits again from its patch files. Return a message for the user."""
+    """Write the commits of a stack again from its patch files. Return a message for the user."""
     state = load_state(project.layout, upstream)
     pin = None
     if state:
@@ -179,7 +179,7 @@ def _replay(project: Project, upstream: str) -> str:
 
 
 def _set_aside(project: Project) -> list[str]:
-    """Move damaged packs and objects out of the store, and unpack their readable objects."""
+    """Move damaged packs and objects out of the store, and put their readable objects back."""
     store = project.store
     aside = project.layout.private / "damaged"
     damaged = [*_damaged_packs(project), *_damaged_objects(project)]

@@ -1,9 +1,9 @@
-"""``bundle`` and ``apply --from-bundle``: one file to apply a set on a machine without a network.
+"""Commands ``bundle`` and ``apply --from-bundle``: one file with which a set can be applied without a network.
 
-A bundle is a plain tar file. The same project gives the same bytes. It contains the lock, stacks,
-proofs and wanted kernels. For each pin of the set it has the release archive or, for three-way
-merges, a pack of its commit. Wheels of the release are optional. The first member lists the size
-and SHA-256 of all others; members that differ are refused.
+A bundle is a plain tar file. Its bytes depend only on the project. It contains the lock, the stacks, the
+proofs and the lists of wanted kernels. For each pin of the set, it also contains the release archive or a git
+pack of the pinned commit. Wheels of the releases are optional. The first member lists the size and SHA-256 of
+all other members. A bundle whose members differ from this list is refused.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _CHUNK = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bundled:
-    """Result of ``bundle``: the file, its size and SHA-256, its pins and its number of members."""
+    """Result of ``bundle``: the file, its size and SHA-256, the pins in it, and its number of members."""
 
     path: str
     size: int
@@ -60,7 +60,7 @@ class Bundled:
 def make_bundle(project: Project, target: Path, *, set_name: str = "", wheels: bool = False) -> Bundled:
     """Write the bundle of a set.
 
-    :param wheels: include the release's wheels, which overlays need.
+    :param wheels: include the releases' wheels, which are needed to build overlays.
     :raises UserError: if an archive is outside the project.
     """
     set_name = project.choose_set(set_name)
@@ -109,7 +109,7 @@ def make_bundle(project: Project, target: Path, *, set_name: str = "", wheels: b
 
 
 def _local_archive(root: Path, archive: str) -> str:
-    """Return the member name of an archive that the lock names by its path.
+    """Return the member name for an archive that the lock names by its path.
 
     :raises UserError: if the archive is outside the project.
     """
@@ -124,7 +124,7 @@ def _local_archive(root: Path, archive: str) -> str:
 
 @contextmanager
 def _member_file(root: Path, name: str, path: Path) -> Iterator[BinaryIO]:
-    """Open the file of a member. Files of the project are opened with the project's checks."""
+    """Open the file for a member. For a file of the project, the checks for project files are made."""
     if name.startswith("project/"):
         file = project_files.open_file(root, path)
     else:
@@ -148,7 +148,7 @@ def _pin(base: Base, tag: str) -> dict[str, str]:
 
 
 def _tag(project: Project, base: Base) -> str:
-    """Return the id of a pin's tag object; empty if it has none or its upstream no keyring."""
+    """Return the id of a pin's tag object; empty if the pin has none, or if its upstream has no keyring."""
     keyring = project.lock.upstreams[base.pin.upstream].keyring
     found = ""
     if keyring:
@@ -170,9 +170,9 @@ def _project_files(root: Path) -> dict[str, Path]:
 
 
 def _pack(store: Git, commit: CommitId, tag: str) -> bytes:
-    """Return a pack of one commit with its tree and tag, without history.
+    """Return a git pack of one commit with its tree and tag, without history.
 
-    It contains whole objects, no deltas, so that its bytes are always the same.
+    The pack contains whole objects without deltas, so that its bytes are always the same.
     """
     objects = store.run("rev-list", "--objects", "--no-object-names", "--no-walk", commit) + tag.encode()
     config = ("pack.threads=1", "core.compression=6", "pack.compression=6")
@@ -224,14 +224,14 @@ def _member(name: str, size: int) -> tarfile.TarInfo:
 
 
 def apply_bundle(root: Path, bundle: Path, **options: Any) -> list[StackResult]:
-    """Apply the set of a bundle to the project at ``root``, or create a project there.
+    """Apply the bundle's set to the project at ``root``. If there is no project, create it.
 
-    An existing project must have the bundle's lock.
+    An existing project must have the same lock as the bundle.
 
-    :param options: ``say`` and ``wait`` of the project.
+    :param options: arguments ``say`` and ``wait`` for the project.
     :raises FormatError: if the bundle is damaged or contains unlisted members.
     :raises UserError: if the project has another lock, or the folder contains other files.
-    :raises SourceError: if the apply result differs from the bundled one.
+    :raises SourceError: if the apply result differs from the result recorded in the bundle.
     """
     root = root.resolve()
     with _opened(bundle) as (manifest, folder):
@@ -270,7 +270,7 @@ def apply_bundle(root: Path, bundle: Path, **options: Any) -> list[StackResult]:
 
 
 def _bring(project: Project, manifest: Mapping[str, Any], folder: Path) -> None:
-    """Put the archives of an unpacked bundle into the cache, and its commits into the store."""
+    """Put an unpacked bundle's archives into the cache, and its commits into the store."""
     archives = folder / "archives"
     for path in sorted(archives.rglob("*")) if archives.is_dir() else ():
         if path.is_file() and index.cached(path.parent.name) is None:
@@ -282,7 +282,7 @@ def _bring(project: Project, manifest: Mapping[str, Any], folder: Path) -> None:
 
 @contextmanager
 def bundled_project(bundle: Path, around: Project) -> Iterator[Project]:
-    """Yield the project of a bundle, in a temporary folder, with the store of another project.
+    """Yield the project in a bundle, in a temporary folder. It uses the store of another project.
 
     :raises FormatError: if the bundle is damaged or contains unlisted members.
     """
@@ -295,9 +295,9 @@ def bundled_project(bundle: Path, around: Project) -> Iterator[Project]:
 
 
 def _check_members(bundled: Path, where: str) -> None:
-    """Check that a bundle contains only files of a project.
+    """Check that a bundle contains only files that belong to a project.
 
-    These are the lock, stacks, proofs, wanted kernels, and files that the lock names.
+    These are the lock, stacks, proofs, lists of wanted kernels, and files that the lock names.
 
     :raises FormatError: for other files, such as patchq's private state.
     """
@@ -319,9 +319,9 @@ def _check_members(bundled: Path, where: str) -> None:
 
 
 def _not_of(root: Path, bundled: Path) -> str:
-    """Return a file in a folder that doesn't come from the bundle; empty if there is none.
+    """Return a file in a folder that doesn't come from the bundle; empty if there is no such file.
 
-    Files of an interrupted run of ``apply --from-bundle`` are not returned.
+    Files that an interrupted run of ``apply --from-bundle`` left are ignored.
     """
     for path in sorted(root.rglob("*")) if root.exists() else ():
         inside = path.relative_to(root)
@@ -377,7 +377,7 @@ def _index_pack(project: Project, pin: Mapping[str, str], pack: Path) -> None:
 def _opened(bundle: Path) -> Iterator[tuple[dict[str, Any], Path]]:
     """Unpack a bundle into a temporary folder. Yield its manifest and the folder.
 
-    The size and hash of each file have been checked.
+    The size and hash of each file are checked.
     """
     try:
         data = bundle.open("rb")

@@ -1,4 +1,4 @@
-"""``pin`` and ``fetch``: resolve pins, write them to the lock, and fetch them into the store."""
+"""Commands ``pin`` and ``fetch``: resolve pins, write them to the lock, and fetch them into the store."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ def fetch(
 class Pinned:
     """Result of ``pin``.
 
-    :ivar was: the previous pin of the same ref, if any.
-    :ivar set_was: the previous ref of the set; empty if the set had none.
-    :ivar left: stack of another ref, if it has patches and the new ref has none.
+    :ivar was: previous pin of the same ref, if there was one.
+    :ivar set_was: previous ref of the upstream in the set; empty if there was none.
+    :ivar left: stack of another ref, if that stack has patches and the new ref's stack has none.
     """
 
     pin: Pin
@@ -72,7 +72,7 @@ class Pinned:
 
     @property
     def moved(self) -> list[tuple[str, str, str]]:
-        """Changed values: the name, the old value and the new value of each."""
+        """Changed values. Each entry consists of a name, the old value and the new value."""
         pairs = [(f"the ref of {self.set_name}", self.set_was, self.pin.ref)]
         if self.was:
             pairs += [
@@ -103,9 +103,9 @@ def pin(
     into: str = "",
     set_name: str = "",
 ) -> Pinned:
-    """Resolve a pin and write it to the lock. Return the new pin and the previous one.
+    """Resolve a pin, write it to the lock, and return the new and the previous pin.
 
-    :param commit: the expected commit; not verified if the host is unreachable.
+    :param commit: expected commit. It isn't verified if the host can't be reached.
     :raises SourceError: if a source is unavailable or contradicts ``commit``.
     """
     check_name(name, "an upstream")
@@ -178,9 +178,9 @@ def pin(
 
 
 def _stack_left(project: Project, done: Pin, set_was: str) -> Stack | None:
-    """Return the set's previous stack, else the default set's, else the last pinned one.
+    """Return the stack whose patches are left on another ref: the set's old one, the default set's, or the last pinned.
 
-    :returns: None if the new ref has patches, or no other ref has.
+    :returns: the stack; None if the new ref's stack has patches, or if no other stack has any.
     """
     lock = project.lock
     if load_stack(project.layout, done).names:
@@ -195,7 +195,7 @@ def _stack_left(project: Project, done: Pin, set_was: str) -> Stack | None:
 
 
 def _version_in(ref: str) -> str:
-    """Return the version that a ref such as ``v1.2`` names, or the ref."""
+    """Return the version in a ref such as ``v1.2``; if there is none, return the ref itself."""
     return ref.removeprefix("release/").removeprefix("v")
 
 
@@ -207,7 +207,7 @@ def _split_into(into: str) -> tuple[str, str] | None:
 
 
 def _same_archive(project: Project, parent: str, archive: str) -> bool:
-    """Return whether an archive is a release of the parent, which then contains the nested tree."""
+    """Return whether an archive is a release of the parent upstream, so that it contains the nested tree."""
     upstream = project.lock.upstreams.get(parent)
     if not upstream:
         return False
@@ -216,7 +216,7 @@ def _same_archive(project: Project, parent: str, archive: str) -> bool:
 
 
 def _commit(project: Project, draft: Pin) -> tuple[CommitId | None, bool]:
-    """Return the commit of a pin, and whether its git source confirmed the commit."""
+    """Return the commit of a pin, and True if the pin's git source has confirmed the commit."""
     if not draft.url:
         return draft.commit, False
     try:
@@ -256,7 +256,7 @@ def _archive(project: Project, draft: Pin) -> tuple[str, dict[str, str]]:
 
 
 def _infer_build(project: Project, pin: Pin) -> BuildConfig | None:
-    """Guess how to build wheels of an upstream without other archives, from its package folders."""
+    """Guess the build settings of an upstream from its package folders. Other archives aren't downloaded."""
     if not pin.wheels or pin.subdir or is_local_archive(pin.archive):
         return None
     distribution = pin.archive.partition("==")[0]
@@ -281,7 +281,7 @@ def _infer_build(project: Project, pin: Pin) -> BuildConfig | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinCheck:
-    """Check of one source of a pin. ``ok`` is None if the source is unreachable."""
+    """Result of checking one source of a pin. ``ok`` is None if the source can't be reached."""
 
     pin: str
     source: str
