@@ -1,4 +1,4 @@
-"""Operations on stacks: apply, export, edit, check and report."""
+"""Operations on stacks: apply, export, edit, check, and report their state."""
 
 __all__ = [
     "applied",

@@ -1,4 +1,4 @@
-"""In-memory tree to which patches are applied."""
+"""Tree in memory to which patches are applied."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from patchq.names import CommitId, Offset, show_path
 
 
 class FileMismatch(Exception):
-    """Error for a file patch that doesn't apply to the tree."""
+    """Error for a change of a file that doesn't apply to the tree."""
 
     def __init__(self, file: FilePatch, mismatch: Mismatch) -> None:
         super().__init__(mismatch.reason)
@@ -35,7 +35,7 @@ class View:
         self._folders: Counter[bytes] | None = None
 
     def prefetch(self, paths: Iterable[bytes]) -> None:
-        """Read the blobs of all existing paths in one batch."""
+        """Read the blobs of all given paths that exist, in one batch."""
         wanted = {}
         for p in paths:
             if p in self.files and self.files[p] != GITLINK:
@@ -45,7 +45,7 @@ class View:
             self._contents[path] = blobs[blob]
 
     def content(self, path: bytes | None) -> bytes:
-        """Return a file's current content, or nothing if no content is loaded for the path."""
+        """Return a file's current content; empty if no content is loaded for the path."""
         if path is not None:
             return self._contents.get(path, b"")
         return b""
@@ -55,7 +55,7 @@ class View:
         return [path for path, mode in self.files.items() if mode not in (SYMLINK, GITLINK)]
 
     def read_files(self, paths: Sequence[bytes]) -> dict[bytes, bytes]:
-        """Return the current content of those paths that are regular files."""
+        """Return the current contents of the given paths that are regular files."""
         regular, unread = [], []
         for path in paths:
             if self.files.get(path, SYMLINK) not in (SYMLINK, GITLINK):
@@ -66,7 +66,7 @@ class View:
         return {path: self._contents[path] for path in regular}
 
     def put(self, contents: Mapping[bytes, bytes]) -> list[Result]:
-        """Replace the content of files and return the changed paths."""
+        """Replace the contents of files, and return the changed paths."""
         changed: list[Result] = []
         for path, content in contents.items():
             if content != self._contents[path]:
@@ -75,9 +75,9 @@ class View:
         return changed
 
     def apply(self, files: Sequence[FilePatch], offsets: list[Offset]) -> list[Result]:
-        """Apply one patch and return the changed paths.
+        """Apply one patch, and return the changed paths.
 
-        Removals come first, as in git.
+        As in git, files are removed before others are added.
         """
         removed: list[Result] = []
         written: list[Result] = []
@@ -100,10 +100,10 @@ class View:
         return removed + written
 
     def patched(self, file: FilePatch, offsets: list[Offset]) -> tuple[bytes, bytes] | None:
-        """Return the mode and content of a patched file, or None if the patch removes the file.
+        """Return the mode and content of a patched file; None if the patch removes the file.
 
-        :param offsets: list to which the offsets of moved hunks are added.
-        :raises Mismatch: if the file patch doesn't apply.
+        :param offsets: list to which the offsets of hunks that apply at other lines are added.
+        :raises Mismatch: if the file's change doesn't apply.
         """
         if file.old_path is None:
             mode, content = file.new_mode or REGULAR, b""
@@ -126,7 +126,7 @@ class View:
         return mode, content
 
     def _refuse_obstructed(self, files: Sequence[FilePatch], gone: Collection[bytes]) -> None:
-        """Raise FileMismatch if the new path of an added or renamed file is obstructed.
+        """Raise FileMismatch if another file or folder is in the way of an added or renamed file.
 
         :param gone: paths that the patch removes.
         """
@@ -148,7 +148,7 @@ class View:
     def _in_the_way(
         self, path: bytes, gone: Collection[bytes], fresh: Mapping[bytes, bytes | None], links: Collection[bytes]
     ) -> str:
-        """Return what obstructs a new path in words, or an empty string.
+        """Return the text for the file or folder that is in the way of a new path; empty if there is none.
 
         :param fresh: modes of the paths that the patch adds.
         :param links: paths of renamed symlinks.
@@ -166,7 +166,7 @@ class View:
         return ""
 
     def _count_folders(self) -> Counter[bytes]:
-        """Return the number of files below each folder, counted on the first call."""
+        """Return the number of files below each folder. They are counted at the first call."""
         if self._folders is None:
             self._folders = Counter()
             for path in self.files:

@@ -25,11 +25,11 @@ _FEW = 8
 
 
 def touched(changes: Sequence[PathChange]) -> frozenset[bytes]:
-    """Return the paths that a patch touches.
+    """Return the paths that a patch changes.
 
-    For an added or removed file, also return the path and its parent folders with a trailing slash.
-    Folders matter if a file replaces a folder, or if git detects a renamed folder. Two patches with
-    disjoint sets merge without changing each other's diffs.
+    For an added or removed file, also return its path and its parent folders, each with a trailing slash.
+    Folders make a difference if a file replaces a folder, or if git detects a renamed folder. If the sets of
+    two patches are disjoint, merging one patch doesn't change the other's diff.
     """
     paths: set[bytes] = set()
     for change in changes:
@@ -48,11 +48,11 @@ def reorder(
     after: Sequence[ReconciledEntry],
     moved: str,
 ) -> tuple[list[ReconciledEntry], set[str]]:
-    """Commit the entries ``after`` on the base.
+    """Commit the entries ``after`` on top of the base.
 
     :param before: current stack.
-    :param after: the same stack with the patch ``moved`` removed or in another place.
-    :returns: the new entries, and the names of the patches whose files stay unchanged.
+    :param after: same stack after the patch ``moved`` was removed or moved.
+    :returns: the new entries, and the names of the patches whose patch files stay unchanged.
     :raises ConflictError: if a patch doesn't merge.
     """
     names = [e.name for e in before]
@@ -89,9 +89,9 @@ def reorder(
 def _kinds(
     before: Sequence[str], after: Sequence[ReconciledEntry], moved: str, sets: dict[str, frozenset[bytes]]
 ) -> Iterator[tuple[ReconciledEntry, str]]:
-    """Yield each entry with the way to commit it.
+    """Yield each entry with the method by which it is committed.
 
-    ``there``: keep the commit. ``change``: import the same changes. ``merge``: merge three ways.
+    ``there``: keep the existing commit. ``change``: import the same changes. ``merge``: merge three ways.
 
     :param before: names of the current stack's patches.
     :param sets: paths that each patch touches, as :func:`touched` returns them.
@@ -124,7 +124,7 @@ def _kinds(
 def _import(
     store: Git, tip: CommitId, entries: Sequence[ReconciledEntry], changes: dict[str, list[PathChange]]
 ) -> list[ReconciledEntry]:
-    """Commit the changes of the entries on ``tip``, one after the other, in one git process."""
+    """Commit the changes of the entries on top of ``tip``, one after the other, in one git process."""
     with import_commits(store, _REF) as (out, ids):
         for number, entry in enumerate(entries, 1):
             if number == 1:

@@ -1,4 +1,4 @@
-"""Applied stacks of a set, and the stack id that all its wheels carry.
+"""Applied stacks of a set, and their stack id, which all wheels of the set carry.
 
 :mod:`patchq.project.stack` reads and writes the state of each stack.
 """
@@ -26,7 +26,7 @@ NO_VERSION = "0.0.0"
 class Applied:
     """Applied stack of one upstream.
 
-    :ivar build: None if the upstream is not built.
+    :ivar build: build settings; None if no wheel is built for the upstream.
     """
 
     stack: Stack
@@ -35,7 +35,7 @@ class Applied:
 
     @property
     def release(self) -> str:
-        """Version of the release that the pin names on an index, or an empty string."""
+        """Version of the release on the index that the pin names; empty if the pin names none."""
         pin = self.stack.pin
         if pin.archive and not is_local_archive(pin.archive) and not pin.subdir:
             return release_version(pin)
@@ -45,8 +45,8 @@ class Applied:
 def read_applied(project: Project, set_name: str, *, edits_matter: bool = True) -> list[Applied]:
     """Return the applied state of each upstream of a set.
 
-    :param edits_matter: refuse a worktree that holds edits.
-    :raises UserError: if the applied state doesn't match the stack's files.
+    :param edits_matter: refuse worktrees that contain edits.
+    :raises UserError: if the state of an applied stack doesn't match its files.
     """
     found = []
     for stack in project.stacks(set_name):
@@ -85,7 +85,7 @@ def patched_upstreams(project: Project, applied: Sequence[Applied]) -> set[str]:
 
 
 def compute_stack_id(applied: Sequence[Applied]) -> str:
-    """Return the id of a set's pins and applied patches.
+    """Return the stack id: a hash of a set's pins and applied patches.
 
     All wheels of a set share the id: a wheel pins its siblings, so a change in one changes all.
     """
@@ -98,7 +98,7 @@ def compute_stack_id(applied: Sequence[Applied]) -> str:
 
 
 def applied_stack_id(project: Project, set_name: str = "") -> str:
-    """Return the stack id of the applied set; empty if a stack is not applied or outdated."""
+    """Return the stack id of the applied set; empty if a stack isn't applied or its state is outdated."""
     try:
         return compute_stack_id(read_applied(project, project.choose_set(set_name), edits_matter=False))
     except UserError:
@@ -106,7 +106,7 @@ def applied_stack_id(project: Project, set_name: str = "") -> str:
 
 
 def release_version(pin: Pin) -> str:
-    """Return the version of a pin's archive or ref; empty if the ref is a branch or commit."""
+    """Return the version in a pin's archive or ref; empty if the ref is a branch or commit."""
     from packaging.version import InvalidVersion, Version
 
     if pin.archive and not is_local_archive(pin.archive):
@@ -120,7 +120,7 @@ def release_version(pin: Pin) -> str:
 
 
 def version_at(project: Project, pin: Pin, base: CommitId) -> str:
-    """Return the version of the wheels of a pin.
+    """Return the version for the wheels of a pin.
 
     For a branch or commit, it is the tree's own version, or :data:`NO_VERSION` if the tree states
     none. The stack id in the local version distinguishes wheels of the same version.

@@ -21,9 +21,9 @@ from patchq.system import fsio
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyPlan:
-    """Planned result of applying one stack.
+    """Planned result of applying one stack. No worktree has been changed yet.
 
-    :ivar reused: number of patches whose commits are kept.
+    :ivar reused: number of patches whose existing commits are kept.
     """
 
     stack: Stack
@@ -34,7 +34,7 @@ class ApplyPlan:
 
     @property
     def result(self) -> StackResult:
-        """Result to report."""
+        """Result of the plan, as reported to the user."""
         a = self.after
         changed = self.before is None or self.before.tip != a.tip or self.before.set_name != a.set_name
         return StackResult(
@@ -61,10 +61,10 @@ def apply(
 ) -> list[StackResult]:
     """Apply all stacks of a set, or the named ones.
 
-    :param to: last patch to apply in its stack.
-    :param before: first patch not to apply in its stack.
-    :raises ConflictError: if any patch doesn't apply; all worktrees stay unchanged.
-    :raises EditedTreeError: if a worktree holds work that its stack lacks.
+    :param to: last patch to apply. Later patches of its stack are not applied.
+    :param before: first patch that is not applied in its stack.
+    :raises ConflictError: if a patch doesn't apply. All worktrees stay unchanged.
+    :raises EditedTreeError: if a worktree contains changes that aren't in its stack.
     """
     with project.locked("apply"):
         set_name = project.choose_set(set_name)
@@ -91,7 +91,7 @@ def apply(
 
 
 def _missing_parents(project: Project, stacks: Sequence[Stack], names: Sequence[str]) -> set[str]:
-    """Return the unnamed upstreams that contain a nested upstream of ``stacks`` and have no worktree."""
+    """Return the parents of nested upstreams that aren't in ``names`` and have no worktree yet."""
     found = set()
     for stack in stacks:
         into = project.lock.upstreams[stack.pin.upstream].into
@@ -101,12 +101,12 @@ def _missing_parents(project: Project, stacks: Sequence[Stack], names: Sequence[
 
 
 def _load_states(project: Project, stacks: Sequence[Stack]) -> dict[str, State | None]:
-    """Return the saved state of each stack's upstream."""
+    """Return the saved state of each stack's upstream, by upstream."""
     return {s.pin.upstream: load_state(project.layout, s.pin.upstream) for s in stacks}
 
 
 def _find_stop(stacks: Sequence[Stack], to: str, before: str) -> dict[str, int]:
-    """Return the number of patches to apply in the stack of the named patch."""
+    """Return how many patches to apply in the stack that contains the patch ``to`` or ``before``, by upstream."""
     if not to and not before:
         return {}
     stack, name = find_patch(list(stacks), to or before)
@@ -114,7 +114,7 @@ def _find_stop(stacks: Sequence[Stack], to: str, before: str) -> dict[str, int]:
 
 
 def bases_of(project: Project, stacks: Sequence[Stack], states: dict[str, State | None], offline: bool) -> list[Base]:
-    """Return the base of each stack, from the saved state if it is still valid."""
+    """Return the base of each stack. Take it from the saved state if the state is still valid."""
     known: dict[str, Base] = {}
     for stack in stacks:
         state = states[stack.pin.upstream]
@@ -138,9 +138,9 @@ def bases_of(project: Project, stacks: Sequence[Stack], states: dict[str, State 
 def plan(
     project: Project, stack: Stack, base: Base, before: State | None, set_name: str, *, count: int | None = None
 ) -> ApplyPlan:
-    """Commit a stack in the store only, reusing unchanged commits of ``before``.
+    """Commit a stack only in the store, and reuse unchanged commits of the state ``before``.
 
-    :param count: number of patches from the bottom; None for all.
+    :param count: number of patches to apply; None for all.
     :raises ConflictError: for the first patch that doesn't apply.
     """
     names = stack.names[:count]
@@ -219,9 +219,9 @@ def _reuse(stack: Stack, names: Sequence[str], base: Base, before: State | None)
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """Stack committed in the store, independent of the worktree.
+    """Stack that is committed in the store, whether or not it is applied in the worktree.
 
-    :ivar commits: name and commit of each patch, from the bottom.
+    :ivar commits: name and commit of each patch, in the order in which they apply.
     """
 
     stack: Stack
@@ -230,12 +230,12 @@ class Carried:
 
     @property
     def names(self) -> list[str]:
-        """Return the names of the patches, from the bottom."""
+        """Return the names of the patches, in the order in which they apply."""
         return [name for name, _ in self.commits]
 
 
 def carried_stacks(project: Project, stacks: Sequence[Stack], set_name: str) -> list[Carried]:
-    """Commit whole stacks in the store only.
+    """Commit whole stacks in the store, without changing worktrees.
 
     :raises ConflictError: for the first patch that doesn't apply.
     """
@@ -262,7 +262,7 @@ def _perform(project: Project, plans: Sequence[ApplyPlan], heads: dict[str, Comm
 def add_move(
     project: Project, change: Change, upstream: str, head: CommitId | None, before: State | None, after: State
 ) -> None:
-    """Add the move of one worktree, its branch and its state to a change."""
+    """Add the moves of a worktree, of its branch and of its state to a change."""
     branch = branch_of(upstream)
     if head != after.tip:
         change.trees.append(TreeMove(upstream, head, after.tip))

@@ -1,4 +1,4 @@
-"""The command ``check``: rules for the patches of all stacks."""
+"""The command ``check``: test the patches of all stacks against rules."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def check(
 ) -> list[Finding]:
     """Check all stacks of the lock, or those of the named upstreams.
 
-    :param set_name: the only set whose pins are compared with each other; empty for all sets.
+    :param set_name: set whose pins are compared with each other; empty for all sets.
     :param allow_empty: accept patches that change nothing.
     :param text_only: skip the checks that need the upstreams' trees.
     :param plans: dictionary to which the plan of each applied stack is added, by upstream and ref.
@@ -105,7 +105,7 @@ def check(
 
 
 def _for_its_set(project: Project, finding: Finding) -> Finding:
-    """Return a finding whose hint's commands change the stack of its ref, not that of the default set."""
+    """Return a finding whose hint names the set to which the stack belongs, if that isn't the default set."""
     if not _COMMAND.search(finding.hint):
         return finding
     sets = []
@@ -123,9 +123,10 @@ def _for_its_set(project: Project, finding: Finding) -> Finding:
 def _check_siblings(project: Project, set_name: str, bases: Mapping[tuple[str, str], CommitId]) -> Iterator[Finding]:
     """Yield a finding for each unintended mismatch between pins.
 
-    Also yield one for each unused ``[mismatches]`` entry.
+    Also yield a finding for each unused entry of ``[mismatches]``.
 
-    :param bases: commits of the pins to check; the unused entries need those of the whole set.
+    :param bases: commits of the pins to check. To find unused entries, the commits of the whole set are
+        needed.
     """
     refs = project.lock.sets[set_name]
     known = {u: bases[u, ref] for u, ref in refs.items() if (u, ref) in bases}
@@ -152,7 +153,7 @@ def _check_siblings(project: Project, set_name: str, bases: Mapping[tuple[str, s
 
 
 def _levelled(found: Iterable[Finding], upstream: Upstream, off: Collection[str]) -> Iterator[Finding]:
-    """Yield the findings with the levels that the lock sets for an upstream, without rules that are off."""
+    """Yield the findings with the level that the lock sets for their rule. Leave out rules that are off."""
     for finding in found:
         if finding.upstream != upstream.name:
             yield finding
@@ -163,7 +164,7 @@ def _levelled(found: Iterable[Finding], upstream: Upstream, off: Collection[str]
 
 
 def _strays(project: Project) -> list[Finding]:
-    """Return a finding for each stack folder without a pin."""
+    """Return a finding for each stack folder that belongs to no pin."""
     found = []
     root = project.layout.root / "patches"
     for series in sorted(root.glob("*/*/series")):
@@ -369,7 +370,7 @@ def _check_requires(project: Project, stack: Stack, name: str, header: Header) -
 
 
 def _used_with(project: Project, pin: Pin, upstream: str) -> Iterator[Pin]:
-    """Yield the pins of another upstream in the sets that have ``pin``."""
+    """Yield the pins of another upstream that are in a set together with ``pin``."""
     for refs in project.lock.sets.values():
         if refs.get(pin.upstream) == pin.ref and upstream in refs and upstream in project.lock.upstreams:
             yield project.lock.upstreams[upstream].pins[refs[upstream]]
@@ -387,7 +388,7 @@ def _check_empty(full: str, text: bytes) -> list[_Problem]:
 
 
 def check_diff(text: bytes, upstream: str) -> list[_Problem]:
-    """Return the rule, message and hint for each forbidden addition in a diff."""
+    """Return the rule, message and hint for each addition in a diff that a rule forbids."""
     found: list[_Problem] = []
     edit = f"`patchq apply {upstream}`, correct the line in .patchq/trees/{upstream}, then `patchq fold {upstream}`"
     added = []
@@ -409,7 +410,7 @@ def _check_bytes(
     bases: dict[tuple[str, str], CommitId],
     plans: dict[tuple[str, str], ApplyPlan],
 ) -> None:
-    """Check that patches apply without offsets and export to the same bytes.
+    """Check that a stack's patches apply without offsets, and that exporting them gives the same bytes.
 
     The stack's base is added to ``bases`` and its plan to ``plans``.
     """
@@ -446,7 +447,7 @@ def _check_bytes(
 
 @dataclass(frozen=True, slots=True)
 class BrokenSource:
-    """Python file that a change leaves with a syntax error, with the line and the parser's message."""
+    """Python file in which a change leaves a syntax error, with the line and the parser's message."""
 
     path: str
     line: int
@@ -457,11 +458,11 @@ class BrokenSource:
 
 
 def find_broken_sources(store: Git, pairs: Sequence[tuple[TreeId, TreeId]]) -> list[list[BrokenSource]]:
-    """Return the Python files that each change leaves with a syntax error.
+    """Return, for each change, the Python files in which it leaves a syntax error.
 
     A file that this Python couldn't parse before the change, such as a template, doesn't count.
 
-    :param pairs: trees before and after each change.
+    :param pairs: for each change, the trees before and after it.
     """
     changes: list[list[tuple[bytes, BlobId, BlobId]]] = []
     blobs: set[BlobId] = set()
@@ -487,7 +488,7 @@ def find_broken_sources(store: Git, pairs: Sequence[tuple[TreeId, TreeId]]) -> l
 
 
 def _syntax_error(data: bytes) -> tuple[int, str] | None:
-    """Return line and message of a source's first syntax error; None if Python can parse it."""
+    """Return the line and message of a source's first syntax error; None if this Python can parse it."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -500,7 +501,7 @@ def _syntax_error(data: bytes) -> tuple[int, str] | None:
 
 
 def _check_syntax(store: Git, stack: Stack, base: CommitId, patches: Sequence[AppliedPatch]) -> Iterator[Finding]:
-    """Yield a finding for each Python file that a patch leaves with a syntax error."""
+    """Yield a finding for each Python file in which a patch leaves a syntax error."""
     upstream = stack.pin.upstream
     hint = f"`patchq apply {upstream}`, correct the line in .patchq/trees/{upstream}, then `patchq fold {upstream}`"
     trees = store.tree_of([base, *(patch.commit for patch in patches)])
@@ -518,7 +519,7 @@ def _check_syntax(store: Git, stack: Stack, base: CommitId, patches: Sequence[Ap
 
 
 def _check_rules(project: Project, stack: Stack, applied: AppliedPatch, again: str) -> Iterator[Finding]:
-    """Yield a finding if a patch's rules don't make its diff."""
+    """Yield a finding for each patch whose rules don't produce its diff."""
     header = stack.load(applied.name)[0]
     message = ""
     hint = f"correct its {TRAILER}: trailers, or `patchq reword {applied.name} --as-rules` makes new ones"

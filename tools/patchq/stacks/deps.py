@@ -1,4 +1,4 @@
-"""The command ``deps``: dependencies between patches, found by merging patches without each other.
+"""The command ``deps``: find dependencies between patches by merging each patch without others.
 
 A patch needs another patch if its three-way merge onto the base conflicts without that patch.
 ``deps`` also shows ``Requires:``, which can name dependencies that don't cause a conflict.
@@ -24,10 +24,10 @@ from patchq.stacks.apply import Carried, carried_stacks
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
-    """Dependencies of one patch; patches are named ``upstream/name``.
+    """Dependencies of one patch. Patches are named ``upstream/name``.
 
-    :ivar needs: all needed patches.
-    :ivar direct: needed patches that no other needed patch needs.
+    :ivar needs: all patches that it needs, directly or indirectly.
+    :ivar direct: those of ``needs`` that aren't needed by another patch in ``needs``.
     :ivar requires: values of ``Requires:``.
     """
 
@@ -91,9 +91,10 @@ def _by_upstream(found: Sequence[Needs]) -> dict[str, list[Needs]]:
 
 
 def commuting(found: Sequence[Needs]) -> dict[str, list[str]]:
-    """Return the independent patches of the same stack for each patch.
+    """Return, for each patch, the other patches of its stack that are independent of it.
 
-    Two patches are independent if neither needs the other. The size of the result is quadratic.
+    Two patches are independent if neither needs the other. The size of the result is quadratic in the number
+    of patches.
     """
     result: dict[str, list[str]] = {}
     for stack in _by_upstream(found).values():
@@ -106,12 +107,12 @@ def commuting(found: Sequence[Needs]) -> dict[str, list[str]]:
 
 
 def closure(store: Git, carried: Carried, chosen: Collection[str]) -> list[str]:
-    """Return the chosen patches and all their dependencies, in series order.
+    """Return the chosen patches with all their dependencies, in series order.
 
     Dependencies are the patches without which a merge conflicts, and the patches of this stack that
     ``Requires:`` names.
 
-    :raises UserError: if ``Requires:`` of any patch names a patch that the stack lacks.
+    :raises UserError: if the ``Requires:`` of a patch names a patch that isn't in the stack.
     """
     names = carried.names
     requires = _requires(carried)
@@ -130,7 +131,7 @@ def closure(store: Git, carried: Carried, chosen: Collection[str]) -> list[str]:
 def _requires(carried: Carried) -> dict[str, set[str]]:
     """Return the patches of the same stack that each patch names in ``Requires:``.
 
-    :raises UserError: if the stack lacks such a patch.
+    :raises UserError: if such a patch isn't in the stack.
     """
     prefix = f"{carried.stack.pin.upstream}/"
     found: dict[str, set[str]] = {}
@@ -149,9 +150,10 @@ def _requires(carried: Carried) -> dict[str, set[str]]:
 
 
 def dependents(store: Git, carried: Carried, name: str) -> list[str]:
-    """Return the later patches of a stack that need the named patch, directly or through each other.
+    """Return the later patches of a stack that need the named patch, directly or indirectly.
 
-    Carry the later patches without the named one. Each patch that conflicts is left out, too.
+    To find them, carry the later patches without the named one. If a patch conflicts, it is a result and is
+    left out, too.
     """
     names = carried.names
     with scratch(store) as temporary:
@@ -172,13 +174,13 @@ class _Onto:
 
 @dataclass(slots=True)
 class _PathVersions:
-    """Changes of one path, sorted by the numbers of the patches that make them."""
+    """All changes of one path, sorted by the numbers of the patches that make them."""
 
     numbers: list[int] = field(default_factory=list)
     changes: list[PathChange] = field(default_factory=list)
 
     def before(self, number: int) -> TreeEntry | None:
-        """Return the file before the patch with this number."""
+        """Return the entry of the file before the patch with this number."""
         at = bisect_left(self.numbers, number)
         if at < len(self.changes):
             return self.changes[at].old
@@ -194,7 +196,8 @@ _PLAIN_MODES = (b"100644", b"100755")
 class _Graph:
     """Dependency graph of one stack, with a cache of its merges.
 
-    :param store: temporary repository that has the stack's objects and receives the merge results.
+    :param store: temporary repository that contains the stack's objects, and to which merge results are
+        written.
     """
 
     def __init__(self, store: Git, base: CommitId, commits: Sequence[tuple[str, CommitInfo]]) -> None:
@@ -220,13 +223,13 @@ class _Graph:
         self.changed_lines: dict[tuple[BlobId, BlobId], list[tuple[int, int]]] = {}
 
     def needs(self, numbers: Sequence[int]) -> list[str]:
-        """Return the other patches that these patches need, in series order."""
+        """Return the other patches that the patches with these numbers need, in series order."""
         return self.all_needs([numbers])[0]
 
     def all_needs(self, groups: Sequence[Sequence[int]]) -> list[list[str]]:
-        """Return the patches that each group needs.
+        """Return the patches that each group of patches needs.
 
-        All searches advance together, so that one git process makes the next merges of all of them.
+        The searches run in step, so that one git process makes the next merge of each search.
         """
         found: list[list[str]] = [[] for _ in groups]
         searches: list[tuple[int, _Search, _Onto | None]]
@@ -249,7 +252,7 @@ class _Graph:
         return found
 
     def dependents(self, number: int) -> list[int]:
-        """Return the later patches that conflict without this patch and its other dependents."""
+        """Return the later patches that conflict without this patch and without its other dependents."""
         onto, found = _Onto(self.trees[number]), []
         for later in range(number + 1, len(self.commits)):
             key = later, onto, False
@@ -262,7 +265,7 @@ class _Graph:
         return found
 
     def _search(self, numbers: Sequence[int]) -> _Search:
-        """Search for the patches that a group needs.
+        """Search for the patches that a group of patches needs.
 
         Yield each merge to make; receive its result, or None for a conflict. The search omits
         earlier patches one at a time, from last to first, and merges the kept patches without the
@@ -292,7 +295,7 @@ class _Graph:
         return [self.commits[k][0] for k in kept if k not in numbers]
 
     def _sharing(self, number: int) -> set[int]:
-        """Return the earlier patches that share a touched path, as :func:`touched` defines it."""
+        """Return the earlier patches that change some of the same paths, as :func:`touched` defines them."""
         found: set[int] = set()
         for path in self.touched[number]:
             for other in self.by_path[path]:
@@ -301,7 +304,7 @@ class _Graph:
         return found
 
     def _merge(self, keys: Sequence[_Key]) -> None:
-        """Merge patches: file by file if a patch only edits files, otherwise by whole trees."""
+        """Merge patches: file by file if a patch only edits files, else by merging whole trees."""
         plain: dict[_Key, dict[bytes, FileSides]] = {}
         rest: list[_Key] = []
         for key in keys:
@@ -369,7 +372,7 @@ class _Graph:
         self.changed_lines |= dict(zip(wanted, changed_lines(self.store, wanted), strict=True))
 
     def _are_apart(self, file: FileSides) -> bool:
-        """Return True if unchanged lines separate both sides' changes, so the merge is clean."""
+        """Return True if unchanged lines separate the changes of both sides, so that the merge has no conflict."""
         base, ours, theirs = file
         if ours in (base, theirs):
             return True
@@ -380,7 +383,7 @@ class _Graph:
         return bool(ours_lines and their_lines)
 
     def _merge_contents(self, files: Sequence[FileSides]) -> None:
-        """Merge files, skipping merges that are cached."""
+        """Merge files. Merges whose results are cached are skipped."""
         wanted = []
         for file in dict.fromkeys(files):
             base, ours, theirs = file
@@ -391,7 +394,7 @@ class _Graph:
         self.contents |= dict(zip(wanted, merge_contents(self.store, wanted), strict=True))
 
     def _carried(self, key: _Key, sides: dict[bytes, FileSides]) -> _Onto | None:
-        """Return the tree with a patch's merged files, or None if a file conflicts."""
+        """Return the tree with a patch's merged files; None if a file conflicts."""
         number, onto, _ = key
         files = dict(onto.files)
         for change in self.changes[number]:

@@ -1,4 +1,4 @@
-"""Stack edits: add, drop and move patches, and set their status."""
+"""Edits of a stack: add, drop and move patches, and set their upstream status."""
 
 from __future__ import annotations
 
@@ -60,10 +60,11 @@ def new(
     allow_empty: bool = False,
     include: Collection[str] = (),
 ) -> Exported:
-    """Make a patch of the worktree's edits, on top of the applied patches.
+    """Make a patch from the worktree's edits, on top of the applied patches.
 
     :param allow_empty: make an empty patch if there are no edits.
-    :param include: ``*.orig`` and ``*.rej`` files to take with the edits.
+    :param include: ``*.orig`` and ``*.rej`` files to include in the patch. By default, such files are left
+        out.
     :raises UserError: if the name is taken or invalid, or if there are no edits.
     """
     check_name(name, "a patch")
@@ -107,11 +108,11 @@ def new_by_rule(
     signoff: bool = False,
     set_name: str = "",
 ) -> Exported:
-    """Apply a rule on top of the stack, and make a patch of the changes. Its message keeps the rule.
+    """Apply a rule on top of the stack, and make a patch from the changes. Its message contains the rule.
 
-    :param counted: True if the rule has the number of its matches; otherwise they are counted.
-    :raises UserError: if the name is taken, or if the rule matches more or less often.
-    :raises EditedTreeError: if the stack's worktree holds edits or commits of the user.
+    :param counted: True if the rule states its number of matches. If False, the matches are counted.
+    :raises UserError: if the name is taken, or if the rule matches more or less often than it states.
+    :raises EditedTreeError: if the stack's worktree contains edits or commits of the user.
     """
     check_name(name, "a patch")
     set_name = project.choose_set(set_name)
@@ -158,10 +159,11 @@ def _info(store: Git, tree: TreeId, parent: CommitId, author: Ident, message: st
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """Stack with its commits in the store.
+    """Stack whose patches are committed in the store.
 
-    :ivar head: commit of the worktree.
-    :ivar follows: True if the worktree has this stack applied and must move with it.
+    :ivar head: commit that is checked out in the worktree.
+    :ivar follows: True if this stack is applied in the worktree, so that the worktree must follow its
+        changes.
     """
 
     stack: Stack
@@ -179,7 +181,7 @@ class Loaded:
 def load(project: Project, stack: Stack, set_name: str, *, offline: bool = False) -> Loaded:
     """Commit the whole stack in the store.
 
-    :raises EditedTreeError: if the stack's worktree holds edits or commits of the user.
+    :raises EditedTreeError: if the stack's worktree contains edits or commits of the user.
     """
     upstream = stack.pin.upstream
     before = load_state(project.layout, upstream)
@@ -199,7 +201,7 @@ def load(project: Project, stack: Stack, set_name: str, *, offline: bool = False
 def _rewrite(
     project: Project, loaded: Loaded, entries: Sequence[ReconciledEntry], change: Change, moved: str
 ) -> Exported:
-    """Write a stack of these entries after the patch ``moved`` was removed or moved."""
+    """Write a stack after the patch ``moved`` was removed or moved. ``entries`` are its patches."""
     base, upstream = loaded.state.base, loaded.stack.pin.upstream
     carried, same = reorder(project.store, upstream, base, loaded.entries, entries, moved)
     result = write_stack(
@@ -212,7 +214,8 @@ def _rewrite(
 def drop(project: Project, patch: str, *, why: str = "", set_name: str = "") -> Exported:
     """Remove a patch from its stack and rebase the patches above it.
 
-    If its file is missing or the stack doesn't apply up to it, remove the patch without rebasing.
+    If the patch's file is missing, or if the patches up to it don't apply, remove it without rebasing the
+    later patches.
 
     :param why: reason to record in the ledger.
     :raises UserError: if ``Requires:`` of another patch names the patch.
@@ -252,7 +255,7 @@ def drop(project: Project, patch: str, *, why: str = "", set_name: str = "") -> 
 
 
 def _take_from_series(project: Project, change: Change, stack: Stack, name: str, why: str, message: str) -> Exported:
-    """Remove a patch from the files of a stack that can't be applied."""
+    """Remove a patch from the series of a stack that can't be applied, and delete its file."""
     rest = [n for n in stack.names if n != name]
     change.files[stack.relative(project.layout, name)] = None
     change.files[stack.series_relative(project.layout)] = stack.series.with_names(rest).dump()
@@ -286,7 +289,7 @@ def _note_withdrawn(project: Project, change: Change, stack: Stack, name: str, c
 def move(project: Project, patch: str, *, before: str = "", after: str = "", set_name: str = "") -> Exported:
     """Move a patch directly before or after another patch of its stack.
 
-    Without ``before`` and ``after``, move the patch to the bottom.
+    Without ``before`` and ``after``, make it the first patch.
 
     :raises ConflictError: if a patch conflicts in the new order.
     """
@@ -316,11 +319,11 @@ def move(project: Project, patch: str, *, before: str = "", after: str = "", set
 
 
 def set_upstream_status(project: Project, upstream: str, names: Sequence[str], value: str) -> list[str]:
-    """Set ``Upstream-Status:`` of patches in each stack that has them, at any ref.
+    """Set the ``Upstream-Status:`` of patches in each stack that contains them, on any ref.
 
     :param value: value of the trailer, such as ``Submitted [https://…]``.
     :returns: the refs of the changed stacks.
-    :raises EditedTreeError: if an applied stack's worktree holds work that the stack lacks.
+    :raises EditedTreeError: if an applied stack's worktree contains changes that aren't in the stack.
     """
     with project.locked("pr"):
         change = Change(verb="pr", summary=f"{upstream}: {value}")

@@ -1,8 +1,8 @@
-"""Conversion of patches to commits, the hot path of ``apply``.
+"""Conversion of patches to commits. Most of the time of ``apply`` is spent here.
 
-``ls-tree`` and ``cat-file`` read the touched files, :mod:`patchq.formats.diff` applies the diffs in
-process, and ``fast-import`` writes one commit per patch. For diffs that the in-process code doesn't
-support (:class:`patchq.formats.diff.Unsupported`), ``git apply`` updates a temporary index.
+``ls-tree`` and ``cat-file`` read the files that the patches change. :mod:`patchq.formats.diff` applies the
+diffs in process, and ``fast-import`` writes one commit per patch. Diffs that the in-process code doesn't
+support (:class:`patchq.formats.diff.Unsupported`) are applied by ``git apply`` to a temporary index.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ class Incoming:
 
 
 class Engine:
-    """Patch applier for one upstream, which writes objects and moves no refs."""
+    """Applier of patches to one upstream. It writes objects, but moves no refs."""
 
     def __init__(self, store: Git, upstream: str, nested: Mapping[str, str]) -> None:
         self.store, self.upstream = store, upstream
         self.nested = {path.encode(): name for path, name in nested.items()}
 
     def apply(self, onto: CommitId, patches: Sequence[Incoming]) -> list[AppliedPatch]:
-        """Apply ``patches`` in order on ``onto``, with zero fuzz.
+        """Apply ``patches`` in order on top of ``onto``, without fuzz.
 
         :raises ConflictError: for the first patch that doesn't apply, with the lines found instead.
         :raises FormatError: for a damaged diff, or a path outside the tree or in a nested upstream.
@@ -179,7 +179,10 @@ class Engine:
     # By git
 
     def _by_git(self, onto: CommitId, patch: Incoming, why: Unsupported) -> AppliedPatch:
-        """Apply one patch by ``git apply``, and refuse a patch that git would apply by guessing."""
+        """Apply one patch by ``git apply``.
+
+        Refuse a patch if a hunk fits in several places, so that git would have to guess.
+        """
         refuse_damaged(patch.diff, patch.where)
         offsets = self._rehearse(onto, patch, why)
         with fsio.temporary_folder() as folder:
@@ -210,9 +213,9 @@ class Engine:
         return AppliedPatch(name=patch.name, commit=commit, offsets=offsets)
 
     def _rehearse(self, onto: CommitId, patch: Incoming, why: Unsupported) -> tuple[Offset, ...]:
-        """Apply the supported files in memory to check that each hunk fits in exactly one place.
+        """Apply the files that this code supports in memory, to check that each hunk fits in exactly one place.
 
-        :returns: the offsets of moved hunks.
+        :returns: the offsets of hunks that apply at other lines than in their headers.
         :raises ConflictError: if a hunk doesn't apply.
         :raises FormatError: if git would misread context at the end of a file.
         """
@@ -280,7 +283,7 @@ def _text(line: bytes) -> str:
 
 
 def closest(hunk: Hunk, image: Sequence[bytes]) -> int:
-    """Return the line index at which most of the hunk's old lines match, for messages."""
+    """Return the index of the line at which most of the hunk's old lines match, to show it in a message."""
     votes: Counter[int] = Counter()
     places: dict[bytes, list[int]] = {}
     for at, line in enumerate(image):
@@ -294,13 +297,13 @@ def closest(hunk: Hunk, image: Sequence[bytes]) -> int:
 
 
 def _has_result(hunk: Hunk, image: Sequence[bytes]) -> bool:
-    """Return whether a file has a hunk's new lines."""
+    """Return whether a file contains the new lines of a hunk."""
     new = list(hunk.new)
     return bool(new) and any(list(image[at : at + len(new)]) == new for at in range(len(image)))
 
 
 def _same_name(path: bytes, others: Iterable[bytes]) -> bytes:
-    """Return the first of other paths whose last component is that of ``path``, or an empty path."""
+    """Return the first of the other paths with the same last component as ``path``; empty if there is none."""
     name = path.rpartition(b"/")[2]
     for other in others:
         if other.rpartition(b"/")[2] == name:

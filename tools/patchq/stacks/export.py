@@ -1,4 +1,4 @@
-"""Conversion of commits to patch files, with stable names and bytes and folded fixups."""
+"""Conversion of commits to patch files. Names and bytes are stable, and fixup commits are folded."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def slug(text: str) -> str:
 
 
 class PatchNames:
-    """Taken patch names of a stack, used to find free names."""
+    """Patch names that are taken in a stack, to find free names."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._folded = {fold_name(name) for name in names}
@@ -97,8 +97,8 @@ def files_to_leave(project: Project, upstream: str, include: Collection[str]) ->
 
     Report each file to the user.
 
-    :param include: paths of such files to export, relative to the worktree.
-    :raises UserError: if the worktree lacks a path of ``include``.
+    :param include: paths, relative to the worktree, of such files that are exported nevertheless.
+    :raises UserError: if a path in ``include`` doesn't exist in the worktree.
     """
     worktree = project.worktree(upstream)
     wanted = set()
@@ -120,12 +120,12 @@ def files_to_leave(project: Project, upstream: str, include: Collection[str]) ->
 def export(project: Project, upstream: str, *, amend: str = "", include: Collection[str] = ()) -> Exported:
     """Write the worktree's commits back to the stack.
 
-    Merge in the changes on disk since the stack was applied. Patches after the last applied patch
-    stay unchanged.
+    If patch files were changed since the stack was applied, merge these changes with the commits. Patches
+    after the last applied patch stay unchanged.
 
-    :param amend: patch to fold uncommitted edits into. If it is the first patch that isn't applied,
-        the edits replace its diff; its author and message stay.
-    :param include: ``*.orig`` and ``*.rej`` files to take with the edits.
+    :param amend: patch into which uncommitted edits are folded. If it is the first patch that isn't applied,
+        the edits replace its diff, and its author and message are kept.
+    :param include: ``*.orig`` and ``*.rej`` files to export together with the edits.
     :raises EditedTreeError: if there are edits and ``amend`` is empty.
     :raises ConflictError: if a fixup or a merge with the files on disk conflicts.
     :raises UserError: if the files on disk and the worktree changed the same patch.
@@ -158,7 +158,7 @@ def export(project: Project, upstream: str, *, amend: str = "", include: Collect
 def _amendment(
     project: Project, stack: Stack, state: State, name: str, head: CommitId, leave: Collection[bytes]
 ) -> ReconciledEntry:
-    """Commit the worktree's edits as a fixup of an applied patch, or as the next patch."""
+    """Commit the worktree's edits as a fixup of an applied patch, or as the next patch of the series."""
     upstream = stack.pin.upstream
     if name not in stack.names:
         raise UserError(f"no patch {name} in {upstream}", hint=f"`patchq list {upstream}` names them")
@@ -189,10 +189,10 @@ def _amendment(
 def take_edits(
     project: Project, stack: Stack, state: State, head: CommitId, entries: Sequence[ReconciledEntry], change: Change
 ) -> Exported:
-    """Write a stack whose last entry holds the worktree's edits.
+    """Write a stack whose last entry contains the worktree's edits.
 
-    If the stack changed on disk, commit the edits to the worktree's branch in a separate operation
-    first. If patchq is killed between the two operations, that commit keeps the edits.
+    If the patch files on disk have changed, first commit the edits to the worktree's branch, in a separate
+    operation. So if patchq is killed between the two operations, this commit still contains the edits.
     """
     upstream, edits = stack.pin.upstream, entries[-1].commit
     found = reconcile(project, stack, state, entries, edits=all_applied(state, entries[:-1]))
@@ -225,7 +225,7 @@ def take_edits(
 
 
 def all_applied(state: State, entries: Sequence[ReconciledEntry]) -> bool:
-    """Return whether the entries are the applied patches themselves."""
+    """Return whether the entries are exactly the applied patches, without changes."""
     return [e.commit.commit for e in entries] == [p.applied.commit for p in state.patches]
 
 
@@ -250,11 +250,11 @@ def _commits(store: Git, state: State, head: CommitId, upstream: str) -> list[Co
 
 
 def name_commits(store: Git, stack: Stack, state: State, commits: Sequence[CommitInfo]) -> list[ReconciledEntry]:
-    """Match each commit to its patch, by id, then by author and date, then by subject.
+    """Find the patch of each commit: by commit id, then by author and date, then by subject.
 
-    Author and date survive amending. Applied patches are compared by their applied commits, not by
-    the files on disk. A patch that isn't applied must match in author, date and subject. A commit
-    without a match gets a new name from its subject.
+    Author and date don't change when a commit is amended. Applied patches are compared by their applied
+    commits, not by the files on disk. For a patch that isn't applied, author, date and subject must match. A
+    commit that matches no patch gets a new name, made from its subject.
     """
     named: dict[CommitId, str] = {}
     ids = {c.commit for c in commits}
@@ -317,7 +317,7 @@ def _same_author_and_subject(header: Header, commit: CommitInfo) -> bool:
 
 
 def fold(store: Git, upstream: str, base: CommitId, entries: Sequence[ReconciledEntry]) -> list[ReconciledEntry]:
-    """Fold ``fixup!``, ``squash!`` and ``amend!`` commits into the commits they name.
+    """Fold ``fixup!``, ``squash!`` and ``amend!`` commits into the commits that they name.
 
     :raises ConflictError: if a commit conflicts at its new place.
     :raises UserError: if a commit names no earlier commit of the stack.
@@ -379,15 +379,15 @@ def write_stack(
     move: bool = True,
     made: Collection[str] = (),
 ) -> Exported:
-    """Plan the patch files, series, state and worktree for a stack of these commits.
+    """Plan the changes of patch files, series, state and worktree for a stack of these commits.
 
     :param head: current commit of the worktree.
-    :param rest: patches after the entries; their files stay unchanged.
-    :param adopt: True if the worktree's files already equal the new tip, as edits.
-    :param move: move the worktree to the new tip.
-    :param made: names of patches whose commits are final and whose diffs did not change; their
-        files stay unchanged.
-    :raises UserError: if a patch file would not parse back to the same message and author.
+    :param rest: patches that follow the entries in the series. Their files stay unchanged.
+    :param adopt: True if the worktree's files already contain the new tip's content, as edits.
+    :param move: True to move the worktree to the new tip.
+    :param made: names of patches whose commits are final and whose diffs did not change. Their files stay
+        unchanged.
+    :raises UserError: if reading a patch file would give another message or author.
     """
     layout, store = project.layout, project.store
     done, headers = _commit(store, stack, state, entries, made)
@@ -446,7 +446,7 @@ def write_stack(
 
 
 def _mark_empty(done: Sequence[AppliedPatch], entries: Sequence[ReconciledEntry], below: TreeId) -> list[AppliedPatch]:
-    """Return the patches with ``empty`` set for those that don't change the tree.
+    """Return the patches. ``empty`` is set for patches that don't change the tree.
 
     :param below: tree of the base.
     """
@@ -460,7 +460,7 @@ def _mark_empty(done: Sequence[AppliedPatch], entries: Sequence[ReconciledEntry]
 def _commit(
     store: Git, stack: Stack, state: State, entries: Sequence[ReconciledEntry], made: Collection[str]
 ) -> tuple[list[AppliedPatch], list[Header]]:
-    """Commit the entries on the base in order, keeping commits that are already in place."""
+    """Commit the entries on the base in order. Commits that are already in place are kept."""
     headers: list[Header] = []
     tip = state.base
     known = {p.applied.commit for p in state.patches}
@@ -488,7 +488,7 @@ def _commit(
 
 
 def _mails(store: Git, stack: Stack, state: State, done: Sequence[AppliedPatch], same: Collection[str]) -> list[bytes]:
-    """Return the patch file of each commit, read from disk for unchanged patches."""
+    """Return the patch file for each commit. For unchanged patches, read the file from disk."""
     count = sum(a.name not in same for a in done)
     written = []
     # One git process writes all patches; for a few of them, one process each is faster.
@@ -508,7 +508,7 @@ def _mails(store: Git, stack: Stack, state: State, done: Sequence[AppliedPatch],
 def format_patches(store: Git, base: CommitId, tip: CommitId, count: int) -> list[bytes]:
     """Return the patch files of ``base..tip``, oldest first, from one ``git format-patch``.
 
-    :raises UserError: if a patch file would be over the size limit.
+    :raises UserError: if a patch file would exceed the size limit.
     """
     if not count:
         return []

@@ -1,7 +1,7 @@
-"""The commands ``check --fix`` and ``reword``: changes to messages and authors, not to diffs.
+"""The commands ``check --fix`` and ``reword``, which change messages and authors but no diffs.
 
-``check --fix`` also resolves a conflicting ``series`` by keeping both sides, and completes
-``.gitattributes``.
+``check --fix`` also resolves conflict markers in a ``series`` by keeping the lines of both sides, and adds
+missing lines to ``.gitattributes``.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class Fixed:
 def fix(project: Project, names: Sequence[str] = ()) -> Fixed:
     """Add missing statuses and the user's sign-off, and rewrite patch files as ``export`` does.
 
-    First complete the project's ``.gitattributes`` and resolve ``series`` files with conflict
-    markers. Stacks that fail to load stay unchanged, with a message.
+    Before that, add missing lines to the project's ``.gitattributes``, and resolve ``series`` files with
+    conflict markers. If a stack can't be loaded, it stays unchanged and a message is printed.
 
-    :raises SeriesConflictError: if a side of a conflicting series removed or moved lines.
+    :raises SeriesConflictError: if one side of a series with conflict markers removed or moved lines.
     """
     with project.locked("check"):
         known = list(project.lock.upstreams)
@@ -100,9 +100,9 @@ def _fix_files(project: Project, names: Sequence[str]) -> list[str]:
 
 
 def _with_trailers(project: Project, entry: ReconciledEntry, importer: bool) -> ReconciledEntry:
-    """Add a missing status and the user's missing sign-off to a patch.
+    """Add a missing upstream status and the user's missing sign-off to a patch.
 
-    :param importer: True if the user who imported a patch signs it off, not its author.
+    :param importer: True if a patch must be signed off by the user who imported it, not by its author.
     """
     message = entry.commit.message
     header = Header(entry.commit.author, message)
@@ -132,9 +132,10 @@ def reword(
 ) -> Exported:
     """Change the message, trailers or author of a patch, but not its diff.
 
-    :param message: subject and body; old trailers stay unless the message has the same key.
-    :param trailers: replacements for all trailers with the same key; an empty value removes them.
-    :param as_rules: add rules that make the patch's diff, instead of its own rules.
+    :param message: subject and body. Old trailers are kept unless the message contains a trailer with the
+        same key.
+    :param trailers: trailers that replace all trailers with the same key. An empty value removes these.
+    :param as_rules: replace the patch's rules by rules that make its diff.
     :raises UserError: if the message is empty, the author is malformed, or no rules are found.
     """
     set_name = project.choose_set(set_name)

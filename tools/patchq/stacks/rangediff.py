@@ -1,4 +1,4 @@
-"""The command ``diff``: comparison of two versions of stacks, based on ``git range-diff``."""
+"""The command ``diff``: compare two versions of stacks by ``git range-diff``."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _PAIR = re.compile(r" *(-|\d+): +(?:-+|[0-9a-f]+) ([=!<>]) +(-|\d+): +(?:-+|[0-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """Patch in both versions.
+    """Patch in the old and the new version of a stack.
 
     :ivar old: name in the old version; empty for an added patch.
     :ivar new: name in the new version; empty for a removed patch.
-    :ivar moved: True if its order among the common patches changed.
+    :ivar moved: True if its position among the common patches changed.
     :ivar text: diff of the two diffs; empty if they are equal.
     """
 
@@ -43,7 +43,7 @@ class Pair:
 
 
 def compare(project: Project, old: str, new: str, set_name: str = "") -> list[Pair]:
-    """Return the patches of both versions in the order of ``git range-diff``.
+    """Return the patches of both versions, matched and ordered by ``git range-diff``.
 
     :param old: ``NAME@REF`` for the stack of a pin, a git revision of the project for all stacks of
         the set at that revision, or ``.`` for the set's current stacks.
@@ -85,7 +85,7 @@ def _carry(project: Project, pins: list[Pin], set_name: str) -> dict[str, Carrie
 
 @contextmanager
 def at_revision(project: Project, revision: str) -> Iterator[Project]:
-    """Yield the project with the lock and patches of a revision, sharing the store."""
+    """Yield a project with the lock and the patches of a revision. It uses the store of this project."""
     root = project.layout.root
     if not person.has_repository(root):
         raise _names_nothing(revision)

@@ -1,9 +1,9 @@
-"""Three-way merge of a worktree's commits with patch files that changed after ``apply``.
+"""Three-way merge of a worktree's commits with patch files that were changed after ``apply``.
 
-For example, ``git pull`` updates the patch files while the worktree still has the old stack.
-Commands that write the stack merge the files on disk and the worktree, with the applied stack as
-the merge base. They refuse patches that both sides changed, so an old version never replaces a new
-one.
+For example, ``git pull`` updates the patch files while the worktree still contains the old stack. Commands
+that write the stack then merge the patch files on disk with the worktree's commits. The merge base is the
+stack that was applied. If both sides have changed the same patch, it is refused, so that an old version never
+replaces a new one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from patchq.stacks.apply import plan
 
 @dataclass(frozen=True, slots=True)
 class ReconciledEntry:
-    """Commit to write as the patch ``name``; the name of a fixup is empty."""
+    """Commit that is written as the patch ``name``. For a fixup, the name is empty."""
 
     name: str
     commit: CommitInfo
@@ -33,11 +33,11 @@ class ReconciledEntry:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reconciled:
-    """Stack to write.
+    """Stack that results from the merge.
 
-    :ivar entries: applied patches, in order.
-    :ivar rest: patches on disk after the last applied patch; their files stay unchanged.
-    :ivar merged: True if the files on disk had changed, so that the entries are new commits.
+    :ivar entries: patches to write as applied ones, in order.
+    :ivar rest: patches on disk after the last applied patch. Their files stay unchanged.
+    :ivar merged: True if the patch files had changed, so that the entries are new commits.
     """
 
     entries: tuple[ReconciledEntry, ...]
@@ -54,9 +54,9 @@ def entries_of(store: Git, state: State) -> list[ReconciledEntry]:
 
 
 def split_series(stack: Stack, state: State) -> tuple[list[str], list[str]]:
-    """Split the series after the last patch that the worktree has applied.
+    """Split the series after the last patch that is applied in the worktree.
 
-    The first part also holds new patches between applied ones.
+    The first part also contains new patches between applied ones.
     """
     names, applied = list(stack.names), set(state.names)
     end = len(names)
@@ -68,10 +68,10 @@ def split_series(stack: Stack, state: State) -> tuple[list[str], list[str]]:
 def reconcile(
     project: Project, stack: Stack, state: State, worktree: Sequence[ReconciledEntry], *, edits: bool
 ) -> Reconciled:
-    """Merge the worktree's patches with those on disk.
+    """Merge the worktree's patches with the patch files on disk.
 
-    :param worktree: entries of the worktree's commits, with fixups not yet folded.
-    :param edits: True if the last entry holds uncommitted edits and the others are as applied.
+    :param worktree: entries for the worktree's commits. Fixups aren't folded yet.
+    :param edits: True if the last entry contains uncommitted edits and the others are unchanged.
     :raises UserError: if both sides changed a patch or the order, or if the pin changed.
     :raises ConflictError: if a patch on disk doesn't apply, or if a merge conflicts.
     """
@@ -121,7 +121,7 @@ def _choose(
     changed_on_disk: set[str],
     hint: str,
 ) -> list[ReconciledEntry]:
-    """Choose each patch's version and the order, from both sides' changes since ``applied``."""
+    """Choose each patch's version and the order, from the changes of both sides relative to ``applied``."""
     before = {e.name: e for e in applied}
     there = {e.name: e for e in disk}
     here = {e.name: e for e in worktree if e.name}
@@ -160,7 +160,7 @@ def _choose(
 
 
 def _changed(store: Git, before: dict[str, ReconciledEntry], here: dict[str, ReconciledEntry]) -> set[str]:
-    """Return the patches whose diff, message or author differs in the worktree's commits."""
+    """Return the patches whose diff, message or author was changed in the worktree's commits."""
     others = []
     for name, e in here.items():
         if name in before and e.commit.commit != before[name].commit.commit:
@@ -176,9 +176,9 @@ def _changed(store: Git, before: dict[str, ReconciledEntry], here: dict[str, Rec
 
 
 def _merge_orders(*, before: list[str], disk: list[str], worktree: list[str]) -> list[str] | None:
-    """Merge two orders of patches, keeping each added patch after its predecessor.
+    """Merge two orders of patches. Keep each added patch after its predecessor.
 
-    :returns: None if the two sides moved patches differently.
+    :returns: the merged order; None if the two sides moved patches differently.
     """
     kept = []
     for name in before:
@@ -232,7 +232,7 @@ def _carry(
 
 
 def _aside(project: Project, upstream: str, tip: CommitId, *, edits: bool) -> str:
-    """Return the commands that rebase the worktree's own work onto the stack on disk."""
+    """Return commands for the user that rebase the worktree's changes onto the stack on disk."""
     tree = f"git -C {sh(project.worktree(upstream).path)}"
     if edits:
         return (

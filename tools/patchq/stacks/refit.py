@@ -1,8 +1,8 @@
-"""Conversion of a patch that doesn't apply to edits in the worktree, for the user to finish.
+"""Conversion of a patch that doesn't apply to edits in the worktree, which the user completes.
 
-git applies each hunk with reduced context (fuzz), which :mod:`patchq.stacks.engine` never does.
-The user must therefore review the edits. ``export --amend`` then makes them the patch and keeps its
-author and message.
+Here, git applies each hunk with reduced context (fuzz), which :mod:`patchq.stacks.engine` never does.
+Therefore, the user must review the edits. ``export --amend`` then replaces the patch's diff by the edits, and
+keeps its author and message.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _REJECTED = ".rej"
 class Refit:
     """Result of applying a patch to the worktree as edits.
 
-    :ivar edited: changed paths.
+    :ivar edited: paths of the edited files.
     :ivar rejected: paths of ``.rej`` files with the rejected hunks, relative to the project.
     :ivar difference: unified diff between the patch file's diff and the worktree's diff.
     """
@@ -46,9 +46,9 @@ class Refit:
 def refit(project: Project, patch: str, *, set_name: str = "", offline: bool = False) -> Refit:
     """Apply the patches below a patch, and put the patch into the worktree as edits.
 
-    :raises EditedTreeError: if the worktree already holds edits.
-    :raises ConflictError: if a patch below it doesn't apply.
-    :raises UserError: if git can't apply the patch even with rejects.
+    :raises EditedTreeError: if the worktree already contains edits.
+    :raises ConflictError: if one of the patches below doesn't apply.
+    :raises UserError: if git can't apply the patch, even when it may reject hunks.
     """
     set_name = project.choose_set(set_name)
     stack, name = find_patch(project.stacks(set_name), patch)
@@ -85,7 +85,7 @@ def _apply_with_fuzz(worktree: Worktree, text: bytes, name: str) -> None:
 
 
 def _least_context(text: bytes, name: str) -> int:
-    """Return the number of context lines that must match on each side of a change.
+    """Return the number of context lines that must match on each side of a change, for git's option ``-C``.
 
     If every hunk removes a line, the removed lines locate the hunk, so no context is required. A
     hunk that only adds lines requires context, because otherwise it would apply anywhere.

@@ -1,7 +1,7 @@
-"""Comparison of each upstream's requirements with the versions that the set's other pins have.
+"""Comparison of each upstream's requirements with the versions of the set's other pins.
 
-Requirements come from ``PKG-INFO`` in a source archive, or from ``pyproject.toml``. An upstream
-whose build computes its requirements has neither list, so its requirements are unknown.
+Requirements come from ``PKG-INFO`` in a source archive, or from ``pyproject.toml``. If an upstream's build
+computes the requirements, neither file lists them, so they are unknown.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _WHERE = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiblingDifference:
-    """Requirement of an upstream that the set doesn't satisfy.
+    """Requirement of an upstream that the set's other pins don't satisfy.
 
     :ivar distribution: canonical name of the required distribution.
-    :ivar there: version in the set, and its source.
-    :ivar meant: reason from the lock why the mismatch is intended; empty for an error.
+    :ivar there: version in the set, and the pin from which it comes.
+    :ivar meant: reason in the lock why the mismatch is intended; empty for an error.
     """
 
     set_name: str
@@ -54,8 +54,8 @@ def differences(
     """Return all unsatisfied requirements between the pins of a set, intended or not.
 
     :param bases: commits of the upstreams whose metadata are available locally.
-    :param instead: replacement for its upstream's pin. If its ref differs, ``[mismatches]`` of the
-        lock is ignored.
+    :param instead: pin that replaces the set's pin of the same upstream. If its ref differs, ``[mismatches]``
+        in the lock is ignored.
     """
     lock = project.lock
     pins = {pin.upstream: pin for pin in lock.pins_of(set_name)}
@@ -68,7 +68,7 @@ def differences(
 
 
 def refuse(project: Project, set_name: str, bases: Mapping[str, CommitId]) -> None:
-    """Refuse a set with unintended mismatches between its pins.
+    """Refuse a set whose pins have unintended mismatches.
 
     :raises UserError: if the lock doesn't list a mismatch as intended.
     """
@@ -89,7 +89,7 @@ def hint_for(difference: SiblingDifference) -> str:
 
 
 def requirements(project: Project, base: CommitId) -> list[Requirement]:
-    """Return the requirements in a commit's metadata that hold on Linux without extras."""
+    """Return the requirements in a commit's metadata that apply on Linux without extras."""
     found: list[Requirement] = []
     for r in declared(project, base):
         if r.marker is None or r.marker.evaluate(_WHERE):
@@ -98,7 +98,7 @@ def requirements(project: Project, base: CommitId) -> list[Requirement]:
 
 
 def declared(project: Project, base: CommitId) -> list[Requirement]:
-    """Return all requirements in a commit's metadata, for any platform and extra."""
+    """Return all requirements in a commit's metadata, including those for other platforms and for extras."""
     return list(_declared(project.store, base))
 
 
@@ -157,7 +157,7 @@ def _compare(
 
 
 def _versions(lock: Lock, set_name: str, pins: Mapping[str, Pin]) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Yield the distributions whose version a set determines, with the version and its source."""
+    """Yield the distributions whose version a set determines, each with the version and its source."""
     environment = lock.environments.get(set_name)
     for text in environment.requires if environment else ():
         try:
@@ -173,7 +173,7 @@ def _versions(lock: Lock, set_name: str, pins: Mapping[str, Pin]) -> Iterator[tu
 
 
 def _exactly(requirement: Requirement) -> str:
-    """Return the exact version that a requirement pins, or an empty string."""
+    """Return the exact version that a requirement demands; empty if it allows others."""
     specifiers = list(requirement.specifier)
     one = len(specifiers) == 1 and specifiers[0].operator == "==" and not specifiers[0].version.endswith(".*")
     if one:

@@ -1,4 +1,4 @@
-"""Read-only views for ``status``, ``list``, ``show`` and ``ledger``."""
+"""Data for the read-only commands ``status``, ``list``, ``show`` and ``ledger``."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class StackStatus:
 
 
 def status(project: Project, set_name: str = "") -> list[StackStatus]:
-    """Return the status of each stack of a set and of its worktree."""
+    """Return the status of each stack of a set, and of its worktree."""
     from concurrent.futures import ThreadPoolExecutor
 
     set_name = project.choose_set(set_name)
@@ -154,7 +154,7 @@ def _compare(stack: Stack, state: State) -> StackState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatchInfo:
-    """Patch of a stack, for ``list`` and ``show``."""
+    """Data about a patch of a stack, for ``list`` and ``show``."""
 
     upstream: str
     ref: str
@@ -172,7 +172,7 @@ class PatchInfo:
 
 
 def list_patches(project: Project, names: Sequence[str] = (), set_name: str = "", topic: str = "") -> list[PatchInfo]:
-    """Return the patches of a set's stacks in order; an unreadable patch has a ``problem``."""
+    """Return the patches of a set's stacks in order. If a patch can't be read, its ``problem`` is set."""
     stacks = project.stacks(project.choose_set(set_name), names)
     patches: list[PatchInfo] = []
     for stack in stacks:
@@ -232,7 +232,7 @@ def _patch_info(project: Project, stack: Stack, name: str) -> PatchInfo:
 
 
 def touched(text: bytes, where: str) -> tuple[tuple[str, int, int], ...]:
-    """Return each file of a diff with its numbers of added and removed lines.
+    """Return each file of a diff with the number of lines that are added and removed.
 
     The numbers are -1 if only git can read the diff.
 
@@ -251,7 +251,7 @@ def touched(text: bytes, where: str) -> tuple[tuple[str, int, int], ...]:
 
 
 def _count_lines(file: diff.FilePatch) -> tuple[str, int, int]:
-    """Return the path of a file with its numbers of added and removed lines."""
+    """Return the path of a file with the number of lines that are added and removed."""
     added = removed = 0
     for hunk in file.hunks:
         added += len(hunk.new) - hunk.context
@@ -282,7 +282,7 @@ def read_ledgers(project: Project, names: Sequence[str] = (), patch: str = "") -
 def stream_ledgers(
     project: Project, names: Sequence[str] = (), patch: str = ""
 ) -> Iterator[tuple[str, Iterator[Attempt | Problem]]]:
-    """Yield each upstream with an iterator over its ledger, which is read as needed.
+    """Yield each upstream with an iterator over its ledger, which is read only as needed.
 
     :raises UserError: at the end of the iteration, if no ledger mentions the patch.
     """
