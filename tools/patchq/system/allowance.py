@@ -1,4 +1,4 @@
-"""Download limit for work that may run for a long time."""
+"""Limit on the number of bytes that an operation may download in total."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from patchq.errors import SourceError
 
 
 class Exhausted(SourceError):
-    """Download that exceeds the remaining allowance."""
+    """Error for a download that exceeds the remaining allowance."""
 
 
 class Allowance:
     """Limit on downloaded bytes.
 
-    :ivar most: the limit.
-    :ivar used: bytes downloaded so far.
+    :ivar most: limit in bytes.
+    :ivar used: number of bytes downloaded so far.
 
     >>> allowance = Allowance(10)
     >>> allowance.take(4)
@@ -22,7 +22,6 @@ class Allowance:
     >>> allowance.need(7)
     Traceback (most recent call last):
     patchq.system.allowance.Exhausted: 7 more bytes to download, and 6 of 10 are left
-
     """
 
     def __init__(self, most: int) -> None:
@@ -34,7 +33,7 @@ class Allowance:
         return max(0, self.most - self.used)
 
     def need(self, size: int = 1) -> None:
-        """Check before a download that ``size`` bytes remain.
+        """Check, before a download, that ``size`` bytes may still be downloaded.
 
         :raises Exhausted: if fewer bytes remain.
         """
@@ -44,7 +43,7 @@ class Allowance:
             )
 
     def take(self, size: int) -> None:
-        """Count downloaded bytes.
+        """Record that bytes were downloaded.
 
         :raises Exhausted: if the total exceeds the limit.
         """

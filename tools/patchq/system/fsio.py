@@ -1,4 +1,4 @@
-"""Atomic file writes, and the lock that keeps two commands apart."""
+"""Atomic file writes, and the lock that prevents two commands from running at the same time."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def utc_now() -> str:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the renames in ``folder`` durable."""
+    """Make the renames in ``folder`` durable against a power cut."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)
@@ -48,13 +48,13 @@ def sync_folder(folder: Path) -> None:
 
 
 def sync_file(path: Path) -> None:
-    """Make ``path`` durable after another program wrote it. Ignore a missing file."""
+    """Make a file durable that another program wrote. Ignore a missing file."""
     with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
         os.fsync(file.fileno())
 
 
 def sync_file_system(folder: Path) -> None:
-    """Make all writes on the file system of ``folder`` durable: one call for many files."""
+    """Make all writes on the file system of ``folder`` durable. One call is enough for many files."""
     import ctypes
 
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -69,7 +69,7 @@ def sync_file_system(folder: Path) -> None:
 
 
 def is_cut(found: bytes, whole: bytes) -> bool:
-    """Return whether a power cut may have left ``found`` of ``whole``: a prefix, or zeros."""
+    """Return whether ``found`` may be what a power cut left of the content ``whole``: its beginning, or zeros."""
     if found == whole or len(found) > len(whole):
         return False
     return whole.startswith(found) or not found.strip(b"\0")
@@ -81,13 +81,13 @@ def write_atomic(path: Path, data: bytes) -> None:
 
 
 def write_output(path: Path, data: bytes) -> None:
-    """Replace a file in any folder, and remove what killed commands left next to it."""
+    """Replace a file in any folder, and remove temporary files that killed commands left next to it."""
     remove_unfinished(path)
     write_atomic(path, data)
 
 
 def remove_unfinished(path: Path) -> None:
-    """Remove the files that killed commands left next to ``path`` while replacing it."""
+    """Remove the temporary files that killed commands left next to ``path`` while they replaced it."""
     for left in path.parent.glob(glob.escape(f".{path.name[:40]}.") + "*" + UNFINISHED):
         with contextlib.suppress(OSError, FormatError):
             if file := _open_regular(left):
@@ -101,7 +101,7 @@ _MANY = 64
 
 
 def write_all(files: Mapping[Path, bytes]) -> None:
-    """Replace several files, each atomically. All are durable when this function returns."""
+    """Replace several files, each atomically. When this function returns, all of them are durable."""
     folders = {path.parent for path in files}
     for folder in folders:
         make_folder(folder)
@@ -115,7 +115,7 @@ def write_all(files: Mapping[Path, bytes]) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder and its missing parents. Each is durable when this function returns."""
+    """Create a folder and its missing parents. When this function returns, all of them are durable."""
     missing = []
     while not folder.is_dir():
         missing.append(folder)
@@ -138,7 +138,7 @@ def _replace(path: Path, data: bytes) -> None:
 
 
 def _replace_many(files: Mapping[Path, bytes]) -> None:
-    """Replace many of patchq's own files with one sync.
+    """Replace many files of patchq itself, with one sync.
 
     The project's lock protects the temporary files until they are renamed.
     """
@@ -171,9 +171,9 @@ def _write(file: BinaryIO, data: bytes, path: Path) -> None:
 
 
 def _begin(path: Path) -> tuple[Path, int]:
-    """Create and lock the temporary file that will replace ``path``.
+    """Create and lock a temporary file that will replace ``path``.
 
-    The lock shows other commands that the writer of this file is alive.
+    As long as the file is locked, other commands know that its writer is alive.
     """
     while True:
         temporary = path.with_name(f".{path.name[:40]}.{os.urandom(6).hex()}{UNFINISHED}")
@@ -188,7 +188,7 @@ def _begin(path: Path) -> tuple[Path, int]:
 
 @contextmanager
 def temporary_folder(prefix: str = "patchq-", inside: Path | None = None) -> Iterator[Path]:
-    """Create a temporary folder, in ``inside`` or the system's default. Remove it afterwards."""
+    """Create a temporary folder in ``inside``, or in the system's default folder. Remove it afterwards."""
     import tempfile  # slow to import, and most commands don't need it
 
     made = tempfile.TemporaryDirectory(prefix=prefix, dir=inside)
@@ -214,13 +214,13 @@ def remove_folder(path: Path) -> None:
 
 
 def rename(old: Path, new: Path) -> None:
-    """Rename a file within one file system, replacing ``new``, and make the rename durable."""
+    """Rename a file within one file system, and make the rename durable. An existing ``new`` is replaced."""
     os.replace(old, new)
     sync_folder(new.parent)
 
 
 def read_or_none(path: Path) -> bytes | None:
-    """Return the content of ``path``, or None if the file doesn't exist.
+    """Return the content of ``path``; None if the file doesn't exist.
 
     :raises FormatError: if ``path`` isn't a regular file, or has more than :data:`MOST` bytes.
     """
@@ -228,7 +228,7 @@ def read_or_none(path: Path) -> bytes | None:
 
 
 def read_limited(path: Path, most: int) -> bytes | None:
-    """Return the content of a file that others may have written, or None if it doesn't exist.
+    """Return the content of a file that other programs may have written; None if it doesn't exist.
 
     :raises FormatError: if the file has more than ``most`` bytes, or is a pipe, a device or a
         folder. Such a file isn't read.
@@ -285,7 +285,7 @@ def not_regular(path: Path) -> FormatError:
 
 
 def folds_case(path: Path) -> bool:
-    """Return True if the file system ignores the case of the name ``path``, which must exist."""
+    """Return True if the file system ignores case in the file name of ``path``, which must exist."""
     try:
         return path.with_name(path.name.swapcase()).samefile(path)
     except FileNotFoundError:
@@ -293,7 +293,7 @@ def folds_case(path: Path) -> bool:
 
 
 def stat_key(path: Path) -> tuple[int, int, int]:
-    """Return values that change with a file's content: modification time in ns, size, inode.
+    """Return values that change when a file's content changes: modification time in ns, size, inode.
 
     :raises FileNotFoundError: if the file doesn't exist.
     """
@@ -325,7 +325,7 @@ def sha256_open(file: BinaryIO) -> str:
 
 
 def dump_json(value: object) -> bytes:
-    """Return JSON for files: sorted keys, indented, one newline at the end, UTF-8."""
+    """Return JSON data as stored in files: sorted keys, indented, one newline at the end, UTF-8."""
     return (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode("utf-8", "surrogateescape")
 
 
@@ -354,7 +354,7 @@ def load_state(data: bytes, path: Path, version: int) -> dict[str, Any]:
 
 
 def lock_now(fd: int) -> None:
-    """Lock an open file until it is closed, without waiting.
+    """Lock an open file without waiting. The lock is held until the file is closed.
 
     :raises OSError: if another process holds the lock, or the file system has no locks.
     """
@@ -367,14 +367,14 @@ _OWNER = re.compile(r"pid (\d+) on (.+?): patchq (\S+), since (\S+)")
 
 @contextmanager
 def lock(path: Path, *, verb: str, wait: float) -> Iterator[bool]:
-    """Hold the project's lock. Yield True if the previous holder was killed.
+    """Hold the project's lock. Yield True if the previous holder of the lock was killed.
 
-    The lock is a flock, so the kernel releases it when its holder dies. Child processes inherit the
-    lock: one that outlives a killed patchq still holds it (no library's lock does that). A file
-    next to the lock names the holder.
+    The lock is a flock, so the kernel releases it when its holder dies. Child processes inherit the lock: if
+    patchq is killed, a child that is still running keeps holding the lock. Locks of libraries don't provide
+    this. A file next to the lock names the holder.
 
     :param wait: seconds to wait for another holder.
-    :raises BusyError: with the holder's name, if the lock is still held after that time.
+    :raises BusyError: if the lock is still held after that time. The message names the holder.
     """
     make_folder(path.parent)
     owner = path.with_suffix(".owner")
@@ -432,7 +432,7 @@ def _open_own(path: Path, flags: int) -> int:
 
 
 def _busy(owner: Path, wait: float) -> BusyError:
-    """Build the error for a lock that another process holds."""
+    """Return the error for a lock that another process holds."""
     try:
         found = (read_or_none(owner) or b"").decode(errors="replace").strip()
     except (OSError, FormatError):

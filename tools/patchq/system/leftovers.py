@@ -1,9 +1,9 @@
-"""Cleanup after a killed patchq or git: locks, and partial files and packs.
+"""Cleanup after a killed patchq or git process: lock files, and partial files and packs.
 
-These files hold nothing of value: git and patchq write to a temporary file and rename it. But git
-never writes a file again while its lock exists, and a temporary file puzzles users. The next
-process that holds the project's lock removes all of them, whatever their age. Git locks that
-existed when the killed command began belong to the user's own git, and stay.
+These files contain nothing of value, because git and patchq write to a temporary file and then rename it. But
+git refuses to write a file while its lock file exists, and temporary files confuse users. Therefore, the next
+process that holds the project's lock removes all of them, regardless of their age. git's lock files that
+existed when the killed command began belong to the user's own git, and are kept.
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ from patchq.system.paths import Layout
 
 @contextmanager
 def cleared(layout: Layout, after_a_kill: bool) -> Iterator[None]:
-    """Clean up around a command that holds the project's lock.
+    """Clean up before and after a command that holds the project's lock.
 
-    If the previous command was killed, remove what it left. If this command fails, remove what it
-    left.
+    If the previous command was killed, remove the files that it left. If this command fails, remove its own.
     """
     note = layout.private / "locks-of-others"
     if after_a_kill:
@@ -53,12 +52,12 @@ def _clear(layout: Layout, keep: set[str]) -> None:
 
 
 def _histories(layout: Layout) -> Iterator[Path]:
-    """Return the history repositories; like the store, they are written under the lock."""
+    """Return the history repositories. Like the store, they are written only under the project's lock."""
     return (layout.private / "history").glob("*.git")
 
 
 def _locks(layout: Layout) -> Iterator[Path]:
-    """Yield git's locks: of refs, worktree HEADs, indexes and repositories. Objects have none."""
+    """Yield git's lock files of refs, worktree HEADs, indexes and repositories. There are none for objects."""
     for repository in (layout.store, *_histories(layout)):
         for folder, folders, files in os.walk(repository):
             if Path(folder) == repository and "objects" in folders:
@@ -69,7 +68,7 @@ def _locks(layout: Layout) -> Iterator[Path]:
 
 
 def _unfinished(layout: Layout) -> Iterator[Path]:
-    """Yield partial files: git's in the store, and patchq's next to the files being replaced."""
+    """Yield partial files: git's in the store, and patchq's next to the files that were being replaced."""
     store = layout.store
     packs = store / "objects" / "pack"
     for repository in (store, *_histories(layout)):
@@ -90,9 +89,9 @@ def _unfinished(layout: Layout) -> Iterator[Path]:
 
 
 def _of_fast_import(mark: Path) -> bool:
-    """Return True if fast-import wrote the mark that keeps a pack.
+    """Return True if the mark, which makes git keep a pack, was written by fast-import.
 
-    fast-import refuses to write a pack again if its mark exists. After a power cut, the mark may be
+    fast-import refuses to write a pack again while its mark exists. After a power cut, the mark may be
     truncated or filled with zeros.
     """
     return b"fast-import".startswith((fsio.read_or_none(mark) or b"").strip(b"\0\n"))

@@ -22,9 +22,9 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 def check_name(value: str, what: str) -> str:
     """Return ``value`` if it is valid as a file or folder name in a project.
 
-    A valid name has at most 100 letters, digits, ``.``, ``_``, ``+`` and ``-``, and starts with a
-    letter or a digit. It doesn't contain ``..`` or end with ``.`` or ``.lock``. No file system, ref
-    or shell gives such a name a special meaning.
+    A valid name has at most 100 letters, digits, ``.``, ``_``, ``+`` and ``-``, and starts with a letter or a
+    digit. It doesn't contain ``..`` or end with ``.`` or ``.lock``. Such a name has no special meaning in any
+    file system, ref or shell.
 
     :raises FormatError: if the name is invalid.
     """
@@ -38,17 +38,16 @@ def check_name(value: str, what: str) -> str:
 
 
 def fold_name(name: str) -> str:
-    """Return the form of a name that a case-insensitive file system (macOS, Windows) compares.
+    """Return the form of a name by which a case-insensitive file system (macOS, Windows) compares it.
 
     >>> fold_name("P4") == fold_name("p4"), fold_name("e\u0301") == fold_name("\u00c9")
     (True, True)
-
     """
     return unicodedata.normalize("NFC", unicodedata.normalize("NFD", name).casefold())
 
 
 def find_twins(names: Iterable[str]) -> tuple[str, str] | None:
-    """Return the first two names that are one file on a case-insensitive file system, or None."""
+    """Return the first two names that mean the same file on a case-insensitive file system; None if there are none."""
     seen: dict[str, str] = {}
     for name in names:
         other = seen.setdefault(fold_name(name), name)
@@ -58,7 +57,7 @@ def find_twins(names: Iterable[str]) -> tuple[str, str] | None:
 
 
 def check_inside(value: str, what: str) -> PurePosixPath:
-    """Return ``value`` as a path that stays inside the folder that it is relative to.
+    """Return ``value`` as a relative path, after checking that it can't lead out of its base folder.
 
     :raises FormatError: for an empty or absolute path, ``..``, ``.git``, a backslash or a control
         character.
@@ -84,7 +83,7 @@ _IN_NO_REF = re.compile(r"[\0-\x20\x7f~^:?*\[\\]|\.\.|@\{|//")
 def check_ref(value: str, what: str) -> str:
     """Return ``value`` if it is valid as a tag or branch name (``git check-ref-format``).
 
-    Full names (``refs/pull/1/head``) are valid, except below ``refs/replace`` and ``refs/patchq``.
+    Full names (``refs/pull/1/head``) are also valid, except below ``refs/replace`` and ``refs/patchq``.
 
     :raises FormatError: if the name is invalid.
     """
@@ -103,17 +102,16 @@ def check_ref(value: str, what: str) -> str:
 
 
 def ref_component(ref: str) -> str:
-    """Encode a ref as one component of another ref's name, without characters special to git.
+    """Encode a ref as one component of another ref's name, without characters that are special for git.
 
     >>> ref_component("release/1.0"), ref_component("a:b")
     ('release%2F1.0', 'a%3Ab')
-
     """
     return ref_to_folder(ref).replace("..", "%2E%2E")
 
 
 def ref_to_folder(ref: str) -> str:
-    """Return the folder name of a ref. Characters invalid in a name are percent-encoded.
+    """Return the folder name for a ref. Characters that are invalid in a name are percent-encoded.
 
     >>> ref_to_folder("v0.13.0"), ref_to_folder("release/1.0")
     ('v0.13.0', 'release%2F1.0')
@@ -125,7 +123,7 @@ def ref_to_folder(ref: str) -> str:
 
 
 def folder_to_ref(name: str) -> str:
-    """Reverse :func:`ref_to_folder`."""
+    """Return the ref for a folder name; the inverse of :func:`ref_to_folder`."""
     return unquote(name)
 
 
@@ -133,8 +131,8 @@ def folder_to_ref(name: str) -> str:
 class Layout:
     """Files and folders of the project at ``root`` (an absolute path).
 
-    :ivar shared_store: store of another project; set if this project is an older version of that
-        one.
+    :ivar shared_store: store of another project to use; set if this project is an older version of that
+        project.
     """
 
     root: Path
@@ -170,10 +168,10 @@ class Layout:
 
 
 def find_project(start: Path) -> Layout:
-    """Find the project that contains ``start``.
+    """Find the project that contains the folder ``start``.
 
-    :raises UserError: if neither ``start`` nor a folder above it has an ``upstream.lock``, or if
-        the current folder no longer exists.
+    :raises UserError: if neither ``start`` nor a folder above it contains an ``upstream.lock``, or if the
+        current folder no longer exists.
     """
     try:
         start = start.resolve()

@@ -1,4 +1,4 @@
-"""Callback type for the progress of long work."""
+"""Type of the callback that reports the progress of long operations."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ BYTES = "bytes"
 
 
 class Progress(Protocol):
-    """Progress callback: current work, amount done, total (0: unknown), and unit."""
+    """Callback for progress: name of the current work, amount done, total (0 if unknown), and unit."""
 
     def __call__(self, what: str, done: int, total: int, unit: str = BYTES, /) -> None: ...

@@ -1,8 +1,8 @@
-"""Reader for the files of a project. No other module opens them.
+"""Reader for the files of a project. No other module opens project files.
 
-These files leave this machine in mails, branches, bundles, pull requests and pages, and the project
-may be a foreign one. So symbolic links below its root are never followed, wherever they lead, and
-only regular files are read.
+Project files are sent to others in mails, branches, bundles, pull requests and pages, and the project may
+come from an untrusted source. A symbolic link could make patchq publish a private file of the user. So
+symbolic links below the project's root are never followed, and only regular files are read.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def open_file(root: Path, path: Path) -> BinaryIO | None:
-    """Open a regular file below ``root``. Return None if the file doesn't exist.
+    """Open a regular file below ``root``; return None if it doesn't exist.
 
-    Each folder is opened relative to its parent, so that no folder can become a link in between.
+    Each folder is opened relative to its parent, so that no folder can be replaced by a link between check
+    and use.
 
-    :raises FormatError: if a part of the path below ``root`` is a symbolic link or ``..``, or if
-        the file isn't regular.
+    :raises FormatError: if a component of the path below ``root`` is a symbolic link or ``..``, or if the
+        file isn't a regular file.
     """
     *folders, name = path.relative_to(root).parts
     if ".." in (*folders, name):
@@ -58,7 +59,7 @@ def open_file(root: Path, path: Path) -> BinaryIO | None:
 
 
 def read(root: Path, path: Path, most: int = fsio.MOST) -> bytes | None:
-    """Return the content of a project's file, or None if the file doesn't exist.
+    """Return the content of a project's file; None if the file doesn't exist.
 
     :raises FormatError: as :func:`open_file`, or if the file has more than ``most`` bytes.
     """
@@ -80,7 +81,7 @@ def read_lines(root: Path, path: Path) -> Iterator[bytes]:
 
 
 def exists(root: Path, path: Path) -> bool:
-    """Return True if the file exists in the project.
+    """Return True if a file exists in the project.
 
     :raises FormatError: as :func:`open_file`.
     """

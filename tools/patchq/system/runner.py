@@ -1,8 +1,8 @@
-"""Subprocesses. No other module starts one, except the pytest plugin.
+"""Subprocesses. Only this module starts them, except for the pytest plugin.
 
-Arguments are lists, data is bytes, and the working folder is a parameter that is never changed.
-Git's variables are removed from the environment: an inherited ``GIT_DIR`` or ``GIT_INDEX_FILE`` (as
-set by hooks and ``git rebase --exec``) would direct a command to another repository.
+Arguments are lists, data is bytes, and the working folder is a parameter: the process's own folder is never
+changed. git's variables are removed from the environment, because an inherited ``GIT_DIR`` or
+``GIT_INDEX_FILE`` (which hooks and ``git rebase --exec`` set) would direct a command to another repository.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TookTooLong = subprocess.TimeoutExpired
 
 
 class CommandError(PatchqError):
-    """Failed command, with its arguments, exit code and output."""
+    """Error for a failed command, with its arguments, exit code and output."""
 
     #: True for a git command that failed because its repository lacks an object.
     lacks_object = False
@@ -50,12 +50,12 @@ class CommandError(PatchqError):
 
     @property
     def output(self) -> str:
-        """Standard error, decoded for display."""
+        """Standard error of the command, decoded for display."""
         return self.stderr.decode("utf-8", "replace").strip()
 
 
 def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment without git's variables (``GIT_SSL_*`` are kept), plus ``extra``."""
+    """Return the environment without git's variables, except ``GIT_SSL_*``, and with ``extra`` added."""
     env = {}
     for k, v in os.environ.items():
         if not k.startswith("GIT_") or k.startswith("GIT_SSL_"):
@@ -81,7 +81,8 @@ def run(
     :param timeout: seconds after which the command is killed and fails with code 124.
     :param ok_codes: exit codes that don't count as failures.
     :param inherit: False for a command that must not hold the project's lock.
-    :param most_said: bytes to keep of the beginning and of the end of standard error; default: all.
+    :param most_said: number of bytes to keep from the beginning and from the end of standard error; default:
+        all.
     :raises CommandError: for any other exit code, a missing program (127), or a program that can't
         be run (126).
     """
@@ -116,7 +117,7 @@ def run(
 
 
 class _Ends:
-    """Buffer for the first and the last ``most`` bytes of an output of any length."""
+    """Buffer that keeps the first and the last ``most`` bytes of an output of any length."""
 
     def __init__(self, most: int) -> None:
         self._most, self._begin, self._end = most, bytearray(), bytearray()
@@ -132,7 +133,7 @@ class _Ends:
 
     @contextmanager
     def reading(self) -> Iterator[int]:
-        """Yield a file descriptor for a child to write to. ``kept`` is complete after the block."""
+        """Yield a file descriptor to which a child process can write. ``kept`` is complete after the block."""
         source, target = os.pipe()
 
         def read() -> None:
@@ -164,7 +165,7 @@ def overhear(
     watch: Callable[[int, int], bool] = lambda pid, message: False,
     end: Callable[[Running], None] = Running.kill,
 ) -> tuple[int, bytes]:
-    """Run an untrusted command without the project's lock. Return its code and standard error.
+    """Run an untrusted command without the project's lock. Return its exit code and its standard error.
 
     Only the first and the last ``most`` bytes of standard error are kept. Standard output is
     discarded.
@@ -261,8 +262,8 @@ def answering(
 
     It reads requests from its standard input and writes answers to its standard output.
 
-    :param buffered: buffer both streams. A buffer has a lock, which a fork could copy while it is
-        held.
+    :param buffered: True to buffer both streams. A buffer contains a lock, which a fork could copy while the
+        lock is held.
     """
     with subprocess.Popen(
         list(argv),

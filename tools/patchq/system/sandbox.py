@@ -1,15 +1,15 @@
-"""Sandbox for foreign commands: a copy of files, no network and no other writable files.
+"""Sandbox for untrusted commands: a copy of files, no network, and no other writable files.
 
-Time, processes, memory, disk and output are limited. patchq checks them from outside, because users
-can't create control groups everywhere. The kernel limits what grows too fast for these checks: the
-size of a file, the memory of one process and the number of processes (for root only since Linux
-6.14, because ``RLIMIT_NPROC`` doesn't apply to root).
+Time, processes, memory, disk space and output are limited. patchq checks these limits from outside the
+sandbox, because users can't create control groups on every system. For values that can grow faster than
+patchq checks them, kernel limits are set: the size of a file, the memory of one process and the number of
+processes (for root only since Linux 6.14, because ``RLIMIT_NPROC`` doesn't apply to root).
 
-The sandbox uses Linux namespaces (``unshare`` of util-linux), which need no privileges where
-unprivileged user namespaces are enabled. The command sees programs and libraries (``/usr``,
-``/bin``, ``/lib``) read-only, its own ``/tmp``, and the copy at ``/src``. It runs without
-capabilities, in a process namespace that ends with it, and its environment names nothing of the
-user's. If the sandbox can't be set up, nothing is run.
+The sandbox uses Linux namespaces (``unshare`` of util-linux), which need no privileges where unprivileged
+user namespaces are enabled. The command can read programs and libraries (``/usr``, ``/bin``, ``/lib``), and
+can write to its own ``/tmp`` and to the copy at ``/src``. It runs without capabilities, in a process
+namespace that ends with the command, and its environment contains no variables of the user. If the sandbox
+can't be set up, the command isn't run.
 """
 
 from __future__ import annotations
@@ -120,11 +120,11 @@ class Limit(Enum):
 class Limits:
     """Limits of a sandboxed command.
 
-    :ivar seconds: from its start to its end.
-    :ivar processes: at the same time, threads included.
-    :ivar memory: bytes of all its processes together, without mapped files.
-    :ivar disk: bytes by which the copy may grow; each file or folder counts for at least 4 KiB.
-    :ivar output: bytes written to standard output and standard error.
+    :ivar seconds: time from the command's start to its end.
+    :ivar processes: number of processes and threads at the same time.
+    :ivar memory: memory of all its processes together in bytes, without mapped files.
+    :ivar disk: bytes by which the copy may grow. Each file or folder counts as at least 4 KiB.
+    :ivar output: number of bytes written to standard output and standard error.
     """
 
     seconds: float = 300
@@ -134,7 +134,7 @@ class Limits:
     output: int = 64 << 20
 
     def of(self, limit: Limit) -> str:
-        """Return the description of a limit."""
+        """Return the value of a limit as text."""
         return {
             Limit.TIME: f"{self.seconds:g} seconds",
             Limit.PROCESSES: f"{self.processes} processes at once",
@@ -146,7 +146,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mount:
-    """Folder or file of this machine that a sandboxed command sees at ``target``."""
+    """Folder or file of this machine that is mounted at ``target`` for a sandboxed command."""
 
     source: Path
     target: str
@@ -155,24 +155,25 @@ class Mount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Root:
-    """Root file system of a sandboxed command: a folder that keeps what commands write.
+    """Root file system of a sandboxed command: a folder in which the files that commands write are kept.
 
     Programs and libraries (``/usr``, ``/bin``, ``/lib``) are those of this machine, read-only;
     ``/.host/usr`` is ``/usr`` without ``mounts``.
 
-    :ivar folder: has a folder for each mount, and :data:`ROOT_FOLDERS`.
-    :ivar mounts: mounted in this order.
+    :ivar folder: path of the root folder. It contains a folder for each mount, and :data:`ROOT_FOLDERS`.
+    :ivar mounts: folders and files to mount, in this order.
     """
 
     folder: Path
     mounts: tuple[Mount, ...] = ()
 
     def check(self) -> None:
-        """Check that the folders to mount on are still folders.
+        """Check that the folders on which to mount are still folders.
 
-        The mount commands run before the sandbox is closed, so a link would lead out of it.
+        The mount commands run before the root file system is changed, so a link would lead out of the
+        sandbox.
 
-        :raises UserError: if a command has replaced one.
+        :raises UserError: if a command has replaced one of these folders.
         """
         points = [*ROOT_FOLDERS, _python_outside().lstrip("/")]
         for mount in self.mounts:
@@ -193,7 +194,7 @@ ROOT_FOLDERS = ("etc", "dev", "proc", "tmp", "old", "usr", ".host/usr")
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """Result of a command: exit code, end of its standard error, and the exceeded limit, if any."""
+    """Result of a command: exit code, end of its standard error, and the limit that it exceeded, if any."""
 
     code: int
     message: str
@@ -215,10 +216,10 @@ def run_isolated(
     The command sees ``copy`` as :data:`SOURCE`. If the command exceeds a limit, it is killed with
     all its child processes.
 
-    :param context: folder that the command may read, as ``/context``.
-    :param root: root file system. The command starts there and doesn't see ``copy``, which must
-        contain all writable folders.
-    :raises UserError: if this machine can't sandbox the command; nothing was run then.
+    :param context: folder that the command may read. It is mounted at ``/context``.
+    :param root: root file system in which the command starts. Then ``copy`` isn't mounted. It must be the
+        folder that contains all writable folders.
+    :raises UserError: if this machine can't sandbox the command. Then the command isn't run.
     """
     limits = limits or Limits()
     watch = _Watch(limits, copy)
@@ -306,7 +307,7 @@ def _threads_now() -> int:
 
 
 class _Watch:
-    """Outside check of a command's resources. ``over`` is the first exceeded limit."""
+    """Watcher of a command's resources from outside the sandbox. ``over`` is the first limit that was exceeded."""
 
     def __init__(self, limits: Limits, copy: Path) -> None:
         self.limits, self.copy = limits, copy
@@ -336,7 +337,7 @@ class _Watch:
         return None
 
     def _measured(self) -> int:
-        """Return the size of the copy, and schedule the next measurement.
+        """Return the size of the copy on disk, and decide when to measure it again.
 
         Measurements take at most a tenth of the time.
         """
@@ -362,7 +363,7 @@ def _below(pid: int) -> Iterator[tuple[int, int]]:
 
 
 def _stand_still(processes: list[int]) -> bool:
-    """Return True if each process that waits for no child is stopped by a signal or a tracer."""
+    """Return True if each process, unless it waits for a child, is stopped by a signal or a tracer."""
     states: dict[int, bytes] = {}
     parents: set[int] = set()
     for process in processes:
@@ -376,7 +377,7 @@ def _stand_still(processes: list[int]) -> bool:
 
 
 def _own_memory(pid: int) -> int:
-    """Return the bytes of a process's memory that don't map a file's content."""
+    """Return the memory of a process in bytes, without memory that maps a file's content."""
     with contextlib.suppress(OSError):
         lines = Path("/proc", str(pid), "status").read_bytes().split(b"\n")
         return sum(int(x.split()[1]) << 10 for x in lines if x.startswith((b"RssAnon:", b"RssShmem:")))
@@ -384,7 +385,7 @@ def _own_memory(pid: int) -> int:
 
 
 def _size(folder: Path) -> int:
-    """Return the bytes that a folder takes on disk; a file with several names counts for each."""
+    """Return the number of bytes that a folder takes on disk. A file with several hard links counts for each link."""
     size, todo = 0, [str(folder)]
     while todo:
         with contextlib.suppress(OSError), os.scandir(todo.pop()) as entries:
@@ -398,7 +399,7 @@ def _size(folder: Path) -> int:
 
 
 def _end(process: runner.Running) -> None:
-    """Kill the first process of the command's namespace. All others die with it; wait for that."""
+    """Kill the first process of the command's namespace, which ends all its other processes. Wait for that."""
     for child, _ in list(_below(process.pid))[:1]:
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
@@ -408,14 +409,14 @@ def _end(process: runner.Running) -> None:
 
 
 def python_program() -> str:
-    """Return the path of the running Python in a sandbox with a :class:`Root`."""
+    """Return the path of the running Python as seen in a sandbox with a :class:`Root`."""
     outside = _python_outside()
     prefix = outside or f"/.host{Path(sys.base_prefix).resolve()}"
     return f"{prefix}/bin/python{sys.version_info[0]}.{sys.version_info[1]}"
 
 
 def _python_outside() -> str:
-    """Return the folder of the running Python, or an empty string if the command sees it anyway."""
+    """Return the folder of the running Python; empty if it is visible in the sandbox anyway."""
     prefix = str(Path(sys.base_prefix).resolve())
     if prefix.startswith("/usr"):
         return ""
