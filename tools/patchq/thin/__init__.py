@@ -1,4 +1,4 @@
-"""Thin wheels: the patched files alone, for the unchanged wheel of the release.
+"""Thin wheels: wheels that contain only the patched files, and use the unchanged wheel of the release for the rest.
 
 A thin wheel contains four modules, which import only the standard library and work without patchq:
 

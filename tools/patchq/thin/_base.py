@@ -1,4 +1,4 @@
-"""Comparison of an installed release with the wheel that a thin wheel was made for.
+"""Comparison of an installed release with the wheel for which a thin wheel was made.
 
 This module is a part of thin wheels, and needs the standard library only.
 """
@@ -21,14 +21,14 @@ _MOST_NAMES = 3
 
 
 class Refused(ImportError):
-    """The installed files aren't those that the patches are for."""
+    """Error: the installed files aren't those for which the patches were made."""
 
 
 class Thin:
     """Contents of this thin wheel.
 
-    :ivar about: ``thin.json``: distribution, package, version, modules and data.
-    :ivar rows: RECORD of the release: SHA-256 and size by path.
+    :ivar about: contents of ``thin.json``: distribution, package, version, modules and data.
+    :ivar rows: SHA-256 and size of each file in the release's RECORD, by path.
     :ivar patched: SHA-256 of each patched file by its path below site-packages.
     """
 
@@ -43,7 +43,7 @@ class Thin:
 
 
 def own_file(name: str) -> bytes:
-    """Return a file of this folder, which may be in a zip file."""
+    """Return the content of a file in this folder. The folder may be in a zip file."""
     loader = globals().get("__loader__")
     path = os.path.join(HERE, *name.split("/"))
     if loader is None:
@@ -54,13 +54,13 @@ def own_file(name: str) -> bytes:
 
 
 def load() -> Thin:
-    """Return the contents of this thin wheel."""
+    """Return the contents of the thin wheel that contains this module."""
     about = json.loads(own_file("thin.json"))
     return Thin(about, read_rows(own_file("base.csv").decode()))
 
 
 def read_rows(text: str) -> dict[str, tuple[str, int]]:
-    """Return the rows of a RECORD that have a SHA-256."""
+    """Return those rows of a RECORD that contain a SHA-256."""
     rows = {}
     for row in csv.reader(text.splitlines()):
         if len(row) == 3 and row[1].startswith("sha256="):
@@ -69,7 +69,7 @@ def read_rows(text: str) -> dict[str, tuple[str, int]]:
 
 
 def record_hash(data: bytes) -> str:
-    """Return a SHA-256 as RECORD spells it."""
+    """Return the SHA-256 of data in the spelling of RECORD."""
     return encoded(hashlib.sha256(data))
 
 
@@ -78,12 +78,13 @@ def encoded(digest: Any) -> str:
 
 
 def check(thin: Thin, root: str, either: dict[str, str] | None = None) -> None:
-    """Compare each file of the installed release with its wheel.
+    """Compare each file of the installed release with the hashes of its wheel.
 
-    Files whose size, times and inode are those of an earlier comparison aren't read again.
+    If the sizes, times and inodes of all files are the same as in an earlier comparison, no file is read
+    again.
 
     :param root: folder in which the release is installed.
-    :param either: files that may have this hash instead.
+    :param either: alternative hashes that are accepted, by file.
     :raises Refused: if another version is installed, or a file differs.
     """
     _check_version(thin, root)
@@ -137,7 +138,7 @@ def _check_record(thin: Thin, root: str, either: dict[str, str]) -> None:
 
 
 def _stats(thin: Thin, root: str) -> list[str]:
-    """Return one line for each file: its path, size, times and inode."""
+    """Return one line for each file, with its path, size, times and inode."""
     lines = []
     missing = []
     paths = [os.path.join(root, *name.split("/")) for name in thin.rows]
@@ -155,7 +156,7 @@ def _stats(thin: Thin, root: str) -> list[str]:
 
 
 def _own_paths(thin: Thin) -> dict[str, str]:
-    """Return the SHA-256 of each patched file by its path; nothing in a wheel that isn't installed."""
+    """Return the SHA-256 of each patched file by its path; an empty dict if this wheel isn't installed."""
     if not os.path.isdir(HERE):
         return {}
     return {os.path.join(HERE, "files", *name.split("/")): digest for name, digest in thin.patched.items()}
@@ -197,7 +198,7 @@ def _some(names: list[str]) -> str:
 
 
 def cache_folder() -> str:
-    """Return the folder of comparisons and data trees."""
+    """Return the folder for results of comparisons, and for data trees."""
     own = os.environ.get("PATCHQ_THIN_CACHE")
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return own or os.path.join(base, "patchq-thin")
@@ -212,7 +213,7 @@ def _recall(path: str) -> str:
 
 
 def _remember(path: str, key: str) -> None:
-    """Write a file of the cache. Without a writable cache, each process compares all files."""
+    """Write a file to the cache. If the cache isn't writable, each process compares all files again."""
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path))
@@ -224,6 +225,6 @@ def _remember(path: str, key: str) -> None:
 
 
 def say(error: Exception) -> None:
-    """Print why nothing is imported: callers of optional packages hide ImportErrors."""
+    """Print why nothing is imported, because callers that import optional packages hide ImportErrors."""
     if sys.stderr is not None:
         sys.stderr.write(f"patchq: {error}\n")

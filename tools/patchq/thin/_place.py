@@ -1,7 +1,8 @@
 """Write the patched files of a thin wheel over an installed release.
 
-Run it from the wheel, which needs no installation: ``python WHEEL/_patchq_thin_PACKAGE``. The
-release becomes what the full wheel would have installed. An interrupted run can be repeated.
+Run this module from the wheel, which needs no installation: ``python WHEEL/_patchq_thin_PACKAGE``.
+Afterwards, the installed files are the same as if the full wheel had been installed. An interrupted run can
+be repeated.
 
 This module is a part of thin wheels, and needs the standard library only.
 """
@@ -67,7 +68,7 @@ def _find_root(thin: _base.Thin) -> str:
 
 
 def place(thin: _base.Thin, root: str) -> None:
-    """Write the patched files, then the metadata of the full wheel."""
+    """Write the patched files, followed by the metadata of the full wheel."""
     gone = []
     for name in thin.patched:
         if name.endswith(".py"):
@@ -77,7 +78,7 @@ def place(thin: _base.Thin, root: str) -> None:
 
 
 def _remove_caches(root: str, name: str) -> list[str]:
-    """Remove the caches of a module; return their paths in RECORD."""
+    """Remove the bytecode caches of a module; return their paths as in RECORD."""
     folder, base = os.path.split(name)
     stem = base[: -len(".py")] + "."
     caches = os.path.join(root, *folder.split("/"), "__pycache__")
@@ -90,7 +91,7 @@ def _remove_caches(root: str, name: str) -> list[str]:
 
 
 def _write(path: str, data: bytes) -> None:
-    """Replace a file as a whole, and keep its permissions."""
+    """Replace a file atomically. Its permissions are kept."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     mode = 0o644
     if os.path.exists(path):
@@ -107,7 +108,7 @@ def _write(path: str, data: bytes) -> None:
 
 
 def _write_info(thin: _base.Thin, root: str, gone: set[str]) -> None:
-    """Write the metadata folder of the full wheel, and remove the release's."""
+    """Write the metadata folder of the full wheel, and remove the release's metadata folder."""
     old, new = (os.path.join(root, thin.about[key]) for key in ("dist_info", "patched_info"))
     with open(os.path.join(old, "RECORD"), encoding="utf-8", newline="") as file:
         rows = [row for row in csv.reader(file) if row]
@@ -136,7 +137,7 @@ def _write_info(thin: _base.Thin, root: str, gone: set[str]) -> None:
 
 
 def _record(thin: _base.Thin, rows: list[list[str]], gone: set[str], info: str) -> bytes:
-    """Return RECORD: the installed one with the patched files and the new metadata."""
+    """Return the installed RECORD, updated for the patched files and the new metadata."""
     old = thin.about["dist_info"] + "/"
     kept = []
     for row in rows:

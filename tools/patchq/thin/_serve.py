@@ -2,8 +2,9 @@
 
 This module is a part of thin wheels, and needs the standard library only.
 
-A patched module keeps the ``__file__`` of the release, so that it finds its data and neighbours.
-Its code names the patched file, which tracebacks, ``inspect`` and just-in-time compilers read.
+The ``__file__`` of a patched module is the path in the release, so that the module finds its data files and
+the modules next to it. The file name in its code objects is the patched file, which tracebacks, ``inspect``
+and just-in-time compilers read.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ _FILES = os.path.join(_base.HERE, "files")
 
 
 class PatchedLoader(SourceFileLoader):
-    """Loader of a patched file.
+    """Loader for a patched file.
 
-    :ivar released: path of the file that it replaces, or would have in the release.
+    :ivar released: path of the replaced file in the release. For an added file, the path that it would have
+        there.
     """
 
     def __init__(self, fullname: str, path: str, released: str) -> None:
@@ -47,7 +49,7 @@ class PatchedLoader(SourceFileLoader):
 
 
 class Overlay:
-    """Patched modules over one installed release.
+    """Patched modules for one installed release.
 
     :ivar root: folder in which the release is installed.
     """
@@ -77,7 +79,7 @@ class Overlay:
         return spec
 
     def _find_in_tree(self, fullname: str) -> ModuleSpec | None:
-        """Return the spec of the module that computes the package's data folders from its place."""
+        """Return the spec of the module that computes the package's data folders relative to its own location."""
         tree = data_tree(self.thin, self.root)
         path = os.path.join(tree, *self.thin.about["data_file"].split("/"))
         return importlib.util.spec_from_file_location(fullname, path)
@@ -87,9 +89,9 @@ _overlay: Overlay | None = None
 
 
 def find(fullname: str) -> ModuleSpec | None:
-    """Return the spec of a patched module, or None.
+    """Return the spec of a patched module; None for other modules.
 
-    :raises ImportError: if the release isn't the one that the patches are for.
+    :raises ImportError: if the installed release isn't the one for which the patches were made.
     """
     global _overlay
     try:
@@ -108,7 +110,7 @@ def find(fullname: str) -> ModuleSpec | None:
 
 
 def _find_release() -> Overlay | None:
-    """Return the overlay of the release that an import finds; None if there is none."""
+    """Find the installed release, and return its overlay; None if it isn't installed."""
     found = PathFinder.find_spec(_START.PACKAGE, None)
     if found is None:
         return None
@@ -122,11 +124,11 @@ def _find_release() -> Overlay | None:
 
 
 def data_tree(thin: _base.Thin, root: str) -> str:
-    """Return a folder with the release's data files and the patched ones; make it if needed.
+    """Return a folder with the release's data files and the patched ones. Create it if necessary.
 
-    Folders without a patched file are links to the release's.
+    A folder that contains no patched file is a link to the same folder of the release.
 
-    :raises Refused: if it can't be written.
+    :raises Refused: if the folder can't be written.
     """
     real = [*thin.about["data"], thin.about["data_file"]]
     key = _base.record_hash("\n".join([root, _base.HERE, *(thin.patched.get(name, "") for name in real)]).encode())
@@ -146,7 +148,7 @@ def data_tree(thin: _base.Thin, root: str) -> str:
 
 
 def _source(thin: _base.Thin, root: str, name: str) -> str:
-    """Return the path of a file's patched content, or of the release's if no patch changes it."""
+    """Return the path of a file's patched content; if no patch changes the file, the path in the release."""
     return os.path.join(_FILES if name in thin.patched else root, *name.split("/"))
 
 
@@ -164,7 +166,7 @@ def _is_complete(thin: _base.Thin, root: str, tree: str, real: list[str]) -> boo
 
 
 def _fill(root: str, tree: str, files: dict[str, str]) -> None:
-    """Copy ``files`` to ``tree``, and link everything else in their folders.
+    """Copy ``files`` to ``tree``. All other files and folders next to them become links.
 
     :param files: source of each file by its path.
     """
@@ -185,7 +187,7 @@ def _fill(root: str, tree: str, files: dict[str, str]) -> None:
 
 
 def _put(temporary: str, tree: str) -> None:
-    """Rename a finished tree. Another process may have made the same one."""
+    """Rename a finished tree to its final name. Another process may have created the same tree."""
     try:
         os.rename(temporary, tree)
         return

@@ -1,7 +1,7 @@
-"""Build thin wheels (``build --thin``): the difference between a full wheel and its release.
+"""Build thin wheels (``build --thin``), which contain the differences between a full wheel and its release.
 
-A thin wheel is made from the full wheel, so that both have the same files. It refuses differences
-that it can't deliver, and names them.
+A thin wheel is made from the full wheel, so that both install the same patched files. If a thin wheel can't
+contain some of the differences, the build is refused and names them.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _MODULE = ".py"
 class ThinWheel:
     """Thin wheel in ``dist/SET/thin``.
 
-    :ivar distribution: its own distribution, such as ``vllm-patchq-thin``.
-    :ivar package: its own package, such as ``_patchq_thin_vllm``.
-    :ivar release: wheel that it needs, unchanged.
+    :ivar distribution: name of the thin wheel's distribution, such as ``vllm-patchq-thin``.
+    :ivar package: name of the package in the thin wheel, such as ``_patchq_thin_vllm``.
+    :ivar release: unchanged wheel of the release, which must be installed, too.
     :ivar files: number of patched files.
-    :ivar size: bytes of the wheel.
+    :ivar size: size of the thin wheel in bytes.
     """
 
     upstream: str
@@ -59,7 +59,7 @@ class ThinWheel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ReleaseDifference:
-    """Files of a full wheel that are missing or different in its release.
+    """Files of a full wheel that are missing in its release's wheel or different there.
 
     :ivar modules: path of each patched module by its name.
     :ivar data: paths of patched files that are read by path.
@@ -87,8 +87,8 @@ def build_thin(
     The options are those of :func:`patchq.build.build.build`, which makes the full wheels first.
 
     :returns: the thin wheels, and the upstreams without patches.
-    :raises BuildError: if a full wheel differs from its release in a file that a thin wheel can't
-        deliver, such as a compiled or removed one.
+    :raises BuildError: if a full wheel differs from its release in a file that a thin wheel can't replace,
+        such as a compiled or removed one.
     """
     set_name = project.choose_set(set_name)
     full = build(
@@ -140,7 +140,7 @@ def _compare(
 ) -> _ReleaseDifference:
     """Return the differences between a full wheel and its release.
 
-    :raises BuildError: if a thin wheel can't deliver one of them.
+    :raises BuildError: if a thin wheel can't contain one of these differences.
     """
     changed, refused = _changed_members(config, release, full)
     found = full.read(changed)
@@ -168,7 +168,7 @@ def _compare(
 
 
 def _changed_members(config: BuildConfig, release: WheelInfo, full: WheelInfo) -> tuple[list[str], dict[str, str]]:
-    """Return the changed members that a thin wheel may contain, and the reason for each other one."""
+    """Return the changed members that a thin wheel can contain, and for each other one the reason why it can't."""
     changed = []
     refused = {}
     for name in _members(release):
@@ -187,14 +187,14 @@ def _changed_members(config: BuildConfig, release: WheelInfo, full: WheelInfo) -
 
 
 def _members(info: WheelInfo) -> Iterator[str]:
-    """Yield the recorded members outside of the metadata folder."""
+    """Yield the members that RECORD lists, except those in the metadata folder."""
     for name in info.record:
         if not name.startswith(info.dist_info + "/"):
             yield name
 
 
 def _is_module(config: BuildConfig, name: str) -> bool:
-    """Return whether a member is imported: a .py file that is in none of the data folders."""
+    """Return whether a member is imported: a .py file outside of the data folders."""
     inner = name.removeprefix(config.package + "/")
     return name.endswith(_MODULE) and not any(inner.startswith(folder + "/") for folder in config.links)
 
@@ -215,7 +215,7 @@ def _changed_info(release: WheelInfo, full: WheelInfo) -> dict[str, bytes]:
 
 
 def _other_requirements(release: WheelInfo, full: WheelInfo, manifest: Manifest) -> list[str]:
-    """Return the requirements in which the wheels differ, apart from those on the set's siblings."""
+    """Return the requirements in which the two wheels differ, except those that name siblings of the set."""
     from packaging.requirements import Requirement
     from packaging.utils import canonicalize_name
 
@@ -233,7 +233,7 @@ def _other_requirements(release: WheelInfo, full: WheelInfo, manifest: Manifest)
 def _describe(
     config: BuildConfig, release: WheelInfo, full: WheelInfo, manifest: Manifest, difference: _ReleaseDifference
 ) -> dict[str, object]:
-    """Return ``thin.json``, which the modules in the wheel read."""
+    """Return the contents of ``thin.json``, which the modules in the wheel read."""
     data_file = ""
     if difference.data:
         data_file = config.data_module.replace(".", "/") + _MODULE
@@ -268,7 +268,7 @@ def _runtime(package: str) -> dict[str, bytes]:
 
 
 def _rows(release: WheelInfo) -> bytes:
-    """Return the rows of the release's RECORD for files that installers write unchanged."""
+    """Return the rows of the release's RECORD for files that installers don't change."""
     text = release.read([f"{release.dist_info}/RECORD"])[f"{release.dist_info}/RECORD"].decode()
     folder = release.dist_info.removesuffix(".dist-info") + ".data/"
     rows = []
@@ -329,7 +329,7 @@ def _write(
 
 
 def _metadata(release: WheelInfo, distribution: str, version: str, info: str) -> dict[str, bytes]:
-    """Return the metadata of a thin wheel, with the release's license and its files."""
+    """Return the metadata of a thin wheel, with the license and the license files of the release."""
     head = HeaderParser().parsestr(release.metadata)
     lines = [
         "Metadata-Version: 2.1",
@@ -364,7 +364,7 @@ def _is_license(release: WheelInfo, name: str) -> bool:
 
 
 def _remove_older(folder: Path, target: Path) -> None:
-    """Remove thin wheels of other stacks for the same distribution and machine."""
+    """Remove the thin wheels of other stacks for the same distribution and machine."""
     own = target.name.split("-")
     for path in folder.glob("*.whl"):
         parts = path.name.split("-")
@@ -373,7 +373,7 @@ def _remove_older(folder: Path, target: Path) -> None:
 
 
 def _write_requirements(job: Job) -> None:
-    """Write the requirements file of the folder: its wheels of this stack, each by its hash."""
+    """Write the requirements file in the folder of thin wheels. It lists this stack's wheels, each with its hash."""
     folder = job.dist / FOLDER
     lines: dict[str, list[str]] = {}
     for path in sorted(folder.glob("*.whl")):
