@@ -1,4 +1,4 @@
-"""Find out whether upstream has a patch, from its trees, its history or its releases."""
+"""Search for a patch's changes in upstream's trees, history and releases."""
 
 __all__ = [
     "commits",

@@ -1,10 +1,10 @@
 """Search for patches in upstream's commits, and for later changes to them.
 
-Evidence, strongest first: one commit with the patch id; one or more commits that made the change of
-every block; a file that is identical to the patched file after some commit.
+There are three kinds of evidence, strongest first: a commit with the same patch id; one or more commits that
+together made the change of every block; a commit after which a file is identical to the patched file.
 
-The main line follows first parents and defines the order of events. A merge is one step. If the
-merge hides the commit that made the change, the line through that commit is searched instead.
+The main line follows first parents, and defines the order of events. A merge counts as one step. If a merge
+hides the commit that made the change, the line through that commit is searched instead.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _CLEARED = 4
 
 
 class Lineage(StatusSteps):
-    """Upstream's commits, each the parent of the next one.
+    """Line of upstream's commits, in which each commit is the parent of the next one.
 
-    :ivar releases: the names of released commits.
+    :ivar releases: names of releases, by their commits.
     """
 
     def __init__(
@@ -49,8 +49,9 @@ class Lineage(StatusSteps):
     ) -> None:
         """Read the changes of the commits.
 
-        :param known: cache of the commits' changes, updated in place. Lines share most commits.
-        :param against: parent on the line, for each merge whose first parent is not on it.
+        :param known: cache of the commits' changes, updated in place. It is shared, because lines have most
+            commits in common.
+        :param against: for each merge whose first parent isn't on the line, the parent that is.
         """
         self.git, self.need, self.releases = git, need, releases
         self.commits = commits
@@ -94,7 +95,7 @@ class Lineage(StatusSteps):
         )
 
     def same(self, patch: Patch, patch_id: str) -> list[int]:
-        """Return the commits with the patch's id, by number."""
+        """Return the numbers of the commits with the same patch id as the patch."""
         likely = [n for n, paths in enumerate(self.paths) if paths == patch.paths]
         if wanted := [n for n in likely if n not in self._ids]:
             self._need_all(wanted)
@@ -107,7 +108,7 @@ class Lineage(StatusSteps):
         return found
 
     def versions(self, path: bytes, first: TreeEntry | None, made: Container[bytes] = ()) -> list[FileVersion]:
-        """Return a file's versions, following renames.
+        """Return a file's versions on the line, following renames.
 
         :param made: paths that the patch adds. A rename to one of them counts as a deletion.
         """
@@ -136,7 +137,7 @@ class Lineage(StatusSteps):
         return self._renames[number]
 
     def read_diffs(self, numbers: set[int]) -> None:
-        """Read the changed blocks of commits in one batch."""
+        """Read the changed blocks of several commits in one batch."""
         wanted = sorted(numbers - self._made.keys() - {-1})
         self._need_all(wanted)
         commits = [self.commits[n].commit for n in wanted]
@@ -159,7 +160,7 @@ class Lineage(StatusSteps):
         return self._made.get(number, {})
 
     def clears(self, number: int, path: bytes) -> bool:
-        """Return whether a commit deletes a file together with others of its folder."""
+        """Return whether a commit deletes a file together with other files in its folder."""
         folder = path.rpartition(b"/")[0]
         deleted = []
         for c in self.changes[number]:
@@ -172,14 +173,14 @@ class Lineage(StatusSteps):
         return self.commits[number].message
 
     def read(self, entries: Sequence[TreeEntry | None]) -> None:
-        """Read files with one process."""
+        """Read files with one git process."""
         wanted = {e.blob for e in entries if e and e.mode not in (diff.GITLINK, diff.SYMLINK)} - self._blobs.keys()
         if wanted:
             self.need(wanted)
             self._blobs.update(self.git.read_blobs(wanted))
 
     def _need_all(self, numbers: Sequence[int]) -> None:
-        """Fetch the files that commits change, if they are missing."""
+        """Fetch the missing files that these commits change."""
         wanted = set()
         for number in numbers:
             for change in self.changes[number]:
@@ -189,14 +190,14 @@ class Lineage(StatusSteps):
         self.need(wanted)
 
     def text(self, entry: TreeEntry | None) -> bytes | None:
-        """Return a file's content, or None if it cannot be read."""
+        """Return a file's content; None if it can't be read."""
         if entry:
             return self._blobs.get(entry.blob)
         return None
 
 
 def pull_request_of(subject: str) -> str:
-    """Return the number of the pull request that a subject names as its own, or an empty string.
+    """Return the number of the pull request that a commit's subject names as its own; empty if it names none.
 
     >>> pull_request_of('Revert "Add x (#12)" (#34)'), pull_request_of("Merge pull request #5 from a/b")
     ('34', '5')
@@ -208,7 +209,7 @@ def pull_request_of(subject: str) -> str:
 
 
 def names_of(message: str) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-    """Return a message's subject in lower case, its pull request numbers and its commit ids.
+    """Return a message's subject in lower case, and the pull request numbers and commit ids in the message.
 
     The commit's own pull request comes first. Cherry-picked and backported commits count.
     """
@@ -224,10 +225,10 @@ _MOST_NAMED = 8
 
 
 class SideBranches:
-    """Commits between two refs that change some paths and reach the main line only by merges."""
+    """Commits between two refs that change certain paths and that reach the main line only through merges."""
 
     def __init__(self, line: Lineage, base: CommitId, target: CommitId, paths: Iterable[bytes]) -> None:
-        """Store the range. Commits are read on first use.
+        """Store the range of commits. The commits are read when first used.
 
         :param line: main line between the two refs.
         """
@@ -236,12 +237,12 @@ class SideBranches:
 
     @cached_property
     def has_any(self) -> bool:
-        """Return whether the main line has merges."""
+        """Return whether the main line contains merges."""
         return any(len(info.parents) > 1 for info in self.line.commits)
 
     @cached_property
     def _side(self) -> Lineage:
-        """Return the commits as a line. Their order has no meaning."""
+        """Return the commits of side branches as a line. Their order has no meaning."""
         main, line = {info.commit for info in self.line.commits}, self.line
         found = line.git.log("--no-merges", self.range, first_parent=False, paths=self.paths)
         side = [info for info in found if info.commit not in main]
@@ -258,20 +259,20 @@ class SideBranches:
         return found
 
     def same(self, patch: Patch, patch_id: str) -> list[int]:
-        """Return the commits with the patch's id, by number."""
+        """Return the numbers of the commits with the same patch id as the patch."""
         if self.has_any:
             return self._side.same(patch, patch_id)
         return []
 
     def named(self, patch: Patch) -> list[int]:
-        """Return the last commits that :func:`named_by` finds and that change the patch's paths."""
+        """Return the last commits that :func:`named_by` finds and that change paths of the patch."""
         if not self.has_any:
             return []
         numbers = named_by(self._side, patch)
         return [n for n in sorted(numbers) if self._side.paths[n] & patch.paths][-_MOST_NAMED:]
 
     def line_through(self, number: int) -> Lineage:
-        """Return the line from a commit to the target, along first parents where possible."""
+        """Return the line from a commit to the target. It follows first parents where possible."""
         start = self._side.commits[number].commit
         after = {start}
         for commit, parents in self._parents.items():
@@ -293,7 +294,7 @@ class SideBranches:
 
 
 def named_by(line: Lineage, patch: Patch) -> set[int]:
-    """Return the commits with the patch's subject, pull request or named commit id, by number."""
+    """Return the numbers of commits that name the patch by its subject, its pull request or a commit id."""
     subject, numbers, ids = names_of(patch.commit.message)
     found = set()
     for n, info in enumerate(line.commits):
@@ -305,7 +306,7 @@ def named_by(line: Lineage, patch: Patch) -> set[int]:
 
 
 class Landed:
-    """Search for patches in a line of commits.
+    """Search for patches in a line of upstream's commits.
 
     :param patch_ids: git's patch ids by patch name.
     :param sides: commits of merged side branches.
@@ -315,7 +316,7 @@ class Landed:
         self.line, self.patch_ids, self.sides = line, patch_ids, sides
 
     def has_whole(self, patch: Patch) -> bool:
-        """Return whether upstream has a commit with the patch's id and did not revert it."""
+        """Return whether upstream has a commit with the same patch id that was not reverted."""
         try:
             known = bool(self.line.same(patch, self._id(patch)) or self._same_beside(patch))
         except (SourceError, runner.CommandError):
@@ -326,7 +327,7 @@ class Landed:
         return verdict is not None and verdict.taken
 
     def look(self, patch: Patch) -> UpstreamVerdict | None:
-        """Return the state of a patch, or None if unknown or if objects are missing locally."""
+        """Return the state of a patch in upstream; None if it is unknown, or if objects are missing locally."""
         try:
             found = self._look(patch)
             if found and found.identical:
@@ -344,7 +345,7 @@ class Landed:
         return []
 
     def _look_beside(self, patch: Patch, found: UpstreamVerdict | None) -> UpstreamVerdict | None:
-        """Search the lines through side branches; fall back to the result on the main line."""
+        """Search for the patch on the lines through side branches; if it isn't found, return the main line's result."""
         if self.sides is None:
             return found
         numbers = self._same_beside(patch)[::-1]

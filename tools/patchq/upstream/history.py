@@ -1,7 +1,7 @@
 """Upstream's history, if available locally: a repository on this machine, or a fetched copy.
 
-Pins have no history. After `patchq fetch --history` without files, missing files are fetched when
-they are needed.
+The commits of pins are fetched without their history. If `patchq fetch --history` has fetched the history
+without files, missing files are fetched when they are needed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from patchq.upstream.commits import Landed, Lineage, SideBranches
 
 
 class History:
-    """History of one upstream. ``git`` reads every object that is available locally."""
+    """History of one upstream. ``git`` can read every object that is available locally."""
 
     def __init__(self, git: Git, refs: dict[str, str], partial: Git | None = None, url: str = "") -> None:
         self.git, self._refs, self._partial, self._url = git, refs, partial, url
@@ -36,7 +36,7 @@ class History:
         self._releases: dict[CommitId, str] | None = None
 
     def bring(self, pin: Pin) -> None:
-        """Fetch a pin's history if the local copy has no files and lacks the pin's commit."""
+        """Fetch a pin's history if the local copy contains no files and doesn't contain the pin's commit."""
         if self._partial and pin.commit and not self.git.ref_or_none(pin.commit):
             with suppress(SourceError):  # the ref stays unavailable
                 self._releases = None
@@ -45,13 +45,13 @@ class History:
     def need(self, blobs: Iterable[BlobId]) -> None:
         """Fetch the files that are missing, in one batch.
 
-        :raises SourceError: if they cannot be fetched.
+        :raises SourceError: if the files can't be fetched.
         """
         if self._partial and (lacking := self.git.lacking(blobs)):
             fetch_blobs(self._partial, self._url, lacking)
 
     def commit(self, pin: Pin) -> CommitId | None:
-        """Return a pin's commit, or None if its history is not available locally."""
+        """Return a pin's commit; None if its history isn't available locally."""
         names = (f"refs/tags/{pin.ref}", f"refs/heads/{pin.ref}")
         for name in (pin.commit, *map(self._refs.get, names)):
             found = None
@@ -62,13 +62,13 @@ class History:
         return None
 
     def releases(self) -> dict[CommitId, str]:
-        """Return the tag of each tagged commit."""
+        """Return the tag name of each commit that has a tag."""
         if self._releases is None:
             self._releases = {commit: tag for tag, commit in self.tags().items()}
         return self._releases
 
     def tags(self) -> dict[str, CommitId]:
-        """Return the commit of each tag."""
+        """Return the commit to which each tag points."""
         tags = []
         for name in self._refs:
             if name.startswith("refs/tags/"):
@@ -85,7 +85,7 @@ class History:
         return result
 
     def past(self, old: Pin, new: Pin, patches: Sequence[Patch]) -> Landed | None:
-        """Return the search for patches between two pins, or None if history is not available."""
+        """Return an object that searches for patches between two pins; None if the history isn't available."""
         self.bring(new)
         base, target = self.commit(old), self.commit(new)
         if base is None or target is None:
@@ -102,7 +102,7 @@ class History:
         return Landed(line, {patch.name: self._ids[patch.commit.commit] for patch in patches}, sides)
 
     def distance(self, one: CommitId, other: CommitId) -> int | None:
-        """Return the number of commits that only one of two has, or None if it is unknown."""
+        """Return the number of commits that are in the history of only one of two commits; None if unknown."""
         try:
             return int(self.git.line("rev-list", "--count", f"{one}...{other}", "--"))
         except runner.CommandError:
@@ -110,9 +110,9 @@ class History:
 
 
 def fetched(project: Project, upstream: str, *, files: bool = True) -> Path:
-    """Return the repository for an upstream's fetched history.
+    """Return the repository in which an upstream's fetched history is stored.
 
-    :param files: the repository with all files, instead of the partial one.
+    :param files: True for the repository that contains all files, False for the one without files.
     """
     return project.layout.private / "history" / (f"{upstream}.git" if files else f"{upstream}.partial.git")
 
@@ -145,7 +145,7 @@ def fetch(project: Project, upstream: str) -> str:
 
 @contextmanager
 def at_hand(project: Project, upstream: str) -> Iterator[History | None]:
-    """Yield the locally available history of an upstream, or None if there is none."""
+    """Yield the history of an upstream that is available locally; None if there is none."""
     found: list[Git] = []
     refs: dict[str, str] = {}
     partial: Git | None = None
@@ -175,7 +175,7 @@ def at_hand(project: Project, upstream: str) -> Iterator[History | None]:
 
 
 def _readable(project: Project, folder: Path) -> Path | None:
-    """Return the git folder of a local repository; None if it is missing or has a foreign owner."""
+    """Return the git folder of a local repository; None if it is missing or belongs to another user."""
     if not folder.is_dir() or not is_repository(folder):
         return None
     try:
@@ -187,7 +187,7 @@ def _readable(project: Project, folder: Path) -> Path | None:
 
 
 def _objects_of(folder: Path) -> Path | None:
-    """Return a repository's git folder, or None if it only refers to another repository."""
+    """Return a repository's git folder; None if the repository only refers to another repository's objects."""
     dot = folder / ".git"
     if dot.is_dir():
         found = dot

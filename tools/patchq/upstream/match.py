@@ -1,8 +1,8 @@
-"""Match a patch against upstream's trees: the share that upstream has, and its first release.
+"""Comparison of a patch with upstream's trees: how much of the patch upstream has, and since which release.
 
-A patch is graded by its files, and a file by its blocks (:mod:`patchq.merge.blocks`). Upstream's
-history (:mod:`patchq.upstream.commits`), or its releases (:mod:`patchq.upstream.releases`) if no
-history is available, refine the result.
+The grade of a patch is computed from its files, and the grade of a file from its blocks
+(:mod:`patchq.merge.blocks`). The result is refined by upstream's history (:mod:`patchq.upstream.commits`) or,
+if no history is available, by its releases (:mod:`patchq.upstream.releases`).
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _LEFT = 0.75
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSight:
-    """Upstream match of one file of a patch.
+    """Result of comparing one file of a patch with upstream.
 
-    :ivar where: label of the first version with the change, or empty.
-    :ivar share: share of the changed lines that the last version has.
-    :ivar reverted: an earlier version has the change and the last one does not.
+    :ivar where: label of the first version that contains the change; empty if none does.
+    :ivar share: share of the changed lines that the last version contains.
+    :ivar reverted: True if an earlier version contains the change and the last one doesn't.
     """
 
     path: str
@@ -50,10 +50,10 @@ def look(
     base: bytes | None,
     versions: Sequence[tuple[str, bytes | None]],
 ) -> FileSight:
-    """Match one file of a patch with upstream's versions of the file.
+    """Compare one file of a patch with upstream's versions of the file.
 
-    :param patched: the file after the patch, or None if the patch deletes it.
-    :param base: upstream's file that the patch was written for.
+    :param patched: content of the file after the patch; None if the patch deletes it.
+    :param base: content of upstream's file for which the patch was written.
     :param versions: labels and contents of upstream's later versions, oldest first, target last.
     """
     target = versions[-1][1]
@@ -91,12 +91,12 @@ def look(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamMatch:
-    """Upstream match of a whole patch.
+    """Result of comparing a whole patch with upstream.
 
-    :ivar grade: the lowest grade of its files.
+    :ivar grade: lowest grade of the patch's files.
     :ivar where: label of the first version that contains all of its files' changes.
     :ivar past: evidence from upstream's history.
-    :ivar by_history: upstream has one commit with the patch's id.
+    :ivar by_history: True if upstream's history contains a commit with the same patch id.
     """
 
     grade: str
@@ -108,7 +108,7 @@ class UpstreamMatch:
 
     @property
     def retirable(self) -> bool:
-        """Return whether upstream has the whole patch; else it needs review."""
+        """Return whether upstream has the whole patch, so that it can be dropped without a review."""
         return self.grade in (IDENTICAL, CONTAINED)
 
     @property
@@ -126,7 +126,7 @@ class UpstreamMatch:
 
 
 def judge(files: Sequence[FileSight], labels: Sequence[str]) -> UpstreamMatch:
-    """Grade a patch by its files.
+    """Grade a patch by the results for its files.
 
     :param labels: labels of the versions, oldest first.
     """
@@ -145,10 +145,10 @@ def judge(files: Sequence[FileSight], labels: Sequence[str]) -> UpstreamMatch:
 
 
 def match(patch: Patch, base: Column, versions: Sequence[tuple[str, Column]]) -> UpstreamMatch:
-    """Match a patch with upstream's trees.
+    """Compare a patch with upstream's trees.
 
-    :param base: tree that the stack was written for.
-    :param versions: labels of upstream's later trees, oldest first, target last.
+    :param base: tree for which the stack was written.
+    :param versions: upstream's later trees with their labels, oldest first, target last.
     """
 
     def content(column: Column, path: bytes) -> bytes | None:
@@ -177,7 +177,7 @@ def match(patch: Patch, base: Column, versions: Sequence[tuple[str, Column]]) ->
 def matches(
     patch: Patch, base: Column, versions: Sequence[tuple[str, Column]], targets: Sequence[int]
 ) -> dict[int, UpstreamMatch]:
-    """Run :func:`sight` with each of these versions as the target; return the results by number."""
+    """Compare a patch with upstream's trees, once with each target as the last tree; return the results by number."""
     if not targets:
         return {}
     versions = versions[: max(targets) + 1]
@@ -195,7 +195,7 @@ def matches(
 
 
 def with_past(seen: UpstreamMatch, past: UpstreamVerdict | None) -> UpstreamMatch:
-    """Combine a match with history, which also includes later changes and reverts."""
+    """Combine the result of a comparison with history, which also shows later changes and reverts."""
     if past is None:
         return seen
     message = replace(seen, past=past.message, by_history=past.taken and past.identical, commits=past.commits)
@@ -209,13 +209,13 @@ def with_past(seen: UpstreamMatch, past: UpstreamVerdict | None) -> UpstreamMatc
 
 
 class Asked:
-    """Evidence about a stack's patches at one target: upstream's history, else its releases."""
+    """Source of evidence about a stack's patches at one target: upstream's history, else its releases."""
 
     def __init__(self, past: Landed | None, releases: Releases | None) -> None:
         self.past, self.releases = past, releases
 
     def about(self, patch: Patch, seen: UpstreamMatch) -> UpstreamMatch:
-        """Add the evidence to a match. Releases are not searched for a patch that upstream has."""
+        """Add the evidence to the result of a comparison. Releases are not searched for a patch that upstream has."""
         if self.past or not self.releases:
             return with_past(seen, self.past.look(patch) if self.past else None)
         if seen.retirable:
@@ -224,7 +224,7 @@ class Asked:
 
 
 def once_more(patches: Sequence[Patch], column: Column, past: Landed | None) -> frozenset[str]:
-    """Return the patches that apply to a tree although upstream has taken them."""
+    """Return the patches that still apply to a tree, although upstream has already made the same change."""
     if past is None:
         return frozenset()
     found = set()

@@ -1,9 +1,9 @@
-"""Search for patches in upstream's releases, if no commits are available locally.
+"""Search for patches in upstream's releases, used if no commits are available locally.
 
-The difference between two releases is one step, judged like a commit. If a release also contains
-later patches of the stack, each of them is a separate step at the end. They are reverted in memory,
-last patch first, as by `git apply -R`, because an earlier patch must be compared with a tree
-without them. A release is weaker evidence than a commit, so the criteria are stricter.
+The difference between two releases is treated as one step, like a commit. If a release also contains later
+patches of the stack, each of these patches is a separate step at the end. An earlier patch must be compared
+with a tree without the later ones. Therefore, the later patches are reverted in memory, last patch first, as
+by `git apply -R`. Because a release is weaker evidence than a commit, the criteria are stricter.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _NONE: Mapping[bytes, Sequence[Block]] = {}
 
 @dataclass(frozen=True, slots=True)
 class UpstreamRelease:
-    """Release between two refs, with the commit in the store that has its files."""
+    """Release between two refs, with the commit in the store that contains its files."""
 
     ref: str
     commit: CommitId
@@ -56,9 +56,9 @@ class UpstreamRelease:
 def on_the_way(project: Project, old: Pin, new: Pin, known: Mapping[str, CommitId]) -> list[UpstreamRelease]:
     """Return the releases between two pins that are pinned and in the store, oldest first.
 
-    The result is empty if either pin is not a release. Unpinned releases in the store are left out,
-    because git would search each of them for renamed files. When it did, the search took a sixth of
-    the time of a rebase of our own stack.
+    The result is empty if one of the two pins is not a release. Unpinned releases in the store are left out,
+    because git would search each of them for renamed files. In a rebase of our own stack, this search took a
+    sixth of the time.
 
     :param known: commits of refs that are compared anyway. Releases between the pins are included.
     """
@@ -82,7 +82,7 @@ def on_the_way(project: Project, old: Pin, new: Pin, known: Mapping[str, CommitI
 
 @dataclass(frozen=True, slots=True)
 class _ReleaseStep:
-    """Step of release number ``release``.
+    """Step in release number ``release``.
 
     :ivar own: number of the stack's patch that the release contains, or -1 for all other changes.
     """
@@ -95,10 +95,10 @@ class Releases:
     """Search for a stack's patches in upstream's releases.
 
     :param git: repository with all objects. Merge results are written to it.
-    :param base: tree that the stack was written for.
-    :param releases: labels and later trees of upstream, oldest first, target last. Every tree has
-        the entries of all patches' paths.
-    :param patches: patches in order.
+    :param base: tree for which the stack was written.
+    :param releases: later trees of upstream with their labels, oldest first, target last. Each tree contains
+        the entries for the paths of all patches.
+    :param patches: patches of the stack, in order.
     """
 
     def __init__(
@@ -117,9 +117,9 @@ class Releases:
         self.written: set[BlobId] = set()
 
     def look(self, patch: Patch, at: int | None = None) -> UpstreamVerdict | None:
-        """Return the state of a patch, or None if the releases have no evidence.
+        """Return the state of a patch in upstream; None if the releases contain no evidence.
 
-        :param at: number of the last patch that is not after it (default: its own number).
+        :param at: number of the patch up to which patches count as earlier (default: the patch's own number).
         """
         if at is None:
             at = self.patches.index(patch)
@@ -138,7 +138,7 @@ class Releases:
         return found
 
     def _later(self, patch: Patch, at: int) -> list[int]:
-        """Return the patches after number ``at`` that share files with the patch or each other."""
+        """Return the patches after number ``at`` that share files with the patch or with each other."""
         later, paths = [], set(patch.paths)
         for number in range(at + 1, len(self.patches)):
             if self.patches[number].paths & paths:
@@ -162,7 +162,7 @@ class Releases:
         return _may_be_there(patch, patch.edits, texts)
 
     def _read_unsettled(self, later: Sequence[int]) -> None:
-        """Read the files of the later patches that were not searched yet with one process."""
+        """Read the files of those later patches that were not searched yet, with one git process."""
         wanted: list[TreeEntry | None] = []
         for other in [self.patches[number] for number in later if number not in self.came]:
             wanted += self._everywhere(other)
@@ -171,7 +171,7 @@ class Releases:
         self.read(wanted)
 
     def _follow(self, patch: Patch) -> bool:
-        """Follow renames from release to release, for files not found by the end-to-end comparison.
+        """Follow renames from release to release, for files that the comparison of first and last release didn't find.
 
         :returns: whether a renamed file was found.
         """
@@ -197,7 +197,7 @@ class Releases:
         return self.moved[before, after, path]
 
     def new_lines(self, release: int, like: bytes) -> set[bytes]:
-        """Return the lines of a release's new files with the same suffix as ``like``."""
+        """Return the lines of a release's new files that have the same suffix as ``like``."""
         suffix = PurePosixPath(show_path(like)).suffix
         if (release, suffix) not in self.new:
             before, column = (self.base, *self.columns)[release : release + 2]
@@ -219,14 +219,14 @@ class Releases:
         return self.new[release, suffix]
 
     def _everywhere(self, patch: Patch) -> list[TreeEntry | None]:
-        """Return a patch's files before all releases and at each release."""
+        """Return the entries of a patch's files before all releases and at each release."""
         found = []
         for column in (self.base, *self.columns):
             found += [self._bare(column, edit, patch) for edit in patch.edits]
         return found
 
     def _settle(self, number: int) -> None:
-        """Find the release that contains a patch, and revert the patch there.
+        """Find the release that contains a patch, and revert the patch in that release.
 
         A file that is identical to the patched file contains every change of the stack up to this
         patch, regardless of the patch's other files.
@@ -269,7 +269,7 @@ class Releases:
         return verdict, steps.order[max(status.first for status in every)].release
 
     def entry(self, release: int, after: int, edit: PathChange, patch: Patch) -> TreeEntry | None:
-        """Return a patch's file at a release, without the stack's patches after number ``after``.
+        """Return the entry of a patch's file at a release, without the stack's patches after number ``after``.
 
         :param release: number of the release, or -1 for the tree before all releases.
         """
@@ -288,7 +288,7 @@ class Releases:
         return column.bare.get(place)
 
     def _taken_out(self, patch: Patch, number: int, release: int) -> dict[bytes, TreeEntry | None]:
-        """Return a release's files with a patch reverted, except files where that is impossible."""
+        """Return the files of a release after reverting a patch. Files in which that is impossible are left out."""
         found: dict[bytes, TreeEntry | None] = {}
         merges: list[tuple[bytes, TreeEntry, TreeEntry, TreeEntry]] = []
         whole = True
@@ -305,7 +305,7 @@ class Releases:
         return found | (self._merged(merges) if merges else {})
 
     def _merged(self, sides: Sequence[tuple[bytes, TreeEntry, TreeEntry, TreeEntry]]) -> dict[bytes, TreeEntry | None]:
-        """Merge files (path, base, ours, theirs); return those without a conflict."""
+        """Merge files (path, base, ours, theirs); return the files that merge without a conflict."""
         with MergeObjects(self.git, self.written) as objects:
             base: dict[bytes, TreeEntry | None] = {}
             ours: dict[bytes, TreeEntry | None] = {}
@@ -324,14 +324,14 @@ class Releases:
         return found
 
     def read(self, entries: Sequence[TreeEntry | None]) -> None:
-        """Read files with one process."""
+        """Read files with one git process."""
         wanted = {e.blob for e in entries if e and e.mode not in (diff.GITLINK, diff.SYMLINK)} - self.contents.keys()
         if wanted:
             self.contents.update(self.git.read_blobs(wanted))
 
 
 def _may_be_there(patch: Patch, edits: Sequence[PathChange], texts: Sequence[bytes]) -> bool:
-    """Return whether the longest word of every added line occurs in some version of the files."""
+    """Return whether the longest word of every added line occurs in at least one version of the files."""
     words: set[bytes] = set()
     for edit in edits:
         for block in patch.blocks(edit.path):
@@ -344,7 +344,7 @@ def _may_be_there(patch: Patch, edits: Sequence[PathChange], texts: Sequence[byt
 
 
 class _Steps(StatusSteps):
-    """Steps for one patch: for each release its other changes, then the stack's own patches."""
+    """Steps for one patch: each release's other changes, followed by the stack's own patches in that release."""
 
     def __init__(self, releases: Releases, patch: Patch, at: int) -> None:
         self.releases, self.patch = releases, patch
@@ -374,13 +374,13 @@ class _Steps(StatusSteps):
         self._made: dict[int, dict[bytes, Sequence[Block]]] | None = None
 
     def makes(self, number: int, path: bytes, block: Block, times: int = 0) -> bool:
-        """Return whether a step makes a change; needs no diff if the file lacks the added lines."""
+        """Return whether a step makes a change. No diff is needed if the file doesn't contain the added lines."""
         entry = next((v.entry for v in self.versions.get(path, ()) if v.number == number), None)
         now = text_of(self.text(entry))
         return all(now.count(line) for line in block.added) and super().makes(number, path, block, times)
 
     def text(self, entry: TreeEntry | None) -> bytes | None:
-        """Return a file's content, or None if it cannot be read."""
+        """Return a file's content; None if it can't be read."""
         if entry:
             return self.releases.contents.get(entry.blob)
         return None
@@ -418,7 +418,7 @@ class _Steps(StatusSteps):
         return found
 
     def moves(self, number: int, path: bytes, block: Block) -> bool:
-        """Return whether a step moves a block to other files; long blocks also match new files."""
+        """Return whether a step moves a block to other files. Long blocks are also searched in new files."""
         if super().moves(number, path, block):
             return True
         lines = telling(block.added)
@@ -427,18 +427,18 @@ class _Steps(StatusSteps):
         return len(lines & self.releases.new_lines(self.order[number].release, path)) >= MOVED * len(lines)
 
     def message(self, number: int) -> str:
-        """Return the message of the stack's own patch; a release has none."""
+        """Return the message of a step that is a patch of the stack; empty for a release."""
         own = self.order[number].own
         if own >= 0:
             return self.releases.patches[own].commit.message
         return ""
 
     def is_coarse(self, number: int) -> bool:
-        """Return whether a step is a release."""
+        """Return whether a step is a whole release."""
         return self.order[number].own < 0
 
     def is_revert(self, number: int, lines: int) -> bool:
-        """Return whether one of the stack's own patches reverts the lines; False for a release."""
+        """Return whether a step is a patch of the stack that reverts these lines; False for a release."""
         return self.order[number].own >= 0 and super().is_revert(number, lines)
 
     def commit(self, number: int, did: str) -> UpstreamCommit:

@@ -1,7 +1,7 @@
-"""State of each hunk of a patch over upstream's steps: present, changed since, or reverted.
+"""State of each hunk of a patch after upstream's steps: present, changed since, or reverted.
 
-A step is a commit, or the difference between two releases if no commits are available locally. A
-later change to a patch's lines is a revert only if it restores the lines from before the patch.
+A step is a commit. If no commits are available locally, it is the difference between two releases. A later
+change of a patch's lines counts as a revert only if it restores the lines from before the patch.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ GONE = "gone"
 
 
 def _few(words: Sequence[str]) -> str:
-    """Format up to three names and the number of the others."""
+    """Format up to three names, and the number of the remaining ones."""
     more = ""
     if len(words) > 3:
         more = f" and {len(words) - 3} more"
@@ -43,14 +43,14 @@ def _few(words: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamCommit:
-    """Upstream commit, as evidence.
+    """Upstream commit that is evidence about a patch.
 
-    If no commits are available locally, ``commit`` is empty and the evidence is a release. With a
-    ``subject``, it is the stack's own patch of that name, which the release contains.
+    If no commits are available locally, ``commit`` is empty and the evidence is a release. If ``subject`` is
+    set in this case, the evidence is the stack's own patch with that subject, which the release contains.
 
     :ivar did: ``landed``, ``changed on``, ``reverted``, or ``gone`` (reverted or rewritten).
-    :ivar pull_request: number of its pull request, or empty.
-    :ivar release: first release with the commit, or an empty string if unknown.
+    :ivar pull_request: number of the commit's pull request; empty if unknown.
+    :ivar release: first release that contains the commit; empty if unknown.
     """
 
     did: str
@@ -61,7 +61,7 @@ class UpstreamCommit:
 
     @property
     def message(self) -> str:
-        """Return commit, pull request and release as text."""
+        """Return the commit, its pull request and its release as text."""
         about = [f"pull request {self.pull_request}" if self.pull_request else "", self.release]
         words, name = ", ".join(filter(None, about)), self.commit[:12] or self.subject
         if name:
@@ -73,11 +73,11 @@ class UpstreamCommit:
 class UpstreamVerdict:
     """State of a patch in upstream's history.
 
-    :ivar taken: upstream has the whole patch and did not revert it.
-    :ivar identical: upstream has one commit with the patch id.
-    :ivar commits: the evidence, in order.
-    :ivar missing: files with a part that upstream never had.
-    :ivar undone: files with a part that upstream reverted.
+    :ivar taken: True if upstream has the whole patch and did not revert it.
+    :ivar identical: True if upstream has a commit with the same patch id.
+    :ivar commits: upstream commits that are evidence, in order.
+    :ivar missing: files with a hunk that upstream never had.
+    :ivar undone: files with a hunk that upstream reverted.
     """
 
     taken: bool
@@ -114,9 +114,9 @@ class UpstreamVerdict:
 
 @dataclass(frozen=True, slots=True)
 class FileVersion:
-    """File after commit ``number`` of the line, or before all commits (-1).
+    """Version of a file after commit ``number`` of the line, or before all commits (-1).
 
-    :ivar entry: file content and mode, or None if the file is deleted.
+    :ivar entry: tree entry with the file's content and mode; None if the file is deleted.
     """
 
     number: int
@@ -128,9 +128,10 @@ class FileVersion:
 class HunkStatus:
     """State of one hunk upstream: the step that introduced it and the one that last changed it.
 
-    :ivar first: first step that had the hunk.
-    :ivar unsure: the step is too large to distinguish a revert from a rewrite.
-    :ivar cleared: upstream deleted the file with others of its folder, such as changelog fragments.
+    :ivar first: first step after which upstream had the hunk.
+    :ivar unsure: True if the step is too large to distinguish a revert from a rewrite.
+    :ivar cleared: True if upstream deleted the file together with others in its folder, such as changelog
+        fragments.
     """
 
     state: str = ABSENT
@@ -148,16 +149,16 @@ class HunkStatus:
         return self.state
 
     def again(self, number: int) -> HunkStatus:
-        """Return the status of a hunk that is present from step ``number``; keep its first step."""
+        """Return the status of a hunk that is present again since step ``number``. Its first step is kept."""
         return HunkStatus(state=PRESENT, landed=number, first=number if self.first < 0 else self.first)
 
 
 class StatusSteps(ABC):
-    """Numbered steps of upstream."""
+    """Numbered steps of upstream, either commits or releases."""
 
     @abstractmethod
     def text(self, entry: TreeEntry | None) -> bytes | None:
-        """Return a file's content, or None if it cannot be read."""
+        """Return a file's content; None if it can't be read."""
 
     @abstractmethod
     def made(self, number: int) -> Mapping[bytes, Sequence[Block]]:
@@ -172,17 +173,18 @@ class StatusSteps(ABC):
         """Return a step as evidence."""
 
     def is_coarse(self, number: int) -> bool:
-        """Return whether a step has so many changes that they can hide a revert."""
+        """Return whether a step contains so many changes that they could hide a revert."""
         return False
 
     def clears(self, number: int, path: bytes) -> bool:
-        """Return whether a step deletes a file together with others of its folder."""
+        """Return whether a step deletes a file together with other files in its folder."""
         return False
 
     def makes(self, number: int, path: bytes, block: Block, times: int = 0) -> bool:
         """Return whether a step makes the exact change of a block between the same lines.
 
-        :param times: accept the change between other lines if it occurs this often; 0: never.
+        :param times: number of occurrences at which the change is also accepted between other lines; 0 for
+            never.
         """
         same = []
         for b in self.made(number).get(path, ()):
@@ -201,7 +203,7 @@ class StatusSteps(ABC):
         return bool(lines) and len(lines & other) >= MOVED * len(lines)
 
     def is_revert(self, number: int, lines: int) -> bool:
-        """Return whether a step that reverts ``lines`` lines of a patch is mainly a revert."""
+        """Return whether a step that reverts ``lines`` lines of a patch consists mainly of this revert."""
         message = self.message(number)
         if re.match(r"revert\b", message, re.IGNORECASE) or "This reverts commit " in message:
             return True
@@ -212,7 +214,7 @@ class StatusSteps(ABC):
 def judge(
     steps: StatusSteps, statuses: Mapping[bytes, Sequence[tuple[HunkStatus, int]]], identical: bool
 ) -> UpstreamVerdict | None:
-    """Judge a patch by the states and sizes of its hunks; return None if upstream never had any."""
+    """Return the verdict on a patch from the states and sizes of its hunks; None if upstream never had any of them."""
     parts = list(chain.from_iterable(statuses.values()))
     every = [status for status, _ in parts]
     if not any(f.landed >= 0 for f in every):
@@ -240,7 +242,7 @@ def judge(
 
 
 def _is_reverted(steps: StatusSteps, statuses: Mapping[bytes, Sequence[tuple[HunkStatus, int]]], total: int) -> bool:
-    """Return whether the undone hunks are a revert of the patch, which has ``total`` lines."""
+    """Return whether the undone hunks amount to a revert of the patch, which has ``total`` lines."""
     back: Counter[int] = Counter()
     sure: Counter[int] = Counter()
     earlier: Counter[int] = Counter()
@@ -261,7 +263,8 @@ def _is_reverted(steps: StatusSteps, statuses: Mapping[bytes, Sequence[tuple[Hun
 def _is_file_reverted(steps: StatusSteps, part: Sequence[tuple[HunkStatus, int]]) -> bool:
     """Return whether coarse steps reverted a large part of a file of the patch.
 
-    A coarse step has many changes: compare its reverted lines with those of the file alone.
+    Because a coarse step contains many changes, its reverted lines are compared only with the lines of this
+    file.
     """
     here = 0
     for status, lines in part:
@@ -271,7 +274,7 @@ def _is_file_reverted(steps: StatusSteps, part: Sequence[tuple[HunkStatus, int]]
 
 
 def _paths_with(statuses: Mapping[bytes, Sequence[tuple[HunkStatus, int]]], state: str) -> tuple[str, ...]:
-    """Return the paths that have a part in this state."""
+    """Return the paths with a hunk in this state."""
     found = []
     for path, part in statuses.items():
         if any(status.state == state for status, _ in part):
@@ -285,7 +288,7 @@ def size_of(block: Block) -> int:
 
 
 class File:
-    """File of a patch, followed through upstream's steps."""
+    """File of a patch that is followed through upstream's steps."""
 
     def __init__(
         self,
@@ -309,9 +312,9 @@ class File:
         return [self.steps.text(v.entry) for v in self.versions]
 
     def statuses(self, since: int | None) -> list[tuple[HunkStatus, int]]:
-        """Return the state and the number of lines of each block.
+        """Return the state of each block, with its number of lines.
 
-        :param since: the commit that is known to have made the change.
+        :param since: commit that is known to have made the change.
         """
         pairs = blocks_both(self.patch.hunks.get(self.edit.path, ()))
         base, patched = self.contents[0], self.steps.text(self.edit.new)
@@ -327,7 +330,7 @@ class File:
         return found
 
     def _whole(self, since: int | None) -> HunkStatus:
-        """Return the state of an added, deleted or empty file, by identical results alone."""
+        """Return the state of an added, deleted or empty file. Only identical contents count."""
         old, new = self.edit.old, self.edit.new
         status = HunkStatus()
         for version in self.versions[1:]:
@@ -390,14 +393,14 @@ class File:
         return status
 
     def _above_floor(self, block: Block, now: Text, times: int) -> bool:
-        """Return whether upstream, and not an earlier patch of the stack, made a block."""
+        """Return whether upstream made a block's change, not an earlier patch of the stack."""
         return self.floor is None or is_there(block, self.floor, now, times)
 
 
 def _taken_back(block: Block, inverse: Block, before: Text, now: Text, times: int, base: Text) -> bool:
-    """Return whether upstream reverted a change between two versions and restored the old lines.
+    """Return whether upstream reverted a change between two versions, and restored the old lines.
 
-    :param base: the file before the patch, to recognize lines that the patch only moves.
+    :param base: content of the file before the patch, to recognize lines that the patch only moves.
     """
     if not now.there:
         return False
@@ -411,7 +414,7 @@ def _taken_back(block: Block, inverse: Block, before: Text, now: Text, times: in
 
 
 def _trackless(block: Block, landed: Text, now: Text) -> bool:
-    """Return whether a coarse step removed all of a block's lines or restored a replaced line."""
+    """Return whether a coarse step removed all of a block's lines, or restored a line that the block replaces."""
     added, removed = telling(block.added) or set(block.added), telling(block.removed)
     if any(now.count(line) > landed.count(line) for line in removed - added):
         return True
@@ -419,7 +422,7 @@ def _trackless(block: Block, landed: Text, now: Text) -> bool:
 
 
 def _edited(block: Block, base: Text, now: Text) -> bool:
-    """Return whether new lines in a block's place have most of its words and no replaced word."""
+    """Return whether the new lines at a block's place contain most of its words and no word that it replaces."""
     added = set(_WORD.findall(b"\n".join(block.added)))
     removed = set(_WORD.findall(b"\n".join(block.removed)))
     own, size = added - removed, len(block.added)
@@ -434,14 +437,14 @@ def _edited(block: Block, base: Text, now: Text) -> bool:
 
 
 def _beside(block: Block, text: Text) -> int:
-    """Count the places where the neighbours of a removal are adjacent."""
+    """Count the places where the lines before and after a removed block are adjacent."""
     if not block.above:
         return int(text.line(0) == block.below)
     return sum(text.line(at + 1) == block.below for at in text.find([block.above]))
 
 
 def _stands(block: Block, landed: Text, now: Text) -> bool:
-    """Return whether an upstream change is still present."""
+    """Return whether a change that upstream made is still present."""
     if block.added:
         return len(now.find(block.added)) >= len(landed.find(block.added))
     return now.there and len(now.find(block.removed)) <= len(landed.find(block.removed))
