@@ -183,18 +183,16 @@ def test_steps_next_to_a_changed_one_are_taken(patchq: Patchq, steps: Path) -> N
 
 
 def test_a_step_that_conflicts_at_its_place_goes_to_the_end(patchq: Patchq, steps: Path) -> None:
-    """The user's patch changes a line of the new step: it can't go below that patch, and fits on top."""
-    text = steps.read_text()
-    steps.write_text(
-        text[: text.index("# Line 1\n")] + sed(5, "five = 5") + "RUN echo 'y = 1' >> pkg/data.py\n" + sed(9, "nine = 9")
-    )
-    patchq.ok("apply")
-    with (patchq.tree() / "pkg/data.py").open("a") as file:
-        file.write("y = 1\nz = 1\n")
-    patchq.ok("export", "up", "--amend", "mine")
-    before = patchq.snapshot()
-    assert "conflict" in patchq.run("import", "up", str(steps)).output
-    assert patchq.snapshot() == before
+    """The user's patch changes the line of the new step, and another one changes it back."""
+    text = steps.read_text().replace("FIVE", "five").replace(sed(1, "one = 1"), "")
+    steps.write_text(text)
+    for name, line in (("there", b"mine = 30\n"), ("back", b"x = 30\n")):
+        patchq.ok("apply")
+        edit(patchq.tree() / "pkg/data.py", 31, line)
+        patchq.ok("new", "up", name)
+    said = patchq.ok("import", "up", str(steps))
+    assert "line-30: at the end of the stack, because of a conflict at the place of the new steps" in said
+    assert names(patchq) == ["line-5", "line-9", "mine", "there", "back", "line-30"]
 
 
 def test_a_script_of_the_same_name_is_told_apart(
