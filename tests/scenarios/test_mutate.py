@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from kit import Patchq, git
-from patchq.mutation._mutants import mutants_of
+from patchq.mutation import strength
+from patchq.mutation._mutants import Mutant, mutants_of
 from patchq.mutation.known import KnownStrength, known_strength
 from patchq.mutation.strength import KILLED, NOT_REACHED, SURVIVED, Strength, Tried, pool
 from patchq.project.project import Project
+from patchq.proofs.judge import CellResult
 
 SOURCE = b'''\
 def limit(size, spare=0):
@@ -109,6 +111,46 @@ def test_a_budget_and_going_on(limited: Patchq) -> None:
     assert not done["whole"]
     assert done["not_tried"]
     assert "tries the rest" in limited.ok("test", "--mutate", "limit", "--seconds", "0.001")
+
+
+def test_an_interrupt_ends_with_what_it_has(limited: Patchq, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C after the first mutant's result."""
+    answer = strength._answer
+    calls: list[Mutant] = []
+
+    def interrupt(mutant: Mutant, result: CellResult) -> Tried:
+        calls.append(mutant)
+        if len(calls) % 2 == 0:
+            raise KeyboardInterrupt
+        return answer(mutant, result)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(strength, "_answer", interrupt)
+        said = limited.fails(130, "test", "--mutate", "--seed", "3", "limit", "first")
+        body = json.loads(limited.run("test", "--mutate", "--json", "limit").stdout)
+    assert "up/limit: 1 of 1 killed (100 %), " in said
+    assert "next: the same command with --seed 3 tries the rest" in said
+    assert said.count("interrupted") == said.count("up/first: not tried: the run was interrupted before its turn")
+    (one,) = body["patches"]
+    assert (one["killed"], one["whole"]) == (1, False)
+    known = known_strength(limited.project, "up/limit")
+    assert known
+    assert known.not_tried == one["not_tried"] > 0
+    assert mutated(limited, "limit")["up/limit"]["whole"]
+
+
+def test_an_interrupt_before_any_result_keeps_those_of_earlier_runs(
+    limited: Patchq, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutated(limited, "limit", "--at-most", "2")
+    before = known_strength(limited.project, "up/limit")
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(strength, "run_cells_kept", interrupt)
+    assert "all: no mutant has a result" in limited.fails(130, "test", "--mutate", "limit")
+    assert known_strength(limited.project, "up/limit") == before
 
 
 def test_no_patch_is_planned_after_the_seconds(limited: Patchq) -> None:

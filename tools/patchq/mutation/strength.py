@@ -31,6 +31,8 @@ from patchq.system import project_files
 KILLED, SURVIVED, EQUIVALENT, UNTRIED = "killed", "survived", "equivalent", "not tried"
 #: Message for a patch that was not reached within the budget's seconds.
 NOT_REACHED = "not tried: the time was over before its turn"
+#: The same for a run that the user interrupted.
+INTERRUPTED = "not tried: the run was interrupted before its turn"
 #: Seconds of a mutant's timeout on top of five times the duration of the proof.
 SPARE_SECONDS = 60.0
 #: Number of mutants up to which a process for forks doesn't pay off.
@@ -60,6 +62,7 @@ class Strength:
     :ivar proof_fails: True if the proof fails without any mutant.
     :ivar in_all: number of all mutants, including those that weren't chosen.
     :ivar whole: True if every chosen mutant has a result.
+    :ivar interrupted: True if the user interrupted the run before all mutants of this patch had a result.
     """
 
     patch: str
@@ -68,6 +71,7 @@ class Strength:
     message: str = ""
     proof_fails: bool = False
     in_all: int = 0
+    interrupted: bool = False
 
     def count(self, state: str) -> int:
         return sum(t.state == state for t in self.tried)
@@ -97,6 +101,17 @@ class Budget:
     at_most: int = 0
     seconds: float = 0.0
     seed: int = 0
+
+
+@dataclass(slots=True)
+class _Clock:
+    """End of a run: its last second, if it has one, or an interrupt."""
+
+    last: float | None
+    interrupted: bool = False
+
+    def is_over(self) -> bool:
+        return self.interrupted or (self.last is not None and time.monotonic() >= self.last)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -140,6 +155,8 @@ def mutate(
 ) -> list[Strength]:
     """Run the proof of each patch on mutants of the patch's lines.
 
+    After Ctrl-C, return what has a result.
+
     :param patches: names of patches; all if empty.
     :param run_cells: function that runs the cells; local by default, in forks if there are many.
     :param progress: function that is called with a patch and the result of one of its mutants.
@@ -148,9 +165,7 @@ def mutate(
     need("mutate", "patchq test --mutate")
     budget = budget or Budget()
     set_name, machine = project.choose_set(set_name), this_machine()
-    end = None
-    if budget.seconds:
-        end = time.monotonic() + budget.seconds
+    clock = _Clock(time.monotonic() + budget.seconds if budget.seconds else None)
     with planning(project, set_name) as whole:
         proofs = [proof for proof in proofs_of(whole.stacks, patches) if not proof.on]
     order = {proof.name: number for number, proof in enumerate(proofs)}
@@ -160,8 +175,9 @@ def mutate(
     with warm() as forks:
         for proof in proofs:
             # Always plan the first, because its result lists the mutants that were not reached.
-            if found and _is_over(end):
-                found.append(Strength(patch=proof.name, proof=proof.files, tried=(), message=NOT_REACHED))
+            if found and clock.is_over():
+                message = INTERRUPTED if clock.interrupted else NOT_REACHED
+                found.append(Strength(patch=proof.name, proof=proof.files, tried=(), message=message))
                 continue
             with project.locked("test"):
                 here, mutants, cells, in_all = _cells(project, whole, proof, set_name, machine, budget)
@@ -181,16 +197,20 @@ def mutate(
                 mutants,
                 cells=cells,
                 machine=machine,
-                end=end,
+                clock=clock,
                 run_cells=run_cells or forks,
                 progress=progress,
             )
-            strength = Strength(patch=proof.name, proof=proof.files, tried=(), in_all=in_all)
+            strength = Strength(
+                patch=proof.name, proof=proof.files, tried=(), in_all=in_all, interrupted=clock.interrupted
+            )
             if isinstance(tried, str):
                 strength = replace(strength, message=tried, proof_fails=True)
             else:
                 strength = replace(strength, tried=tuple(tried))
             found.append(strength)
+            if clock.interrupted and strength.score is None:
+                continue  # what an earlier run found stays
             remember(project, strength.patch, as_json(strength))
     return sorted(found, key=lambda strength: order[strength.patch])
 
@@ -203,18 +223,23 @@ def _try(
     *,
     cells: Mapping[str, ProofCell],
     machine: Machine,
-    end: float | None,
+    clock: _Clock,
     run_cells: Callable[..., Iterable[CellResult]],
     progress: Callable[[str, Tried], None],
 ) -> list[Tried] | str:
-    """Return the result of each mutant; a message instead if the proof itself doesn't pass."""
-    if _is_over(end):
-        return [Tried(mutant=mutant, state=UNTRIED) for mutant in mutants]
+    """Return the result of each mutant, or a message if the proof itself doesn't pass."""
+    untried = [Tried(mutant=mutant, state=UNTRIED) for mutant in mutants]
+    if clock.is_over():
+        return untried
     if isinstance(run_cells, Warm):
         alone = run_here
     else:
         alone = run_cells
-    first = run_cells_kept(project, [here], machine, False, alone, lambda _: None)[here.key]
+    try:
+        first = run_cells_kept(project, [here], machine, False, alone, lambda _: None)[here.key]
+    except KeyboardInterrupt:
+        clock.interrupted = True
+        return untried
     if first.state != PASSED:
         return f"the proof itself: {first.state}: {first.message}"
     timeout = SPARE_SECONDS + 5 * first.seconds
@@ -228,21 +253,19 @@ def _try(
             todo.append(mutant)
     # In small groups, to keep within the budget's seconds.
     for few in _by(todo, 4):
-        if _is_over(end):
-            tried += [Tried(mutant=m, state=UNTRIED) for m in few]
-            continue
-        chosen = [replace(cells[m.name], timeout=timeout) for m in few]
-        results = run_cells_kept(project, chosen, machine, False, run_cells, lambda _: None)
-        for mutant, cell in zip(few, chosen, strict=True):
-            answer = _answer(mutant, results[cell.key])
-            progress(proof.name, answer)
-            tried.append(answer)
+        answers = {m.name: Tried(mutant=m, state=UNTRIED) for m in few}
+        if not clock.is_over():
+            chosen = [replace(cells[m.name], timeout=timeout) for m in few]
+            try:
+                results = run_cells_kept(project, chosen, machine, False, run_cells, lambda _: None)
+                for mutant, cell in zip(few, chosen, strict=True):
+                    answers[mutant.name] = _answer(mutant, results[cell.key])
+                    progress(proof.name, answers[mutant.name])
+            except KeyboardInterrupt:
+                clock.interrupted = True
+        tried += answers.values()
     order = {m.name: number for number, m in enumerate(mutants)}
     return sorted(tried, key=lambda t: order[t.mutant.name])
-
-
-def _is_over(end: float | None) -> bool:
-    return end is not None and time.monotonic() >= end
 
 
 def _by(items: Sequence[Mutant], count: int) -> Iterator[Sequence[Mutant]]:

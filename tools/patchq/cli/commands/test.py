@@ -154,6 +154,7 @@ def _mutate(
 ) -> None:
     from dataclasses import asdict
 
+    from patchq.cli.boundary import INTERRUPTED
     from patchq.mutation.strength import SURVIVED, UNTRIED, Tried, mutate, pool
     from patchq.mutation.strength import as_json as in_json
 
@@ -181,6 +182,8 @@ def _mutate(
             echo(f"all: {pooled.killed} of {pooled.judged} killed ({share}; {interval}); --seed {budget.seed}")
         else:
             echo(f"all: no mutant has a result; --seed {budget.seed}")
+    if any(strength.interrupted for strength in found):
+        raise click.exceptions.Exit(INTERRUPTED)
     if any(strength.proof_fails for strength in found):
         raise click.exceptions.Exit(5)
 
