@@ -50,7 +50,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "conflict": ("conflict", "Show the patch at which a rebase stopped."),
         "resolve": ("resolve", "Resolve the stopped patch and continue the rebase."),
         "retire": ("retire", "Drop patches that upstream has at a ref."),
-        "use": ("use", "Make a set the default and remove what it replaces."),
+        "use": ("use", "Make a set the default and remove older ones."),
     },
     "Prove": {
         "test": ("test", "Run the proofs of the patches."),
@@ -70,7 +70,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "pr": ("pr", "Prepare an upstream pull request: branch, mails and report."),
         "issue": ("issue", "Prepare an upstream bug report for a patch."),
         "follow": ("follow", "Open a pull request that carries a stack to a new release."),
-        "publish": ("publish", "Write applied stacks as branches and tags to clone."),
+        "publish": ("publish", "Publish applied stacks as branches and tags."),
     },
 }
 #: All verbs: module and summary.

@@ -18,9 +18,9 @@ from patchq.cli.terminal import echo
 @set_option
 @json_option
 def command(names: tuple[str, ...], to: str, on_upstream: bool, dry_run: bool, set_name: str, as_json: bool) -> None:
-    """Write applied stacks as branches and tags to clone.
+    """Publish applied stacks as branches and tags.
 
-    Moves the branch patchq/SET/UPSTREAM, if it is where patchq put it. Never moves the tag, which names the stack
+    Moves the branch patchq/SET/UPSTREAM unless someone else changed it. Never moves the tag, which names the stack
     id.
     """
     from patchq.contribute.publish import publish

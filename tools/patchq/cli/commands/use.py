@@ -12,14 +12,14 @@ from patchq.names import counted
 @click.command("use")
 @click.argument("set_name", metavar="SET")
 @click.option("--as", "name", default="", metavar="NAME", help="New name of the set.")
-@click.option("--replaces", multiple=True, metavar="SET", help="Set that it replaces; may be repeated.")
+@click.option("--replaces", multiple=True, metavar="SET", help="Another set to remove; may be repeated.")
 @click.option("--keep", is_flag=True, help="Keep the replaced sets.")
 @json_option
 def command(set_name: str, name: str, replaces: tuple[str, ...], keep: bool, as_json: bool) -> None:
-    """Make a set the default and remove what it replaces.
+    """Make a set the default and remove older ones.
 
-    Removes the sets that rebases made it from, with the pins and stacks that no other set has. Refuses to remove
-    content that git's history doesn't have.
+    Removes the older sets from which rebases made this set, and the pins and stacks that no other set uses. Refuses
+    to remove files that aren't committed.
     """
     from patchq.rebase.switch import use
 
