@@ -39,7 +39,7 @@ MODULES = {
         "thin.build", "sources.archive", "sources.index", "sources._partial", "sources.pins", "store.pinning",
     },
     "temporary files of its own": {
-        "replay._machine", "resolutions._programs", "together.concurrent", "merge.rerere", "contribute.proposal", "kernels._compiling", "proofs._compilations", "proofs._forked",
+        "replay._machine", "resolutions._programs", "together.concurrent", "merge.rerere", "contribute.proposal", "kernels._compiling", "proofs._forked",
         "proofs.run", "stacks.export",
     },
     "what the user names": {

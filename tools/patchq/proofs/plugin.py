@@ -9,8 +9,7 @@ import path. At the end of the run, it checks that every module of these package
 ``PATCHQ_INSTALLED`` is set if proofs import installed packages. Then ``PATCHQ_TREES`` contains only the
 packages' files, and a test that needs another file of the source tree is not run.
 
-Proofs use its fixtures ``trees``, ``upstream_import`` and ``nvcc``. ``nvcc`` reuses earlier
-compilations if ``PATCHQ_COMPILATIONS`` names their folder.
+Proofs use its fixtures ``trees``, ``upstream_import`` and ``nvcc``.
 """
 
 from __future__ import annotations
@@ -28,8 +27,6 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-
-from patchq.proofs._compilations import Compilation
 
 _outcomes: list[dict[str, str]] = []
 
@@ -163,28 +160,6 @@ def nvcc() -> Callable[..., subprocess.CompletedProcess[str]]:
 
     def run(*args: str, **options: Any) -> subprocess.CompletedProcess[str]:
         argv = [program, "-std=c++17", "--expt-relaxed-constexpr", "-w", *args]
-        kept = os.environ.get("PATCHQ_COMPILATIONS")
-        # The cache key doesn't cover process options.
-        if not kept or options:
-            return subprocess.run(argv, capture_output=True, text=True, check=False, **options)
-        trees = Path(os.environ["PATCHQ_TREES"]).resolve()
-        compilation = Compilation(Path(kept), _versions(program), argv[1:], trees, Path.cwd())
-        if message := compilation.take():
-            return subprocess.CompletedProcess(argv, 0, *message)
-        done = subprocess.run(argv, capture_output=True, text=True, check=False)
-        if done.returncode == 0:
-            compilation.keep(done.stdout, done.stderr)
-        return done
+        return subprocess.run(argv, capture_output=True, text=True, check=False, **options)
 
     return run
-
-
-def _versions(nvcc: str) -> str:
-    """Return the output of ``--version`` of nvcc and of g++."""
-    host = shutil.which("g++") or ""
-    versions = []
-    for program in (nvcc, host):
-        if program:
-            done = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
-            versions.append(done.stdout)
-    return "\n".join(versions)

@@ -274,8 +274,7 @@ def run_pytest(
             "CUDA_CACHE_DISABLE": "1",
         }
         if installed:
-            # The key of a compilation doesn't cover the files behind links.
-            env |= {"PATCHQ_INSTALLED": "1", "PATCHQ_COMPILATIONS": ""}
+            env["PATCHQ_INSTALLED"] = "1"
         options = ["-q", "-p", "patchq.testing", "-p", "no:cacheprovider", "-o", "addopts=", "--no-header"]
         try:
             message, code = execute([*options, *files], env, cwd or project.layout.root, timeout)
