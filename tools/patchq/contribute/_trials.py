@@ -15,7 +15,7 @@ from patchq.git.diffs import PathChange
 from patchq.merge.patches import write_commits as write
 from patchq.names import CommitId, counted
 from patchq.project.project import Project
-from patchq.proofs.judge import NOT_RUN, Verdict, state_of
+from patchq.proofs.judge import NOT_RUN, PASSED, Verdict, state_of
 from patchq.proofs.plan import Proof, planning
 from patchq.proofs.prove import prove_trees
 from patchq.proofs.run import checkout, run_pytest, trees_lock
@@ -92,7 +92,7 @@ def run_added_tests(project: Project, plan: BranchPlan, branch: Branch, set_name
     found = []
     for path, (before, why), (after, wrong) in zip(paths, *states, strict=True):
         message = ""
-        if after != "passed":
+        if after != PASSED:
             message = f"on the branch: {after}: {wrong}"
         if not message and before != FAILED:
             message = f"without the change: {before}: {why}"

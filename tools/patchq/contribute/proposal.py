@@ -15,7 +15,7 @@ from patchq.formats.header import without_trailers
 from patchq.git.repository import Git
 from patchq.merge.patches import STOPS
 from patchq.names import CommitId
-from patchq.proofs.judge import Verdict
+from patchq.proofs.judge import PROVEN, Verdict
 from patchq.proofs.upstream_tests import FileResult
 from patchq.sources.rules import Rules
 
@@ -245,7 +245,7 @@ class Proposal:
         """Checks that did not run or have no clear result, with the reasons."""
         found = []
         for v in self.verdicts:
-            if v.state != "proven":
+            if v.state != PROVEN:
                 found.append(f"the proof of {v.proof.patch}: {v.message}")
         found += self._gates_not_run()
         if self.no_upstreams:

@@ -13,6 +13,8 @@ from patchq.proofs.plan import MUTANT, WITH, WITHOUT, Proof
 PASSED, FAILED, ERROR, NOT_RUN = "passed", "failed", "error", "not run"
 #: State of a cell or a proof whose process was killed from outside.
 NO_RESULT = "no result"
+#: States of a proof that ran with and without its patch.
+PROVEN, NOT_PROVEN = "proven", "not proven"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +86,7 @@ class Verdict:
 
     @property
     def ok(self) -> bool:
-        return self.state in ("proven", "passed")
+        return self.state in (PROVEN, PASSED)
 
 
 def state_of(tests: Sequence[Mapping[str, str]] | None, message: str) -> tuple[str, str]:
@@ -131,10 +133,10 @@ def verdict_of(proof: Proof, cells: Sequence[CellResult], prove: bool) -> Verdic
         )
     if here.state != PASSED:
         return Verdict(
-            proof=proof, state="failed", message=f"with the patch: {here.message}", cells=tuple(cells), command=again
+            proof=proof, state=FAILED, message=f"with the patch: {here.message}", cells=tuple(cells), command=again
         )
     if not prove:
-        return Verdict(proof=proof, state="passed", message=counted(len(here.tests), "test"), cells=tuple(cells))
+        return Verdict(proof=proof, state=PASSED, message=counted(len(here.tests), "test"), cells=tuple(cells))
     gone = by_kind[WITHOUT]
     if gone.state == FAILED:
         failures = [t for t in gone.tests if t["outcome"] == "assertion"]
@@ -143,7 +145,7 @@ def verdict_of(proof: Proof, cells: Sequence[CellResult], prove: bool) -> Verdic
             first = failures[0]["message"].splitlines()[0][:160]
         return Verdict(
             proof=proof,
-            state="proven",
+            state=PROVEN,
             message=f"without the patch, {len(failures)} of {len(gone.tests)} fail: {first}",
             cells=tuple(cells),
         )
@@ -153,4 +155,4 @@ def verdict_of(proof: Proof, cells: Sequence[CellResult], prove: bool) -> Verdic
         message = f"without the patch it errors instead of failing: {gone.message}"
     else:
         message = f"without the patch: {gone.message}"
-    return Verdict(proof=proof, state="not proven", message=message, cells=tuple(cells), command=again)
+    return Verdict(proof=proof, state=NOT_PROVEN, message=message, cells=tuple(cells), command=again)

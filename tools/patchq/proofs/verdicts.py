@@ -9,7 +9,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from patchq import __version__
-from patchq.proofs.judge import NO_RESULT, NOT_RUN, CellResult, Verdict, result_of
+from patchq.proofs.judge import FAILED, NO_RESULT, NOT_PROVEN, NOT_RUN, CellResult, Verdict, result_of
 from patchq.proofs.plan import Proof
 
 _CONTROL = {i: "\N{REPLACEMENT CHARACTER}" for i in range(32) if i not in (9, 10, 13)}
@@ -144,8 +144,8 @@ def sarif(verdicts: Sequence[Verdict], stack_path: dict[str, str]) -> dict[str, 
     :param stack_path: path of each patch's file in the project, by patch (``upstream/name``).
     """
     rules = {
-        "failed": "The proof fails with its patch",
-        "not proven": "The proof doesn't fail without its patch",
+        FAILED: "The proof fails with its patch",
+        NOT_PROVEN: "The proof doesn't fail without its patch",
         NOT_RUN: "The proof was not run",
         NO_RESULT: "The environment gave no result",
     }

@@ -22,7 +22,7 @@ from patchq.names import counted, sh
 from patchq.project.project import Project
 from patchq.project.refs import age, older_first
 from patchq.project.stack import Stack, ledger_path, load_stack
-from patchq.proofs.judge import NOT_RUN, Verdict
+from patchq.proofs.judge import FAILED, NOT_PROVEN, NOT_RUN, Verdict
 from patchq.proofs.verdicts import by_patch
 from patchq.report.ahead import DROPPED, Ahead, ReportCell, count
 from patchq.report.bench import ledger_file, read_goals, read_measurements
@@ -206,7 +206,7 @@ def gather(
     for stack, found in zip(stacks, status(project, set_name), strict=True):
         failing = []
         for patch in stack.patches:
-            if patch.proof in ("failed", "not proven"):
+            if patch.proof in (FAILED, NOT_PROVEN):
                 failing.append(patch.name)
         newer = []
         for release in ahead:
