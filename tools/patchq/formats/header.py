@@ -8,6 +8,7 @@ A patch file has the format of ``git format-patch``, so ``git am``, quilt and gb
 from __future__ import annotations
 
 import codecs
+import functools
 import re
 from dataclasses import dataclass
 
@@ -131,6 +132,7 @@ def decode(data: bytes) -> str:
     return data.decode("utf-8", "patchq-latin-1")
 
 
+@functools.lru_cache(maxsize=256)
 def parse_trailers(message: str) -> tuple[tuple[str, str], ...]:
     """Return the trailers of a message, as ``git interpret-trailers --parse`` prints them.
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import os
 import re
-import shutil
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -168,6 +167,8 @@ class Merging(Objects):
 
 def merges_trees() -> bool:
     """Return whether the installed git can merge trees with a given base in a persistent process."""
+    import shutil  # slow to import, and most commands merge nothing
+
     return _version(shutil.which("git") or "git") >= _MERGES_TREES
 
 

@@ -9,6 +9,7 @@ merged, because merging whole trees of adjacent releases takes ten times as long
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -450,16 +451,15 @@ def _all_missing(column: Column, patch: Patch) -> list[bytes]:
 def _conflicts(column: Column, merged: Merged, paths: Iterable[bytes]) -> list[FileConflict]:
     """Return the conflicting files, with the lines of their conflict markers."""
     mark = b"<<<<<<< " + merged.labels[0].encode()
+    mark = re.compile(rb"^<<<<<<< " + re.escape(merged.labels[0].encode()), re.MULTILINE)
     blobs = {}
     for c in merged.changes:
         if c.new and c.new.blob in column.contents:
             blobs[c.path] = c.new.blob
     files = []
     for path in paths:
-        lines = []
-        if path in blobs:
-            lines = diff.split_lines(column.contents[blobs[path]])
-        at = tuple(n for n, line in enumerate(lines, 1) if line.startswith(mark))
+        text = column.contents[blobs[path]] if path in blobs else b""
+        at = tuple(text.count(b"\n", 0, found.start()) + 1 for found in mark.finditer(text))
         files.append(FileConflict(show_path(path), at))
     return files
 

@@ -90,6 +90,7 @@ def pip_settings() -> dict[str, list[str]]:
     return found
 
 
+@functools.cache
 def _pips_default() -> list[str]:
     """Return the index that pip uses by default. patchq itself contains no address of an index.
 
