@@ -450,7 +450,6 @@ def _all_missing(column: Column, patch: Patch) -> list[bytes]:
 
 def _conflicts(column: Column, merged: Merged, paths: Iterable[bytes]) -> list[FileConflict]:
     """Return the conflicting files, with the lines of their conflict markers."""
-    mark = b"<<<<<<< " + merged.labels[0].encode()
     mark = re.compile(rb"^<<<<<<< " + re.escape(merged.labels[0].encode()), re.MULTILINE)
     blobs = {}
     for c in merged.changes:
