@@ -14,9 +14,9 @@ from patchq.adopt.found import FoundPatch, ReadOptions
 from patchq.adopt.gather import AdoptRequest, gather
 from patchq.editing.update import Revision, insert
 from patchq.errors import Conflict, ConflictError, PatchqError, SourceError, UserError
+from patchq.formats.checkrules import ADOPTED_REASON, RULES, CheckRules
 from patchq.formats.header import Header, Ident, clean_message, with_trailer
-from patchq.formats.lock import CheckRules
-from patchq.formats.lockedit import ADOPTED_REASON, RULES, rules_for_adopted, with_check
+from patchq.formats.lockedit import rules_for_adopted, with_check
 from patchq.git.objects import CommitInfo
 from patchq.git.repository import Git
 from patchq.names import CommitId, TreeId, counted

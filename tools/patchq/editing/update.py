@@ -214,7 +214,8 @@ def insert(
                 continue
             after = pick(store, upstream, revision.name, *revision.trees, onto)
             if after == onto:
-                raise ConflictError(f"{revision.name} changes nothing at its place", [])
+                message = f"{revision.name} changes nothing at its place"
+                raise ConflictError(message, [], hint="an earlier patch makes the same change: leave this one out")
             result.append(ReconciledEntry(revision.name, replace(revision.info, tree=after)))
             onto = after
         if index < len(entries):

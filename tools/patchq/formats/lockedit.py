@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
-from patchq.formats._checkrules import ADOPTED, ADOPTED_REASON, RULES, CheckRules
+from patchq.formats.checkrules import ADOPTED, ADOPTED_REASON, RULES, CheckRules
 from patchq.formats.lock import BuildConfig, Pin, Upstream
 
 EMPTY = b"""# The upstreams of this project, where they are pinned, and which pins belong together.
