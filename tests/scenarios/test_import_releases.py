@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import re
+import shlex
 import tarfile
 import threading
 from collections.abc import Iterator
@@ -111,6 +112,26 @@ def tried(patchq: Patchq, text: str, tmp_path: Path, *args: str) -> dict[str, An
         "items"
     ]
     return found[-1]
+
+
+def typed(said: str) -> list[str]:
+    """The first command of a hint, without `patchq`."""
+    return shlex.split(said.partition("`")[2].partition("`")[0])[1:]
+
+
+def test_a_release_that_is_not_there_names_the_newest(empty: Patchq, served: type[Index]) -> None:
+    said = empty.fails(1, "pin", "p", "--archive", "p==9.9", "--ref", "9.9")
+    assert "the package index has no source distribution of p 9.9; the newest one is 2.0" in said
+    assert "`--archive p==2.0 --ref 2.0`; `python -m pip index versions p` lists the others" in said
+    assert "no source distribution of other\n" in empty.fails(1, "pin", "p", "--archive", "other==1", "--ref", "1")
+    said = empty.fails(2, "pin", "p", "--archive", "p==1.10")
+    assert "--ref is missing: patchq pin p --archive p==1.10 --ref 1.10" in said
+
+
+def test_another_release_of_an_archive_gets_its_command(pinned: Patchq) -> None:
+    said = pinned.fails(1, "pin", "p", "--ref", "1.6")
+    assert typed(said) == ["pin", "p", "--archive", "p==1.6", "--ref", "1.6"]
+    pinned.ok(*typed(said))
 
 
 def test_the_newest_and_the_oldest_release_are_named(pinned: Patchq, served: type[Index], tmp_path: Path) -> None:

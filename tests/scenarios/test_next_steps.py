@@ -110,6 +110,12 @@ def test_a_set_that_the_lock_does_not_have_is_refused(stack: Patchq) -> None:
     assert "no set 'gone'" in stack.fails(1, "verify-installed", "--set", "gone")
 
 
+def test_a_typo_names_the_near_word(stack: Patchq) -> None:
+    assert "hint: did you mean v1? `git ls-remote" in stack.fails(1, "pin", "up", "--ref", "v11")
+    assert "hint: did you mean first?" in stack.fails(1, "export", "up", "--amend", "frist")
+    assert "No such verb 'biuld': did you mean build?" in stack.fails(2, "biuld")
+
+
 def test_a_missing_argument_of_pin_is_explained(stack: Patchq) -> None:
     assert "the tag, branch or commit of up to pin" in stack.fails(2, "pin", "up")
     assert "name an upstream (up, or a new one)" in stack.fails(2, "pin")

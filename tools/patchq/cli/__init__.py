@@ -100,7 +100,7 @@ class Verbs(Boundary):
         if not ctx.resilient_parsing and args and not args[0].startswith("-") and args[0] not in VERBS:
             from patchq.errors import nearest
 
-            ctx.fail(f"No such verb {args[0]!r}. {nearest(args[0], list(VERBS)) or 'Try --help.'}")
+            ctx.fail(f"No such verb {args[0]!r}: {nearest(args[0], list(VERBS), 'try --help')}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -123,8 +123,9 @@ class Verbs(Boundary):
 def cli(ctx: click.Context, project: str, wait: float) -> None:
     """Keep a fork as a pinned upstream plus an ordered stack of patches.
 
-    Begin with `patchq apply`, then `patchq build`. Change a stack in .patchq/trees with
-    ordinary git commits and write it back with `patchq export`.
+    To begin: `patchq init`, `patchq pin`, `patchq import`. In a clone of a project: `patchq apply`, then
+    `patchq build`. Change a stack in .patchq/trees with ordinary git commits and write it back with
+    `patchq export`.
     """
     # A relative path would name different folders for programs started in other folders.
     for name in ("TMPDIR", "TEMP", "TMP"):

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from patchq.errors import SourceError
+from patchq.names import sh
 from patchq.sources import simple
 from patchq.sources.simple import IndexFile
 from patchq.system import fsio, runner
@@ -192,9 +193,17 @@ def find_sdist(project: str, version: str) -> IndexFile:
 
     files = find_files(project, lambda name: _sdist_version(project, name) == Version(version))
     if not files:
+        releases = find_releases(project)
+        if not releases:
+            raise SourceError(
+                f"the package index has no source distribution of {project}",
+                hint="check the project's name, or name its git repository with --url",
+            )
+        newest = next((r.version for r in reversed(releases) if not r.version.is_prerelease), releases[-1].version)
         raise SourceError(
-            f"the package index has no source distribution of {project} {version}",
-            hint="pin another release, or use a git source",
+            f"the package index has no source distribution of {project} {version}; the newest one is {newest}",
+            hint=f"`--archive {sh(f'{project}=={newest}')} --ref {sh(newest)}`; `python -m pip index versions "
+            f"{sh(project)}` lists the others; --url names a git repository",
         )
     return files[0]
 

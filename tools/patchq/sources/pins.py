@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from patchq.errors import SourceError, UserError
+from patchq.errors import SourceError, UserError, nearest
 from patchq.formats.lock import Lock, Pin
 from patchq.git.repository import Foreign, Git, init_store
 from patchq.git.transport import (
@@ -375,11 +375,15 @@ def pin_git(
     else:
         url = pin.url
     check_ref(pin.ref, "a ref")
-    commit = commit_named((hosts or Hosts()).refs(url), pin.ref)
+    refs = (hosts or Hosts()).refs(url)
+    commit = commit_named(refs, pin.ref)
     if commit is None and pin.ref == pin.commit:
         return pin.commit  # a commit id as the ref: hosts don't list those
     if commit is None and folder:
         commit = Foreign(folder).ref_or_none(pin.ref)
     if commit is None:
-        raise UserError(f"{url} has no tag or branch {pin.ref!r}", hint=f"`git ls-remote {sh(url)}` lists its refs")
+        names = [r.split("/", 2)[2].removesuffix("^{}") for r in refs if r.startswith(("refs/tags/", "refs/heads/"))]
+        listing = f"`git ls-remote {sh(url)}` lists its refs"
+        near = nearest(pin.ref, names)
+        raise UserError(f"{url} has no tag or branch {pin.ref!r}", hint=f"{near} {listing}" if near else listing)
     return commit

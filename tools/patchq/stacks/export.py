@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from patchq.errors import Conflict, ConflictError, EditedTreeError, FormatError, UserError
+from patchq.errors import Conflict, ConflictError, EditedTreeError, FormatError, UserError, nearest
 from patchq.formats.header import Header, mail_safe
 from patchq.formats.header import parse as parse_mail
 from patchq.formats.series import SUFFIX
@@ -161,7 +161,9 @@ def _amendment(
     """Commit the worktree's edits as a fixup of an applied patch, or as the next patch of the series."""
     upstream = stack.pin.upstream
     if name not in stack.names:
-        raise UserError(f"no patch {name} in {upstream}", hint=f"`patchq list {upstream}` names them")
+        raise UserError(
+            f"no patch {name} in {upstream}", hint=nearest(name, stack.names, f"`patchq list {upstream}` names them")
+        )
     front, rest = split_series(stack, state)
     if name in rest[1:]:
         raise UserError(

@@ -117,10 +117,15 @@ def pin(
         else:
             nested = _split_into(into)
         if not url and not archive:
+            known = name
+            for pinned in old.pins.values() if old else ():
+                if "==" in pinned.archive:
+                    known = pinned.archive.partition("==")[0]
+            release = f"{known}=={_version_in(ref)}"
             raise UserError(
-                f"{name} has neither a git source nor an archive",
-                hint="--url gives its git URL, --archive its release on the index "
-                f"(`--archive {name}=={sh(_version_in(ref))}`), or give both",
+                f"{ref} of {name} has neither a git source nor an archive",
+                hint=f"`patchq pin {name} --archive {sh(release)} --ref {sh(ref)}` pins the release of the package "
+                "index; --url names a git repository",
             )
         draft = Pin(
             upstream=name,

@@ -59,7 +59,7 @@ def command(
             raise click.exceptions.Exit(1)
         return
     if not name or not ref:
-        raise click.UsageError(_missing(project, name))
+        raise click.UsageError(_missing(project, name, archive))
     pinned = pin(
         project, name, url=url, ref=ref, commit=commit, archive=archive, subdir=subdir, into=into, set_name=set_name
     )
@@ -90,8 +90,11 @@ def command(
     _show_next(project, pinned)
 
 
-def _missing(project: Project, name: str | None) -> str:
-    """Return the error message for a command line that names no upstream or no ref."""
+def _missing(project: Project, name: str | None, archive: str) -> str:
+    """Return the message for a command line without an upstream or a ref."""
+    version = archive.partition("==")[2]
+    if name and version:
+        return f"--ref is missing: patchq pin {sh(name)} --archive {sh(archive)} --ref {sh(version)}"
     if name:
         return f"--ref is missing: the tag, branch or commit of {name} to pin"
     known = ", ".join(project.lock.upstreams)
