@@ -361,7 +361,7 @@ def test_fuzz_is_named_and_never_used(stack: Patchq, tmp_path: Path) -> None:
 
 def test_three_ways(stack: Patchq, branch: Path, tmp_path: Path) -> None:
     files = mails(branch, tmp_path / "in")
-    assert "--3way merges it" in stack.fails(3, "import", "up", str(files[0]), "--dry-run")
+    assert "--3way can merge the patch" in stack.fails(3, "import", "up", str(files[0]), "--dry-run")
     stack.ok("import", "up", str(files[0]), "--3way")
     stack.ok("apply")
     text = (stack.tree() / "a.txt").read_bytes()
@@ -379,7 +379,10 @@ def test_monkey_patches(patchq: Patchq, tmp_path: Path) -> None:
         "items"
     ]
     assert [i["outcome"] for i in told] == ["applies", "unreadable", "unreadable", "unreadable"]
-    assert "replaces pkg/mod.py: f (line 1) by wrapped, which uses names that its file lacks: _old" in told[1]["detail"]
+    assert (
+        "replaces pkg/mod.py: f (line 1) by wrapped, which uses names that the upstream file doesn't define: _old"
+        in told[1]["detail"]
+    )
     # Python 3.10 puts a space before the colon.
     assert "by lambda: 4, which is not a function of that file" in told[2]["detail"].replace("lambda :", "lambda:")
     assert "replaces pkg/mod.py: g, which is not a function" in told[3]["detail"]

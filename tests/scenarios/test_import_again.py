@@ -55,7 +55,10 @@ def test_a_rebased_branch_updates_its_patches(patchq: Patchq, branch: Path) -> N
     said = patchq.ok("import", "up", str(branch), "--range", "v1..ours")
     for line in ("changed: spell-three", "new: end-it", "equal: spell-thirty"):
         assert f"up: {line}\n" in said
-    assert "up: gone: spell-eight: the branch no longer has it: `patchq drop up/spell-eight` removes it" in said
+    assert (
+        "up: gone: spell-eight: the branch no longer contains the patch's commit; to drop the patch: `patchq drop up/spell-eight`"
+        in said
+    )
     assert names(patchq) == ["spell-three", "end-it", "spell-eight", "spell-thirty"]
     data = patchq.patch_file("spell-three").read_text()
     assert "+THREE\n" in data
@@ -81,7 +84,7 @@ def test_a_patch_that_changed_on_both_sides_is_kept(patchq: Patchq, branch: Path
     again(branch, "three", "eight", "thirty", first=b"THREE\n")
     before = patchq.snapshot()
     said = patchq.fails(3, "import", "up", str(branch), "--range", "v1..ours")
-    assert "its diff changed in the branch and in up/spell-three since the last import" in said
+    assert "since the last import, the diff was changed both in the branch and in up/spell-three" in said
     assert "`patchq apply up --fix spell-three`" in said
     assert patchq.snapshot() == before
 
@@ -97,7 +100,7 @@ def test_edits_that_can_not_be_compared_are_named(patchq: Patchq, branch: Path) 
     git(branch, "reflog", "expire", "--expire=now", "--all")
     git(branch, "gc", "-q", "--prune=now")
     said = patchq.ok("import", "up", str(branch), "--range", "v1..ours")
-    assert "changed: spell-three: the commit of the last import is gone: edits" in said
+    assert "changed: spell-three: the commit of the last import no longer exists, so edits" in said
     assert b"+THREE\n" in patchq.patch_file("spell-three").read_bytes()
     patchq.ok("undo")
     assert b"+3\n" in patchq.patch_file("spell-three").read_bytes()

@@ -160,7 +160,7 @@ def test_images_that_cannot_be_compared(pinned: Patchq, tmp_path: Path) -> None:
     other = {f"{SITE[1:]}/{name}": data for name, data in installed(layouts()[2], "1.1").items()}
     twice = {**same, **{name.replace("opt/venv", "usr"): data for name, data in same.items()}}
     for name, files, said in (
-        ("same", same, "widget in same has the files of the release"),
+        ("same", same, "widget in same contains exactly the files of the release"),
         ("other", other, "the image has widget 1.1, and the pinned release is 1.0"),
         ("none", {"etc/passwd": b""}, "none has no widget"),
         ("twice", twice, "twice has widget in several places"),

@@ -179,7 +179,8 @@ def _item(upstream: str, found: FoundPatch, result: Updated) -> Item:
     outcome, detail = result.update.value, ""
     if result.unchecked:
         detail = (
-            "the commit of the last import is gone: edits of the patch since then are replaced; `patchq undo` restores "
+            "the commit of the last import no longer exists, so edits of the patch since then can't be found, and "
+            "are replaced; `patchq undo` restores "
             "them"
         )
     conflicts: tuple[Conflict, ...] = ()
@@ -187,7 +188,7 @@ def _item(upstream: str, found: FoundPatch, result: Updated) -> Item:
         outcome, detail = "left out", "the tree has its change already"
     elif result.update is Update.DIVERGED:
         outcome = "conflict"
-        detail = f"its diff changed in the branch and in {upstream}/{result.name} since the last import"
+        detail = f"since the last import, the diff was changed both in the branch and in {upstream}/{result.name}"
         conflicts = (Conflict(upstream=upstream, patch=result.name, path="", reason="both changed it"),)
     elif result.error:
         detail = merge_conflict(result.error)

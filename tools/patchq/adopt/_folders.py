@@ -154,10 +154,12 @@ def _in_folder(folder: Path, pin: Pin) -> list[FolderPlace]:
         return list(map(_place, files))
     if (folder / ".git").exists() or (folder / "objects").is_dir():
         raise UserError(
-            f"{folder} is a repository",
-            hint=f"name its commits: `patchq import {pin.upstream} {sh(folder)} --range {sh(pin.ref)}..HEAD`",
+            f"{folder} is a git repository, not a folder of patches",
+            hint=f"import its commits: `patchq import {pin.upstream} {sh(folder)} --range {sh(pin.ref)}..HEAD`",
         )
-    raise UserError(f"{folder} has no patches, no series and no .patches", hint="name the patch files, in order")
+    raise UserError(
+        f"{folder} contains neither patches, nor a series, nor a .patches file", hint="name the patch files, in order"
+    )
 
 
 def _read_list(folder: Path, name: str) -> str:
@@ -232,7 +234,9 @@ def _patch_files(folder: Path) -> list[Path]:
 def _inside(folder: Path, listed_in: str, name: str) -> Path:
     file = folder / name
     if folder.resolve() not in file.resolve().parents:
-        raise FormatError(f"{folder / listed_in} names {name}, outside its folder", hint="copy that patch into it")
+        raise FormatError(
+            f"{folder / listed_in} names {name}, outside its folder", hint="copy the patch into the folder"
+        )
     if not file.is_file():
         raise UserError(f"{folder / listed_in} names {name}, which does not exist", hint="restore it")
     return file
@@ -243,7 +247,9 @@ def _debian_archive(path: Path) -> list[FolderPlace]:
     if path.suffix == ".dsc":
         names = re.findall(r"^ \S+ +\d+ +(\S+\.debian\.tar\.\w+)$", read_list(path), re.MULTILINE)
         if not names or not (path.parent / PurePosixPath(names[0]).name).is_file():
-            raise UserError(f"{path} has no .debian.tar next to it", hint="`dget` or `apt-get source` brings both")
+            raise UserError(
+                f"{path} has no .debian.tar next to it", hint="download both files with `dget` or `apt-get source`"
+            )
         path = path.parent / PurePosixPath(names[0]).name
     files: dict[str, bytes] = {}
     left = MOST_ALL

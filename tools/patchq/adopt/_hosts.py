@@ -82,9 +82,7 @@ def fetch_pull_request(store: Git, url: str, number: int) -> tuple[list[Borrowed
             if not base.returncode:
                 break
         else:
-            raise SourceError(
-                f"{url}: pull request {number} and {branch} have no common commit", hint="is it the right URL?"
-            )
+            raise SourceError(f"{url}: pull request {number} and {branch} have no common commit", hint="check the URL")
         first = base.stdout.decode().strip()
         found = borrow(store, fetched.folder, first, "refs/patchq/head")
         if all(len(b.info.parents) == 1 for b in found):
@@ -92,7 +90,7 @@ def fetch_pull_request(store: Git, url: str, number: int) -> tuple[list[Borrowed
         trees = fetched.tree_of([first])
         last = found[-1]
         joined = Borrowed(replace(last.info, parents=(CommitId(first),)), trees[0])
-        return [joined], f"its {len(found)} commits include merges, so they become one patch"
+        return [joined], f"the pull request's {len(found)} commits include merges, so they become one patch"
 
 
 def fetch_commit_of(store: Git, url: str, commit: str) -> list[Borrowed]:
@@ -102,7 +100,10 @@ def fetch_commit_of(store: Git, url: str, commit: str) -> list[Borrowed]:
     :raises UserError: if the commit id is abbreviated.
     """
     if not re.fullmatch(r"[0-9a-f]{40}", commit):
-        raise UserError(f"{commit} is an abbreviated commit id", hint="name all 40 digits: git hosts need them")
+        raise UserError(
+            f"{commit} is an abbreviated commit id",
+            hint="give all 40 digits, because git hosts don't find abbreviated ids",
+        )
     with scratch() as fetched:
         fetch_ref(fetched, url, commit, "refs/patchq/head", depth=2)
         return borrow(store, fetched.folder, "refs/patchq/head~1", "refs/patchq/head")
@@ -127,5 +128,6 @@ def _fetch_one(into: Git, url: str, refs: Sequence[str], number: int) -> str:
         except SourceError as error:
             notes = notes or error.message
     raise SourceError(
-        f"{url} has no pull request {number} ({notes})", hint="`--pr N` names one at the pinned upstream's host"
+        f"{url} has no pull request {number} ({notes})",
+        hint="`--pr N` imports a pull request at the pinned upstream's git host",
     )

@@ -100,7 +100,8 @@ def from_image(
         found += convert(project, [account])
     if not found:
         raise UserError(
-            f"{distribution} in {path.name} has the files of the release", hint="is it the image that was edited?"
+            f"{distribution} in {path.name} contains exactly the files of the release",
+            hint="is it the image that was edited?",
         )
     return found
 

@@ -128,7 +128,7 @@ def from_monkey_patches(store: Git, base: TreeId, text: str, where: str, origin:
         if lost:
             notes = (f"{named}: {name} loses {', '.join(lost)}, as when Python ran this file: check its callers",)
         tree = tree_with(store, base, {path.encode(): (file.mode, after.encode())})
-        message = f"Replace {name.rsplit('.', 1)[-1]} of {path}\n\nWas put in its place when Python started.\n"
+        message = f"Replace {name.rsplit('.', 1)[-1]} of {path}\n\nA monkey patch replaced it when Python started.\n"
         found.append(
             FoundPatch(
                 name=f"replace-{slug(name)}",
@@ -169,7 +169,9 @@ def _replaced(
     lacks = sorted(_free(by) - known)
     if lacks:
         names = ", ".join(lacks)
-        raise UserError(f"replaces {there} by {by.name}, which uses names that its file lacks: {names}", hint=hint)
+        raise UserError(
+            f"replaces {there} by {by.name}, which uses names that the upstream file doesn't define: {names}", hint=hint
+        )
     start = _first_line(by)
     lines = textwrap.dedent("\n".join(text.split("\n")[start - 1 : by.end_lineno])).split("\n")
     at = by.lineno - start

@@ -62,7 +62,7 @@ def from_overlay(store: Git, base: TreeId, folder: Path, under: str = "") -> Fou
     if after == base:
         raise UserError(
             f"{folder} changes nothing: its files are the same as in the pinned release",
-            hint="is it of another release?",
+            hint="are the files from another release?",
         )
     return FoundPatch(
         name=slug(folder.resolve().name),
@@ -110,7 +110,7 @@ def _place(folder: Path, files: Collection[bytes], known: Collection[bytes]) -> 
     if not best:
         raise UserError(
             f"the tree has none of the files in {folder}",
-            hint="--directory DIR sets the folder of the tree that they belong to",
+            hint="set the folder of the tree to which they belong by --directory DIR",
         )
     if len(best) > 1 and votes[best[0]] == votes[best[1]] and best[0] != (0, b""):
         names = ", ".join(show_path(p[1]) or "the tree itself" for p in best[:3])

@@ -380,11 +380,11 @@ class Fitter:
             hints.append(ends)
         else:
             if not self.reading.three_way and self._merged(text) is not None:
-                hints.append("--3way merges it: the store has the version that it was made against")
+                hints.append("--3way can merge the patch, because the store contains the version for which it was made")
             if self._applied(text, "-C1")[0]:
                 hints.append(_FUZZ + self._by_hand(patch))
         if not hints and first and first.kind is ConflictKind.MISSING:
-            hints.append("if the tree has its files elsewhere, set -p N or --directory DIR")
+            hints.append("if these files are in another folder of the tree, set -p N or --directory DIR")
         return "conflict", "; ".join([notes, *hints])
 
     def _by_hand(self, patch: FoundPatch) -> str:

@@ -129,7 +129,7 @@ def _replay(
     :raises UserError: if there is no command or no sandbox, or a command exceeds its limits.
     """
     if not steps:
-        raise UserError("no command in it edits a file of the tree", hint="--run 'COMMAND' names one")
+        raise UserError("no command edits a file of the tree", hint="name a command that does by --run 'COMMAND'")
     tree = store.tree_of([tip])[0]
     moved = find_moves(steps, store.list_tree(tip))
     for old, new in moved.items():
