@@ -63,7 +63,7 @@ def test_same_conflict_and_apart(stack: Patchq, other: Patchq) -> None:
     assert found["left_out"] == [{"name": "clash", "is_ours": False, "outcome": "conflict"}]
     said = stack.ok("compare", str(other.root))
     assert f"{other.root}: clash: conflicts with second: a.txt\n" in said
-    assert "here could drop, because the other side has them: first\n" in said
+    assert "here could drop these patches, because the other side has them: first\n" in said
     assert stack.ok("compare", str(other.root), "--union").splitlines()[-1] == f"up/own  # {other.root}, clean"
 
 

@@ -64,7 +64,7 @@ def test_a_hunk_that_fits_nowhere_is_named_and_kept(stack: Patchq) -> None:
     stack.fails(3, "apply")
     output = stack.ok("apply", "--fix", "second")
     rejected = ".patchq/rejected/up/second/a.txt.rej"
-    assert f"fits nowhere, make it by hand: {rejected}" in output
+    assert f"rejected hunks, to apply by hand: {rejected}" in output
     assert "nothing like 30" in (stack.root / rejected).read_text()
     assert git(stack.tree(), "status", "--porcelain") == ""
     assert "there are no edits" in stack.fails(1, "export", "up", "--amend", "second")

@@ -290,7 +290,7 @@ def test_a_range_with_merges_is_refused_with_a_way_to_take_it(patchq: Patchq, me
     out = patchq.fails(1, "import", "up", str(merged), "--range", "v1..main")
     assert f"{git(merged, 'rev-parse', 'HEAD~1')[:12]} is a merge; a stack is linear" in out
     assert "`--first-parent` makes one patch of each merge" in out
-    assert "--first-parent goes with --range" in patchq.fails(2, "import", "up", str(merged), "--first-parent")
+    assert "--first-parent needs --range" in patchq.fails(2, "import", "up", str(merged), "--first-parent")
 
 
 def test_a_merge_becomes_one_patch(patchq: Patchq, merged: Path) -> None:

@@ -174,7 +174,7 @@ def test_a_sample_has_a_new_seed_that_is_printed_with_the_pooled_share(limited: 
     assert (round(pooled["low"], 3), pooled["high"]) == (0.342, 1.0)
     said = limited.ok("test", "--mutate", "limit", "--at-most", "2", "--seed", "5")
     assert said.splitlines()[-1] == "all: 2 of 2 killed (100 %; 95 % interval 34 to 100 %); --seed 5"
-    assert "are of --mutate" in limited.fails(2, "test", "limit", "--seed", "5")
+    assert "--seed need --mutate" in limited.fails(2, "test", "limit", "--seed", "5")
 
 
 @pytest.mark.parametrize(

@@ -152,7 +152,7 @@ def test_a_patch_that_the_nearest_stack_lacks_is_named(stack: Patchq, upstream: 
     release(upstream, "v2.1", {"b.txt": with_lines({30: b"else\n"})})
     assert told(stack, "--onto", "v2.1")["sources"][0]["absent"] == {"later": "not yet in the stack of v2"}
     said = stack.ok("forecast", "up", "--onto", "v2.1")
-    assert "next: `patchq rebase up --onto v2` first carries the patches that it lacks" in said
+    assert "next: `patchq rebase up --onto v2` first carries the patches that this stack doesn't have" in said
     carried(stack, "--onto", "v2")
     found = told(stack, "--onto", "v2.1")
     assert (found["sources"][0]["absent"], found["summaries"][0]["lands"][-1]) == ({}, "up/later")

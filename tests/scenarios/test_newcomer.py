@@ -32,7 +32,7 @@ def test_files_that_patch_leaves_stay_out_of_patches(patchq: Patchq) -> None:
     patchq.ok("redo")
     assert git(tree, "status", "--porcelain") == "?? a.txt.orig"
     assert "gone.orig is not in" in patchq.fails(1, "new", "up", "two", "--include", "gone.orig")
-    assert "--include goes with --amend" in patchq.fails(2, "export", "up", "--include", "a.txt.orig")
+    assert "--include needs --amend" in patchq.fails(2, "export", "up", "--include", "a.txt.orig")
 
 
 def test_a_trailer_may_be_given_twice(stack: Patchq) -> None:

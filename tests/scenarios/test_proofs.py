@@ -200,7 +200,7 @@ def test_one_more_proof_for_what_few_machines_have(proven: Patchq, tmp_path: Pat
     assert proven.ok("test", "--prove").count("(known)") == 6, "the results of the others are as they were"
     last = proven.layout.private / "results" / "last.json"
     last.write_text(last.read_text().replace('"message"', '"words"'))
-    assert "is damaged; it is written again" in proven.run("test", "second", "--prove").output
+    assert "is damaged; the file is written again" in proven.run("test", "second", "--prove").output
     proven.ok("test", "--prove")
     found = json.loads(proven.ok("test", "first", "--prove", "--json"))["proofs"]
     far = ["tests/stacks/up/test_far.py", "tests/stacks/up/test_third.py"]

@@ -167,7 +167,7 @@ def test_a_terminal_is_asked(adjacent: Patchq, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("patchq.cli.proposals._on_terminal", lambda: True)
     arguments = ["--project", str(adjacent.root), "rebase", "up", "--propose"]
     done = CliRunner().invoke(cli, arguments, input="\n")
-    assert (done.exit_code, "Keep which one?" in done.stderr) == (3, True)
+    assert (done.exit_code, "Number of the proposal to keep" in done.stderr) == (3, True)
     assert CliRunner().invoke(cli, arguments, input="1\n").exit_code == 0
 
 

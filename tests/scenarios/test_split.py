@@ -46,7 +46,7 @@ def test_files_and_hunks_move_to_the_new_patch(wide: Patchq) -> None:
     tree, above = head(wide), wide.patch_file("above").read_bytes()
     said = wide.ok("split", "wide", "narrow", "--hunk", "a.txt:2", "--file", "new.txt", "-m", "Narrow\n\nWhy.")
     assert "added narrow" in said
-    assert "wide keeps the proof tests/stacks/up/test_wide.py; narrow has none" in said
+    assert "wide keeps the proof tests/stacks/up/test_wide.py; narrow has no proof" in said
     assert "up/above requires wide" in said
     assert head(wide) == tree
     assert wide.patch_file("above").read_bytes() == above

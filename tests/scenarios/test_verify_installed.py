@@ -182,7 +182,7 @@ def test_what_was_built_and_installed_is_told_as_that(env: Environment) -> None:
     outside = env.look("--stack-id", stack[:8], project=False)
     assert outside["ok"]
     assert {p["reference"] for p in outside["packages"]} == {"stack"}
-    assert outside["packages"][0]["against"] == f"stack id {stack[:8]}, its files against their own RECORD alone"
+    assert outside["packages"][0]["against"] == f"stack id {stack[:8]}, its files only against its own RECORD"
     alone = env.look(project=False)
     assert alone["ok"]
     assert {p["reference"] for p in alone["packages"]} == {"itself"}
@@ -327,7 +327,7 @@ def test_file_manifest_and_record_forged_together(env: Environment) -> None:
     assert alone["against"].startswith("consistent with itself only")
     stack = env.lib("--stack", alone["stack_id"], project=False)
     assert (stack["reference"], stack["problems"]) == ("stack", [])
-    assert "against their own RECORD alone" in stack["against"]
+    assert "only against its own RECORD" in stack["against"]
     lib = env.lib()
     assert lib["state"] == "altered"
     (wrong,) = [d for d in lib["differences"] if d["level"] == "problem"]
@@ -1123,7 +1123,7 @@ def test_wheels_of_another_folder_are_named_with_the_command(env: Environment) -
     try:
         said = env.words("--stack", "0000")
         place = os.path.relpath(dist / "other")
-        assert f"the installed versions are those of {place}" in said
+        assert f"the installed versions are those in {place}" in said
         assert f"`patchq verify-installed --python {env.python} --dist {place}`" in said
         assert "problem" not in env.words("--dist", place)
     finally:

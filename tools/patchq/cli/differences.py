@@ -135,7 +135,7 @@ def against(package: InstalledPackage) -> str:
     if package.reference == "wheel":
         return package.against
     if package.reference == "stack":
-        return f"stack id {package.against}, its files against their own RECORD alone"
+        return f"stack id {package.against}, its files only against its own RECORD"
     if not package.stack_id:
         return ""
     only = "itself only"

@@ -78,7 +78,7 @@ def _choice(found: Proposals, *, yes: bool, as_json: bool) -> int:
         return 0
     if not count or as_json or not _on_terminal():
         return 0
-    return ask_number("Keep which one? (0: none)", count)
+    return ask_number("Number of the proposal to keep (0: none)", count)
 
 
 def _on_terminal() -> bool:

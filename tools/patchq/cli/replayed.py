@@ -13,7 +13,7 @@ _SENTENCES = {
     Reason.TOO_LONG: "it was stopped at the time limit of a step, {words}",
     Reason.CHANGES_NOTHING: "it changes nothing in the package",
     Reason.NETWORK: "it needs the network, which a replay doesn't have: {words}",
-    Reason.NO_PROGRAM: "this machine doesn't have {words}",
+    Reason.NO_PROGRAM: "{words} is not installed on this machine",
     Reason.OTHER_VERSION: "{words} is not the pinned version",
     Reason.REINSTALLS: "{words} installs the package again, without the edits before it",
     Reason.UNINSTALLS: "it uninstalls {words}",
@@ -27,7 +27,7 @@ _SENTENCES = {
     Reason.NOT_OF_SOURCE: "it changes files that the wheel has and the source doesn't have in this form: {paths}",
     Reason.NO_WHEEL: "the release's wheel is not available here, so that changes of compiled files can't be seen",
     Reason.NEXT_TO_IT: "it changes files that don't belong to the package: {paths}",
-    Reason.SHADOWS: "it puts another copy of the package first: {paths}",
+    Reason.SHADOWS: "it makes Python import another copy of the package: {paths}",
     Reason.UNKNOWN: "{words} is not an instruction that patchq knows",
 }
 _NEW = "make the edit in the worktree and run `patchq new {upstream} my-edit`"
@@ -35,7 +35,7 @@ _COMPARE = "`patchq import {upstream} --image` with the built image compares its
 _HINTS = {
     Reason.FAILED: f"{_NEW}, or {_COMPARE}",
     Reason.TOO_LONG: f"{_NEW}, or {_COMPARE}",
-    Reason.CHANGES_NOTHING: "remove it, or correct the text that it searches for",
+    Reason.CHANGES_NOTHING: "remove the step, or correct the text that it searches for",
     Reason.NETWORK: f"download the file into the build context, or {_COMPARE}",
     Reason.NO_PROGRAM: f"{_NEW}, or {_COMPARE}",
     Reason.OTHER_VERSION: "pin the installed version: `patchq pin {upstream} --archive {words} --ref {version}`",

@@ -38,7 +38,7 @@ def read_results(project: Project) -> list[Verdict] | None:
     try:
         return parse_proofs(load_state(data, path, 1))
     except (KeyError, TypeError, ValueError):
-        raise StateError(f"{path} is damaged", hint="remove it; `patchq test --prove` writes it again") from None
+        raise StateError(f"{path} is damaged", hint="remove the file; `patchq test --prove` writes a new one") from None
 
 
 def write_reports(

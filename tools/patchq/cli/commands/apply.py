@@ -35,12 +35,12 @@ def command(
 
     if fix:
         if to or bundle or len(names) > 1:
-            raise click.UsageError("--fix takes one patch, and goes with neither --to nor --from-bundle")
+            raise click.UsageError("--fix takes one patch, and excludes --to and --from-bundle")
         _fix(f"{names[0]}/{fix}" if names else fix, set_name=set_name, offline=offline, as_json=as_json)
         return
     if bundle:
         if names or to or set_name:
-            raise click.UsageError("--from-bundle applies the bundle's set, all of it")
+            raise click.UsageError("--from-bundle always applies the bundle's whole set")
         results = _apply_bundle(bundle, as_json)
     else:
         results = apply(open_project(as_json), names, set_name=set_name, to=to, offline=offline)
@@ -75,7 +75,10 @@ def _show_stack(result: StackResult) -> None:
         if p.empty:
             echo(f"  {p.name}: changes nothing")
         if p.by_rule:
-            echo(f"  {p.name}: by rule, as its diff doesn't apply; `patchq export {result.upstream}` rewrites it")
+            echo(
+                f"  {p.name}: applied by its rules, because its diff doesn't apply; `patchq export "
+                f"{result.upstream}` rewrites the diff"
+            )
         for o in p.offsets:
             echo(f"  {p.name}: offset {o.lines:+d} lines in {o.path}")
 
@@ -125,7 +128,7 @@ def _fix(patch: str, *, set_name: str, offline: bool, as_json: bool) -> None:
     for path in found.edited:
         echo(f"  edited: {path}")
     for path in found.rejected:
-        echo(f"  fits nowhere, make it by hand: {path}")
+        echo(f"  rejected hunks, to apply by hand: {path}")
     if found.difference:
         echo(found.difference)
     echo(f"next: review the edits, finish them, then `patchq export {found.upstream} --amend {found.patch}`")

@@ -51,9 +51,9 @@ if TYPE_CHECKING:
 @click.option(
     "--thin",
     is_flag=True,
-    help="Build small wheels of the patched files alone, for the unchanged wheels of the releases.",
+    help="Build small wheels of only the patched files, to install next to the unchanged release wheels.",
 )
-@click.option("--no-isolation", is_flag=True, help="Build with the packages of this environment.")
+@click.option("--no-isolation", is_flag=True, help="Build with the packages that are installed in this environment.")
 @set_option
 @offline_option
 @json_option
@@ -109,12 +109,10 @@ def command(
         )
         return
     if only or jobs or memory:
-        raise UserError(
-            "--only, --jobs and --memory are of --kernels", hint="patchq build flashinfer --kernels sm_121f"
-        )
+        raise UserError("--only, --jobs and --memory need --kernels", hint="patchq build flashinfer --kernels sm_121f")
     if thin:
         if profile:
-            raise UserError("--thin and --profile exclude each other", hint="--thin takes the lock's profile")
+            raise UserError("--thin and --profile exclude each other", hint="--thin uses the profile in the lock")
         _thin(
             project,
             names,

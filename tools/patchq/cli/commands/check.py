@@ -223,14 +223,14 @@ def _show(found: list[Finding], written: tuple[str, ...], resolved: list[dict[st
     "dropped",
     multiple=True,
     metavar="UPSTREAM/PATCH:PATH[:LINE]",
-    help="Line, or a file's lines, that upstream added and a patch may drop; the ledger records it.",
+    help="Line (or file, for all its lines) of upstream that a patch may remove; recorded in the ledger.",
 )
 @click.option(
     "--with",
     "refs",
     multiple=True,
     metavar="REF",
-    help="Branch to merge first, in memory; repeat it for several. Checks the merged project.",
+    help="Branch to merge, in memory, before the check; may be repeated. The merged project is checked.",
 )
 @click.option("--installs", is_flag=True, help="Check only that a set's wheels install together, with uv.")
 @click.option(
@@ -260,8 +260,8 @@ def command(
 ) -> None:
     """Check the stacks against the project's rules.
 
-    Checks trailers, zero fuzz, stable bytes, names, paths, sign-offs, requirements and self-references, of every
-    pinned stack or of those of a set.
+    Checks every pinned stack, or the stacks of a set: trailers, names, paths, sign-offs and requirements, and
+    that each patch applies without fuzz, is exported to the same bytes, and doesn't mention patchq.
     """
     project = open_project(as_json)
     _refuse_options(
@@ -315,7 +315,7 @@ def command(
 def _refuse_options(*, installs: bool, refs: bool, fix: bool) -> None:
     """Refuse options that can't be used together with ``--installs``, ``--with`` or ``--fix``."""
     if installs:
-        raise click.UsageError("--installs takes neither names nor other checks")
+        raise click.UsageError("--installs excludes names and other checks")
     if refs:
         raise click.UsageError(
             "--with checks the committed stacks of all sets; it excludes --fix, --installs, --set, --drop-upstream-line"

@@ -62,7 +62,7 @@ def _show(found: ComparedUpstream, other: str) -> None:
     for label, ours in sides:
         same = tuple(patch.name for patch in found.of(ours=ours, relation=Relation.SAME))
         if same:
-            echo(f"{label} could drop, because the other side has them: {', '.join(same)}")
+            echo(f"{label} could drop these patches, because the other side has them: {', '.join(same)}")
     left = []
     for conflicting in found.left_out:
         if conflicting.is_ours:
@@ -76,7 +76,7 @@ def _show(found: ComparedUpstream, other: str) -> None:
 @click.command("compare")
 @click.argument("other")
 @click.option("--union", is_flag=True, help="Print only the order of a stack with the patches of both.")
-@click.option("--other-set", metavar="SET", default="", help="Set of OTHER.  [default: its lock's]")
+@click.option("--other-set", metavar="SET", default="", help="Set of OTHER.  [default: the default set of its lock]")
 @set_option
 @json_option
 def command(other: str, union: bool, other_set: str, set_name: str, as_json: bool) -> None:

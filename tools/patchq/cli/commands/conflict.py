@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 def command(name: str | None, fetch: bool, as_json: bool) -> None:
     """Show the patch at which a rebase stopped.
 
-    Shows the purpose of the patch, the three sides with the conflicting lines, the upstream commits that made them
-    (if the history is available locally), the patches that depend on it, known resolutions, and how its proof is
-    run.
+    Shows the purpose of the patch, the three sides with the conflicting lines, the upstream commits that
+    changed these lines (if the history is available locally), the patches that depend on it, known
+    resolutions, and how its proof is run.
     """
     from patchq.rebase.conflict import brief, report_json
 
@@ -117,4 +117,7 @@ def _show(found: Brief) -> None:
     if found.needs:
         needs = f" (needs {', '.join(found.needs)})"
     echo(f"proof: {', '.join(found.proofs) or 'none'}{needs}")
-    echo(f"edit {found.worktree}, then `{found.command}`; without --dry-run, it keeps what passes all checks")
+    echo(
+        f"edit {found.worktree}, then `{found.command}`; without --dry-run, this keeps a resolution that passes all "
+        "checks"
+    )

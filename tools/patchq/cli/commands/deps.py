@@ -16,7 +16,8 @@ from patchq.cli.terminal import echo
 def command(names: tuple[str, ...], dot: bool, set_name: str, as_json: bool) -> None:
     """Show which patches need which.
 
-    Carries each patch without the others, in memory. Also shows what patches declare in Requires:.
+    Finds dependencies by carrying each patch without the others, in memory. Also shows the dependencies that
+    patches declare by Requires: trailers.
     """
     from patchq.stacks.deps import as_dot, commuting, dependencies
 

@@ -16,8 +16,8 @@ from patchq.names import counted
 def command(old: str, new: str, stat: bool, set_name: str, as_json: bool) -> None:
     """Compare two versions of stacks.
 
-    OLD and NEW are NAME@REF for the stack of a pin, a git revision of the project for all stacks of the
-    set, or . for all as they are here.
+    Each of OLD and NEW is NAME@REF (the stack of a pin), a git revision of the project (all stacks of the set
+    in that revision), or . (the current stacks).
     """
     from patchq.stacks.rangediff import SAME, compare
 

@@ -55,7 +55,9 @@ def command(
         project = None
     if mounted:
         if project is None:
-            raise UserError("no project lists the mounted trees", hint="name the project's folder with --project")
+            raise UserError(
+                "--mounted needs a project, whose lock lists the trees", hint="name the project's folder with --project"
+            )
         found = mounted_findings(project, mounted, python or sys.executable)
     else:
         found = examine(project)

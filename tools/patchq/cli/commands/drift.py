@@ -15,9 +15,10 @@ from patchq.cli.terminal import echo
 def command(upstream: str, old: str, new: str, set_name: str, as_json: bool) -> None:
     """Find patches that apply but changed meaning.
 
-    Compares two pinned refs of UPSTREAM: calls from other upstreams of the set whose arguments change their
-    meaning, and, for each patch of the old ref's stack, the functions that it changes and the definitions that its
-    lines call, read, override or are called by. Exit code 1 if anything needs a decision.
+    Compares two pinned refs of UPSTREAM. Reports calls from the set's other upstreams whose arguments would
+    change their meaning. For each patch of the old ref's stack, reports changes of the functions that the
+    patch changes, of their callers, and of the definitions that its lines call, read or override. Exit code 1
+    if an alarm needs a decision.
     """
     from patchq.cli.drifted import alarm_body, show_alarm, show_unseen
     from patchq.drift.alarms import by_kind

@@ -22,14 +22,16 @@ if TYPE_CHECKING:
 
 @click.command("follow")
 @click.argument("names", nargs=-1)
-@click.option("--onto", default="", metavar="REF", help="[default: the newest release]")
+@click.option("--onto", default="", metavar="REF", help="Release to carry to.  [default: the newest release]")
 @click.option(
     "--repository", envvar="GITHUB_REPOSITORY", default="", metavar="OWNER/NAME", help="Repository of this project."
 )
-@click.option("--api", envvar="GITHUB_API_URL", default="", metavar="URL", help="[default: GitHub's]")
+@click.option(
+    "--api", envvar="GITHUB_API_URL", default="", metavar="URL", help="URL of the git host's API.  [default: GitHub's]"
+)
 @click.option("--remote", default="origin", metavar="REMOTE", help="Remote to push the branch to.  [default: origin]")
-@click.option("--base", default="", metavar="BRANCH", help="Branch to merge into.  [default: this branch]")
-@click.option("--no-proof", is_flag=True, help="Don't run proofs; the pull request reports it.")
+@click.option("--base", default="", metavar="BRANCH", help="Branch to merge into.  [default: the current branch]")
+@click.option("--no-proof", is_flag=True, help="Don't run proofs; the pull request mentions this.")
 @click.option(
     "--dry-run",
     type=click.Path(path_type=Path),
@@ -59,9 +61,10 @@ def command(
 ) -> None:
     """Open a pull request that carries a stack to a new release.
 
-    Keeps one pull request for each release in the project's own repository. Its branch has the patches that apply,
-    its text the outcome of each patch. It is edited in place, and never opened again once it was closed. The token
-    is GITHUB_TOKEN. Without NAMES: each upstream of the set that has patches.
+    Keeps one pull request for each release in the project's own repository. Its branch contains the patches
+    that apply, and its text lists the outcome of each patch. The pull request is edited in place. Once it was
+    closed, it is not opened again. The variable GITHUB_TOKEN contains the token. Without NAMES: each upstream
+    of the set that has patches.
 
     In two steps, `--dry-run DIR` needs no token with write access, and `--send DIR` runs no proof and no upstream
     code.

@@ -24,7 +24,7 @@ _SHORT = {"absorbed": "upstream has it", "conflict": "needs review", "replayed":
 @click.argument("name", required=False)
 @click.option("--onto", "refs", multiple=True, metavar="REF", help="Ref or release to carry to; may be repeated.")
 @click.option("--releases", default="", metavar="SPEC", help="Releases to carry to, such as '>=0.14'.")
-@click.option("--newest", is_flag=True, help="Carry to upstream's default branch, or its newest release.")
+@click.option("--newest", is_flag=True, help="Carry to upstream's default branch, or to its newest release.")
 @click.option("--from", "from_ref", default="", metavar="REF", help="Ref whose stack to carry.  [default: the nearest]")
 @click.option(
     "--why", is_flag=True, help="Show files, evidence, offsets, drift, and definitions that two patches change."
@@ -47,9 +47,9 @@ def command(
 ) -> None:
     """Show the cost of carrying a stack to other refs.
 
-    Computes each patch on each ref in memory, from the nearest pinned stack: patches that apply, that upstream has,
-    that a recorded resolution replays, that the ledger drops, and that need review. Nothing is changed. Without
-    NAME: each upstream of the set that has patches.
+    Carries the patches of the nearest pinned stack to each ref, in memory. Shows which patches apply, which
+    ones upstream has, which a recorded resolution resolves, which the ledger drops, and which need review.
+    Nothing is changed. Without NAME: each upstream of the set that has patches.
     """
     from patchq.forecast.forecast import forecast
 
@@ -244,7 +244,10 @@ def _next(found: Forecast) -> str:
     """Return the next command to run, for the ref with the fewest conflicts."""
     summary, source = found.summary(found.cheapest), found.source(found.cheapest)
     if len(source.dropped) < len(source.absent):
-        return f"`patchq rebase {found.upstream} --onto {sh(source.from_ref)}` first carries the patches that it lacks"
+        return (
+            f"`patchq rebase {found.upstream} --onto {sh(source.from_ref)}` first carries the patches that this "
+            "stack doesn't have"
+        )
     if len(summary.known) == len(found.of(found.cheapest)):
         return f"nothing: {found.upstream} {found.cheapest} already has every patch"
     start = f"patchq rebase {found.upstream} --onto {sh(found.cheapest)}"

@@ -47,10 +47,10 @@ def _build_arg(word: str) -> tuple[str, str]:
 @click.argument("paths", nargs=-1, metavar="[PATH|URL]...")
 @click.option("--range", "git_range", default="", metavar="A..B", help="Commits to import; PATH is a repository.")
 @click.option(
-    "--first-parent", is_flag=True, help="With --range: make one patch of each merge on the first-parent line."
+    "--first-parent", is_flag=True, help="With --range: follow first parents, and make one patch of each merge."
 )
 @click.option(
-    "--pr", "requests", type=int, multiple=True, metavar="N", help="Pull request of upstream's host to import."
+    "--pr", "requests", type=int, multiple=True, metavar="N", help="Number of a pull request at upstream's git host."
 )
 @click.option(
     "--run",
@@ -70,29 +70,37 @@ def _build_arg(word: str) -> tuple[str, str]:
     "--image",
     type=click.Path(path_type=Path, exists=True),
     metavar="PATH",
-    help="Image to compare with the release's wheel; its edits become patches.",
+    help="Container image whose edits of the release's wheel become patches.",
 )
 @click.option("--platform", default="", metavar="NAME", help="Platform to select from several images, such as aarch64.")
 @click.option(
     "--overlay",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Folder of whole files to put over the pinned tree.",
+    help="Folder of whole files that replace files of the pinned tree.",
 )
 @click.option(
     "--from-site-packages",
     "site",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Installed package; its edited files become patches.",
+    help="Folder with an installed package, whose edited files become patches.",
 )
 @click.option(
-    "-p", "--strip", type=click.IntRange(0, 99), help="Strip level, as of patch -p.  [default: found by the files]"
+    "-p",
+    "--strip",
+    type=click.IntRange(0, 99),
+    help="Strip level, as for patch -p.  [default: found by matching file names]",
 )
 @click.option(
-    "--directory", default="", metavar="DIR", help="Folder of the tree that the patches' paths are relative to."
+    "--directory", default="", metavar="DIR", help="Folder of the tree to which the patches' paths are relative."
 )
-@click.option("--3way", "three_way", is_flag=True, help="Merge patches that don't apply, if the store has their base.")
+@click.option(
+    "--3way",
+    "three_way",
+    is_flag=True,
+    help="Merge patches that don't apply, if the store contains the version for which they were made.",
+)
 @click.option("--dry-run", "dry", is_flag=True, help="Print the result for each patch; change nothing.")
 @click.option(
     "--most-download",
@@ -100,12 +108,12 @@ def _build_arg(word: str) -> tuple[str, str]:
     show_default=True,
     callback=_size,
     metavar="SIZE",
-    help="With --dry-run: most bytes to download when searching for releases that a patch applies to.",
+    help="With --dry-run: download limit of the search for releases to which a patch applies.",
 )
 @click.option("--partial", is_flag=True, help="Import the patches that apply and leave the rest.")
-@click.option("--topic", default="", help="Topic: of the patches.")
+@click.option("--topic", default="", help="Value of the patches' Topic trailer.")
 @click.option(
-    "--author", default="", metavar="'NAME <EMAIL>'", help="Author of patches that have none (`me`: your git identity)."
+    "--author", default="", metavar="'NAME <EMAIL>'", help="Author of patches that name none (`me`: your git identity)."
 )
 @click.option("--signoff", "-s", is_flag=True, help="Add your sign-off.")
 @offline_option
@@ -155,7 +163,7 @@ def command(
     if not (paths or requests or commands or overlay or site or image):
         raise click.UsageError("Missing argument 'PATH': a patch, a folder, a URL, - for standard input, or --pr.")
     if first_parent and not git_range:
-        raise click.UsageError("--first-parent goes with --range.")
+        raise click.UsageError("--first-parent needs --range.")
     files = []
     for p in paths:
         if p not in urls:

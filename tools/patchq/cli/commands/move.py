@@ -9,13 +9,13 @@ from patchq.cli.common import json_option, open_project, set_option, show_export
 @click.argument("patch")
 @click.option("--before", default="", metavar="PATCH")
 @click.option("--after", default="", metavar="PATCH")
-@click.option("--first", is_flag=True, help="Move to the bottom of the stack.")
+@click.option("--first", is_flag=True, help="Move to the start of the stack.")
 @set_option
 @json_option
 def command(patch: str, before: str, after: str, first: bool, set_name: str, as_json: bool) -> None:
     """Move a patch within its stack.
 
-    Refuses to move a patch past one that it doesn't commute with.
+    Refuses the move if a patch conflicts in the new order.
     """
     from patchq.stacks.edit import move
 

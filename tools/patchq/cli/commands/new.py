@@ -18,15 +18,15 @@ from patchq.cli.common import json_option, open_project, show_exported
 @click.option("--author", default="", metavar="'NAME <EMAIL>'", help="[default: you]")
 @click.option("--signoff", "-s", is_flag=True, help="Add the author's sign-off.")
 @click.option("--allow-empty", is_flag=True, help="Allow a patch that changes nothing.")
-@click.option("--pattern", default="", metavar="TEXT", help="Text to replace: keep the patch as a rule.")
-@click.option("--replace", "new_text", metavar="TEXT", help="With --pattern: its replacement.")
+@click.option("--pattern", default="", metavar="TEXT", help="Text to replace; the patch is kept as a rule.")
+@click.option("--replace", "new_text", metavar="TEXT", help="With --pattern: text that replaces it.")
 @click.option("--files", multiple=True, metavar="GLOB", help="With --pattern: files to change; may be repeated.")
 @click.option(
     "--times", type=click.IntRange(1), help="With --pattern: number of matches in all files.  [default: counted now]"
 )
 @click.option("--regex", is_flag=True, help="With --pattern: the text is a regular expression of Python.")
 @click.option(
-    "--include", multiple=True, metavar="PATH", help="*.orig or *.rej file of the worktree to take; may be repeated."
+    "--include", multiple=True, metavar="PATH", help="*.orig or *.rej file in the worktree to include; may be repeated."
 )
 @json_option
 def command(
@@ -57,7 +57,7 @@ def command(
 
     if pattern:
         if new_text is None or not files:
-            raise click.UsageError("--pattern goes with --replace and --files.")
+            raise click.UsageError("--pattern needs --replace and --files.")
         from patchq.patterns.rules import make_rule
 
         rule = make_rule(files, pattern, new_text, times=times or 1, regex=regex)
@@ -76,7 +76,7 @@ def command(
         show_exported(result, as_json, "new")
         return
     if new_text is not None or files or times or regex:
-        raise click.UsageError("--replace, --files, --times and --regex go with --pattern.")
+        raise click.UsageError("--replace, --files, --times and --regex need --pattern.")
     result = new(
         open_project(as_json),
         upstream,

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 @click.argument("name", required=False)
 @click.option("--url", default="", help="Git URL, repository or plain folder.")
 @click.option("--ref", default="", help="Tag, branch or other name of the commit.")
-@click.option("--commit", default="", help="Full commit id, if the host can't be reached.")
+@click.option("--commit", default="", help="Full commit id, which the host must confirm if it can be reached.")
 @click.option(
     "--archive", default="", metavar="PROJECT==VERSION", help="Release archive (NAME==VERSION), or path of a tar file."
 )
 @click.option("--subdir", default="", metavar="PATH", help="Folder of the archive that holds the tree.")
 @click.option(
-    "--into", default="", metavar="PARENT:PATH", help="Path inside another upstream that this one is nested at."
+    "--into", default="", metavar="PARENT:PATH", help="Path inside another upstream at which this one is nested."
 )
 @click.option("--check", is_flag=True, help="Verify the lock against its sources.")
 @set_option

@@ -24,9 +24,13 @@ from patchq.project.project import Project
 )
 @click.option("--title", default="", metavar="TEXT", help="Title of the pull request.  [default: the subject]")
 @click.option("--name", default="", metavar="NAME", help="Name of the branch and its folder.")
-@click.option("--no-proof", is_flag=True, help="Don't run proofs and tests; the PR report mentions it.")
-@click.option("--upstream-tests", is_flag=True, help="Run upstream's tests of the changed files, even many.")
-@click.option("--no-gates", is_flag=True, help="Don't run upstream's formatter and linters; the PR report mentions it.")
+@click.option("--no-proof", is_flag=True, help="Don't run proofs and tests; the PR report mentions this.")
+@click.option(
+    "--upstream-tests", is_flag=True, help="Run upstream's tests of the changed files, even if there are many."
+)
+@click.option(
+    "--no-gates", is_flag=True, help="Don't run upstream's formatter and linters; the PR report mentions this."
+)
 @click.option(
     "--push",
     "remote",
@@ -58,8 +62,9 @@ def command(
 ) -> None:
     """Prepare an upstream pull request: branch, mails and report.
 
-    Applies the patches and those that they need to upstream's ref, and runs the proofs and upstream's linters there.
-    Nothing is sent without --push or --open. Exit code 5 if the branch is not ready to be sent.
+    Applies the patches, and the patches that they need, to upstream's ref, and runs the proofs and upstream's
+    linters there. Nothing is sent without --push or --open. Exit code 5 if the branch is not ready to be
+    sent.
     """
     from patchq.contribute.dossier import folder_of, read_owner, write_dossier
     from patchq.contribute.propose import propose
@@ -133,7 +138,7 @@ def _show(made: Proposal, folder: Path) -> None:
     for v in made.verdicts:
         echo(f"  {v.state}: {v.message}")
     for t in made.tests:
-        echo(f"  {t.path}: {t.before} on the bare ref, {t.after} on the branch")
+        echo(f"  {t.path}: {t.before} on the ref without patches, {t.after} on the branch")
     if made.upstreams:
         worse = sum(len(f.regressions) for f in made.upstreams)
         echo(f"  upstream's own tests: {counted(len(made.upstreams), 'file')}, {counted(worse, 'regression')}")
@@ -161,7 +166,9 @@ def _status(project: Project, patches: tuple[str, ...], url: str, set_name: str,
     if url:
         upstreams = {u for u, _ in chosen}
         if len(upstreams) != 1:
-            raise click.UsageError("--url needs the patches of one upstream that were submitted there")
+            raise click.UsageError(
+                "--url needs the names of the patches that were submitted there, all of one upstream"
+            )
         states = [record(project, upstreams.pop(), tuple(n for _, n in sorted(chosen)), url, "OPEN", "")]
     else:
         found = submitted(project)
@@ -172,7 +179,7 @@ def _status(project: Project, patches: tuple[str, ...], url: str, set_name: str,
         if not wanted:
             raise UserError(
                 "no patch is marked as submitted",
-                hint="if you opened a pull request by hand, name its patches, --status, and its URL after --url",
+                hint="if you opened a pull request by hand, record it by `patchq pr PATCH --status --url URL`",
             )
         states = [refresh(project, upstream, names, at) for (upstream, at), names in wanted.items()]
     if as_json:

@@ -18,7 +18,7 @@ from patchq.rebase.state import PatchStep, Result, Stop, tally_result
 @click.argument("name", required=False)
 @click.option("--onto", "ref", default="", metavar="REF", help="Pinned ref, tag or release to carry to.")
 @click.option("--from", "from_ref", default="", metavar="REF", help="Ref whose stack to carry.  [default: the nearest]")
-@click.option("--continue", "resume", is_flag=True, help="Take the content of the worktree and continue.")
+@click.option("--continue", "resume", is_flag=True, help="Take the resolution in the conflict worktree, and continue.")
 @click.option("--skip", is_flag=True, help="Leave the stopped patch out of the new stack and continue.")
 @click.option("--abort", is_flag=True, help="Abort the rebase; recorded resolutions are kept.")
 @click.option(
@@ -39,19 +39,21 @@ from patchq.rebase.state import PatchStep, Result, Stop, tally_result
     "--include",
     multiple=True,
     metavar="PATH",
-    help="With --continue: another path of the worktree to take; may be repeated.",
+    help="With --continue: another changed path in the worktree to include; may be repeated.",
 )
 @click.option(
     "--drop-upstream-line",
     "dropped",
     multiple=True,
     metavar="PATH[:LINE]",
-    help="With --continue: line of upstream's, or file of such lines, that the patch may drop.",
+    help="With --continue: line (or file, for all its lines) of upstream that the patch may remove.",
 )
 @click.option("--propose", "proposing", is_flag=True, help="Propose resolutions of the stopped patch.")
 @click.option("--take", type=click.IntRange(1), metavar="N", help="With --propose: keep proposal N of the last run.")
 @click.option("--yes", is_flag=True, help="With --propose: keep the proposal if there is only one.")
-@click.option("--tool", "tools", multiple=True, metavar="COMMAND", help="With --propose: command to try; repeatable.")
+@click.option(
+    "--tool", "tools", multiple=True, metavar="COMMAND", help="With --propose: command to try; may be repeated."
+)
 @click.option("--merger", "mergers", multiple=True, metavar="NAME", help="With --propose: merger of the lock to try.")
 @click.option("--how", default="", metavar="TEXT", help="Note on the resolution or the skip, for the ledger.")
 @click.option("--new-set", default="", metavar="SET", help="Set for the new pin.  [default: SET-NAME-REF]")
@@ -83,8 +85,8 @@ def command(
 ) -> None:
     """Carry a stack to another ref and pin it.
 
-    Stops at each patch that conflicts, in a worktree next to the applied one. Nothing of the old ref changes. Exit
-    code 3 at a stop.
+    Stops at each patch that conflicts, with the conflict in a separate worktree. The old ref's stack and
+    worktree don't change. Exit code 3 at a stop.
     """
     from patchq.errors import UserError
     from patchq.rebase import run

@@ -15,7 +15,8 @@ from patchq.cli.terminal import echo
 def command(dry_run: bool, as_json: bool) -> None:
     """Redo the operation that was undone last.
 
-    Run it again to redo the operation after that. An operation can't be redone after another one in its place.
+    Run the command again to redo the next operation. After another operation was carried out instead, an
+    undone one can't be redone.
     """
     from patchq.project.log import changes_of
 

@@ -22,19 +22,21 @@ if TYPE_CHECKING:
     "files",
     multiple=True,
     metavar="FILE",
-    help="Resolved file as PATH=FILE, PATH= to remove one, or one .patch; may be repeated.",
+    help="Resolved file as PATH=FILE, PATH= to remove a file, or a single .patch file; may be repeated.",
 )
 @click.option("--recorded", is_flag=True, help="Use the recorded resolution.")
-@click.option("--ref", default="", metavar="REF", help="Ref whose stack's version of the patch to use.")
-@click.option("--merger", default="", metavar="NAME", help="Merger of the lock to run.")
-@click.option("--include", multiple=True, metavar="PATH", help="Another path of the worktree to take; may be repeated.")
+@click.option("--ref", default="", metavar="REF", help="Ref from whose stack to take the patch.")
+@click.option("--merger", default="", metavar="NAME", help="Merger to run, by its name in the lock.")
+@click.option(
+    "--include", multiple=True, metavar="PATH", help="Another changed path in the worktree to include; may be repeated."
+)
 @click.option("--no-proof", is_flag=True, help="Don't run the patch's proof.")
 @click.option(
     "--drop-upstream-line",
     "dropped",
     multiple=True,
     metavar="PATH[:LINE]",
-    help="Line, or a file's lines, that upstream added and the patch may drop.",
+    help="Line (or file, for all its lines) of upstream that the patch may remove.",
 )
 @click.option("--dry-run", is_flag=True, help="Check the resolution without taking it.")
 @json_option
@@ -52,11 +54,11 @@ def command(
 ) -> None:
     """Resolve the stopped patch and continue the rebase.
 
-    Takes files, a known resolution, or the content of the worktree: the conflicting paths, the patch's own paths
-    and staged files. The resolution is kept only if it leaves no conflict, applies exactly, drops no line that
-    upstream added, its Python compiles, and the proof passes with it and fails without it. Otherwise nothing
-    changes. A proof that can't run here is named. Exit code 3 if a conflict is left or the rebase stops again, 5 if
-    a check fails.
+    Takes the resolution from files, from a known resolution, or from the worktree (the conflicting paths, the
+    patch's own paths and staged files). Keeps it only if no conflict is left, the patch applies exactly, no
+    line that upstream added is removed, changed Python files compile, and the proof passes with the patch and
+    fails without it. Otherwise, nothing changes. A proof that can't run here is reported. Exit code 3 if a
+    conflict is left or the rebase stops again, 5 if a check fails.
     """
     from patchq.proofs.prove import prove_at
     from patchq.rebase.resolve import APPLIES, SETTLED, ResolveRequest, Source, resolve

@@ -10,9 +10,15 @@ from patchq.cli.terminal import echo
 
 @click.command("retire")
 @click.argument("patches", nargs=-1, metavar="[PATCH]...")
-@click.option("--onto", "ref", required=True, metavar="REF", help="Pinned ref, tag or release that has the patches.")
-@click.option("--evidence", is_flag=True, help="Table of patches that upstream has, to write; drop nothing.")
-@click.option("--how", default="", metavar="TEXT", help="Reason, if no proof can run, or upstream's replacement.")
+@click.option(
+    "--onto", "ref", required=True, metavar="REF", help="Pinned ref, tag or release at which upstream has the patches."
+)
+@click.option(
+    "--evidence",
+    is_flag=True,
+    help="Markdown file to write, with a table of the patches that upstream has; drop nothing.",
+)
+@click.option("--how", default="", metavar="TEXT", help="Reason to drop without a proof, or upstream's replacement.")
 @click.option("--from", "from_ref", default="", metavar="REF", help="Ref whose stack to use.  [default: the nearest]")
 @set_option
 @json_option
@@ -57,7 +63,7 @@ def command(
     if as_json:
         emit("retire", {"retired": not evidence, "patches": as_dicts(rows)})
     elif evidence:
-        echo(table(rows) if rows else f"upstream's {ref} has none of the patches that would be carried there")
+        echo(table(rows) if rows else f"upstream has none of the patches that would be carried to {ref}")
     else:
         for row in rows:
             echo(f"{row.patch}: retired at {row.ref}; {row.how}")

@@ -18,7 +18,7 @@ from patchq.cli.common import json_option, open_project, set_option, show_export
     help="Trailer that replaces those of the same key; may be repeated.",
 )
 @click.option("--author", default="", metavar="'NAME <EMAIL>'", help="Author (`me`: your git identity).")
-@click.option("--as-rules", is_flag=True, help="Keep the patch as rules that make its diff; see formats.md.")
+@click.option("--as-rules", is_flag=True, help="Add rules that make the patch's diff to its message; see formats.md.")
 @set_option
 @json_option
 def command(

@@ -103,7 +103,7 @@ def _show_proof(result: SplitPatch) -> None:
         echo(f"{upstream}: {result.patch} had no proof, and neither has {result.new}")
     elif keeps and lacks:
         test = f"tests/stacks/{upstream}/test_{lacks.replace('-', '_')}.py"
-        echo(f"{upstream}: {keeps} keeps the proof {', '.join(result.proofs)}; {lacks} has none")
+        echo(f"{upstream}: {keeps} keeps the proof {', '.join(result.proofs)}; {lacks} has no proof")
         echo(f"  next: write {test}, then `patchq reword {upstream}/{lacks} --trailer 'Proof: {test}'`")
     else:
         echo(f"{upstream}: both patches name the proof {', '.join(result.proofs)}")

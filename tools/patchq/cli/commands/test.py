@@ -23,13 +23,16 @@ if TYPE_CHECKING:
 @click.command("test")
 @click.argument("patches", nargs=-1)
 @click.option("--prove", is_flag=True, help="Also run each proof without its patch, where it must fail.")
-@click.option("--fresh", is_flag=True, help="Run proofs again that have a result for the same inputs.")
+@click.option("--fresh", is_flag=True, help="Run proofs even if a result for the same inputs is cached.")
 @click.option("--python", default="", metavar="PATH", help="Interpreter whose installed packages the proofs import.")
 @click.option("--scheduler", default="", metavar="tcp://HOST:PORT", help="Dask scheduler whose workers run the proofs.")
 @click.option("--junit", type=click.Path(path_type=Path), help="JUnit XML file to write.")
 @click.option("--sarif", type=click.Path(path_type=Path), help="SARIF file to write.")
 @click.option(
-    "--upstream", "upstreams_own", is_flag=True, help="Run upstream's tests of the changed files, before and after."
+    "--upstream",
+    "upstreams_own",
+    is_flag=True,
+    help="Run upstream's tests of the changed files, without and with the patches.",
 )
 @click.option(
     "--mutate",
@@ -37,7 +40,9 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Measure proof strength: run each proof on mutants of its patch.",
 )
-@click.option("--at-most", type=click.IntRange(1), metavar="N", help="With --mutate: most mutants of a patch.")
+@click.option(
+    "--at-most", type=click.IntRange(1), metavar="N", help="With --mutate: maximum number of mutants of a patch."
+)
 @click.option(
     "--seconds", type=click.FloatRange(0), metavar="S", help="With --mutate: time after which no mutant is started."
 )
@@ -62,9 +67,10 @@ def command(
 ) -> None:
     """Run the proofs of the patches.
 
-    Runs them against the applied stacks; with --prove also against the stacks without each patch and those that
-    need it, where the proof must fail by an assertion. A proof whose hardware is missing is not run, and never
-    counts as passed. Exit code 5 if a proof fails, 6 if only the environment does; such a result is not kept.
+    Runs the proofs on the applied stacks. With --prove, also runs each proof without its patch and the
+    patches that need it, where it must fail by an assertion. A proof whose hardware is missing is not run,
+    and never counts as passed. Exit code 5 if a proof fails, 6 if only the environment does; such a result is
+    not kept.
 
     With --mutate: measures proof strength and shows the mutants that survive. An interrupted run resumes.
     """
@@ -104,7 +110,7 @@ def command(
         _mutate(project, patches, set_name, Budget(at_most or 0, seconds or 0.0, chosen), runner, as_json)
         return
     if at_most or seconds or seed is not None:
-        raise click.UsageError("--at-most, --seconds and --seed are of --mutate")
+        raise click.UsageError("--at-most, --seconds and --seed need --mutate")
     if python:
         verdicts = run_installed(project, python, patches, set_name=set_name, progress=tell)
         _show(project, verdicts, junit, sarif, set_name, as_json)
@@ -145,7 +151,7 @@ def _older_results(project: Project) -> list[Verdict] | None:
     try:
         return read_results(project)
     except StateError as error:
-        echo(f"{error.message}; it is written again with the results of this run", err=True)
+        echo(f"{error.message}; the file is written again with the results of this run", err=True)
         return None
 
 

@@ -36,7 +36,7 @@ def command(set_name: str, name: str, replaces: tuple[str, ...], keep: bool, as_
             echo(f"removed the {word} {one}")
     if found.files:
         count = counted(len(found.files), "file")
-        echo(f"removed {count} of their stacks; git's history has them, and `patchq undo` restores them")
+        echo(f"removed {count} of their stacks; they remain in git's history, and `patchq undo` restores them")
     for note in found.notes:
         echo(note)
     echo("next: patchq apply")

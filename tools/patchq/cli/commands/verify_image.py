@@ -63,7 +63,8 @@ def command(image: Path, platform: str, set_name: str, as_json: bool) -> None:
             echo(f"{verdict.image} matches upstream.lock")
         elif can_allow(verdict.differences):
             echo(
-                "next: remove it; or, if you trust it, add its name to the list `allow` below [verify] in upstream.lock"
+                "next: remove the file, plugin or variable; or, if you trust it, add its name to `allow` below "
+                "[verify] in upstream.lock"
             )
         else:
             in_set = project.set_option(set_name)

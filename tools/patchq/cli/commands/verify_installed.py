@@ -109,11 +109,20 @@ def show(verdict: InstallVerdict, folder: str, others: Sequence[tuple[str, str]]
     elif others:
         for name, place in others:
             option, value = ("--set", name) if name else ("--dist", place)
-            echo(f"next: the installed versions are those of {place}, not of {folder}; to compare with those, run")
+            echo(
+                f"next: the installed versions are those in {place}, not those in {folder}; to compare with "
+                f"{place}, run"
+            )
             echo(f"`patchq verify-installed --python {sh(verdict.python)} {sh(option)} {sh(value)}`")
     elif not all(p.is_right for p in verdict.packages):
         install = f"{sh(verdict.python)} -m pip install --force-reinstall --no-deps -r {sh(folder)}/requirements.txt"
         echo(f"next: {install}")
-        echo("if the environment was installed from the wheels of another set or folder, name it: `--set` or `--dist`")
+        echo(
+            "if the environment was installed from the wheels of another set or folder, name that one by `--set` or "
+            "`--dist`"
+        )
     if can_allow(verdict.differences):
-        echo("next: remove it; or, if you trust it, add its name to the list `allow` below [verify] in upstream.lock")
+        echo(
+            "next: remove the file, plugin or variable; or, if you trust it, add its name to `allow` below [verify] "
+            "in upstream.lock"
+        )
