@@ -623,7 +623,7 @@ def test_a_global_header_that_renames_is_refused(image: Made, tmp_path: Path, fi
     header.type, header.size = tarfile.XGLTYPE, len(record)
     layer = header.tobuf(tarfile.USTAR_FORMAT) + record.encode().ljust(512, b"\0") + archive({"etc/x": b"x\n"})
     path = with_layers(image, tmp_path / "i.tar", layer)
-    assert f"a global header with a {field}" in " ".join(image.patchq.fails(1, "verify-image", str(path)).split())
+    assert f"a global header sets {field}" in " ".join(image.patchq.fails(1, "verify-image", str(path)).split())
 
 
 #: Commands in front of ``python3 -m lib``: none of them sets what is judged.

@@ -108,7 +108,7 @@ def parse(data: bytes, where: str) -> list[FilePatch]:
     """
     lines = data.split(b"\n")
     if lines.pop():
-        raise Unsupported("its last line has no end")
+        raise Unsupported("its last line has no newline")
     at, end = _end_of_text(lines, where), len(lines)
     if at == end:
         if any(lines) and not _is_signature(lines, 0):
@@ -211,7 +211,7 @@ _BINARY = "a binary patch"
 def _for_git(file: FilePatch, seen: set[bytes]) -> str:
     """Return the reason why only git can apply a file's change; empty if this module can apply it."""
     if not file.paths.isdisjoint(seen):
-        return "a path twice in one patch"
+        return "the patch contains a path twice"
     if GITLINK in (file.old_mode, file.new_mode):
         return "a submodule"
     if (
@@ -220,7 +220,7 @@ def _for_git(file: FilePatch, seen: set[bytes]) -> str:
         and file.new_mode in (None, SYMLINK)
         and is_for_git(file.new_path)
     ):
-        return "a symbolic link in place of a file that git reads"
+        return "a file that git reads is replaced by a symbolic link"
     if file.binary:
         return _BINARY
     return ""
@@ -321,7 +321,7 @@ def _drop_newline(above: bytes, old: list[bytes], new: list[bytes], old_left: in
     """Remove the newline at the end of the line above, which must be the hunk's last line of its sides."""
     kind = above[:1]
     if kind not in (b" ", b"-", b"+") or (kind != b"+" and old_left) or (kind != b"-" and new_left):
-        raise Unsupported("a line without a newline that isn't the last")
+        raise Unsupported("a line before the last one has no newline")
     if kind != b"+":
         old[-1] = old[-1].removesuffix(b"\n")
     if kind != b"-":
@@ -408,7 +408,7 @@ def _glues(hunk: Hunk, image: list[bytes], at: int) -> bool:
     there = tuple(image[at : at + len(hunk.old)])
     short, long = hunk.old[-1], there[-1]
     if there[:-1] == hunk.old[:-1] and long.startswith(short) and not long[len(short) :].strip(b" \t\r\n\0"):
-        raise Mismatch("its last line has no newline at its end, the file's has", hunk)
+        raise Mismatch("its last line has no newline, but the same line in the file has one", hunk)
     return False
 
 

@@ -93,7 +93,7 @@ class Header:
         return tuple(values)
 
     def value(self, key: str) -> str:
-        """Return the value of the first trailer with this key; empty if there is none."""
+        """Return the value of the first trailer with this key; empty if no trailer has this key."""
         return next(iter(self.values(key)), "")
 
     @property

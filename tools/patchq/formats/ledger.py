@@ -229,7 +229,7 @@ def drop_reason(outcome: str, *, undecided: bool) -> str:
 def find_drop(
     latest: Mapping[tuple[str, str], Attempt], patch: str, stacks: Mapping[str, Container[str]]
 ) -> Drop | None:
-    """Return the decision that keeps a patch out of a ref's stack; None if there is none.
+    """Return the decision that keeps a patch out of a ref's stack; None if no decision does.
 
     The refs are searched backwards. If a stack contains the patch, nothing keeps it out. If the ledger has a
     line about the patch and a ref, that line decides.

@@ -249,7 +249,10 @@ def _check_nesting(upstreams: Mapping[str, Upstream], reader: _LockReader) -> No
         if upstream.into and upstream.into[0] not in upstreams:
             raise reader.bad(f"upstreams.{upstream.name}.into", f"{upstream.into[0]!r} is not an upstream")
         if upstream.into and upstreams[upstream.into[0]].into:
-            raise reader.bad(f"upstreams.{upstream.name}.into", "nesting is one level deep")
+            raise reader.bad(
+                f"upstreams.{upstream.name}.into",
+                "the upstream that contains it is nested, too; only one level is supported",
+            )
 
 
 def _rare_tables(raw: Mapping[str, Any], where: str) -> tuple[Mapping[str, str], Signing | None]:
@@ -408,7 +411,7 @@ class _LockReader:
             # Data only: PATH, LD_PRELOAD and PYTHON* would run code, whatever the package's name.
             named = re.fullmatch(re.escape(prefix) + r"[A-Z0-9_]+", key) and not _STEERING.match(key)
             if not named or not isinstance(value, str):
-                raise self.bad(f"{at}.empty-env", f"{key}: only variables named {prefix}… are set")
+                raise self.bad(f"{at}.empty-env", f"{key}: only variables named {prefix}… are allowed")
         version_file = self.text(raw, "version-file", at)
         if version_file:
             check_inside(version_file, f"{self.where}: {at}.version-file")

@@ -40,16 +40,16 @@ class Bounded(tarfile.TarInfo):
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Bounded:
         info = super().frombuf(buf, encoding, errors)
         if info.type in (*_GLOBAL, *_OWN, *_LONG) and not 0 <= info.size <= MAX_EXTENDED:
-            raise tarfile.ReadError(f"an extended header of {info.size} bytes")
+            raise tarfile.ReadError(f"an extended header has {info.size} bytes")
         if info.type == tarfile.GNUTYPE_SPARSE:
-            raise tarfile.ReadError("a sparse member")
+            raise tarfile.ReadError("it contains a sparse member")
         return info
 
     @classmethod
     def fromtarfile(cls, tar: Any) -> Bounded:
         before = getattr(tar, "headers", 0)
         if before == MAX_HEADERS:
-            raise tarfile.ReadError(f"a member of more than {MAX_HEADERS} headers")
+            raise tarfile.ReadError(f"a member has more than {MAX_HEADERS} headers")
         tar.headers = before + 1
         try:
             return super().fromtarfile(tar)
@@ -76,7 +76,7 @@ class Bounded(tarfile.TarInfo):
 def _check_records(data: bytes, refused: set[bytes]) -> None:
     """Raise tarfile.ReadError if a PAX header isn't a list of records, or contains a refused record."""
     if _DIGITS.search(data):
-        raise tarfile.ReadError("a PAX header with a number of more than 100 digits")
+        raise tarfile.ReadError("a PAX header contains a number of more than 100 digits")
     at, data = 0, data.rstrip(b"\0")
     while at < len(data):
         record = _RECORD.match(data, at)
@@ -84,12 +84,12 @@ def _check_records(data: bytes, refused: set[bytes]) -> None:
         if record:
             length = int(record[1])
         if record is None or at + length < record.end() or data[at + length - 1 : at + length] != b"\n":
-            raise tarfile.ReadError("a PAX header that is not a list of records")
+            raise tarfile.ReadError("a PAX header is not a list of records")
         if record[2] in refused or record[2].startswith(b"GNU.sparse"):
             kind = "PAX"
             if refused:
                 kind = "global"
-            raise tarfile.ReadError(f"a {kind} header with a {record[2].decode(errors='replace')}")
+            raise tarfile.ReadError(f"a {kind} header sets {record[2].decode(errors='replace')}")
         at += length
 
 
@@ -136,6 +136,6 @@ def members(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
     """
     for number, member in enumerate(tar):
         if number == MAX_MEMBERS:
-            raise tarfile.ReadError(f"more than {MAX_MEMBERS} members")
+            raise tarfile.ReadError(f"it contains more than {MAX_MEMBERS} members")
         tar.members.clear()  # type: ignore[attr-defined]
         yield member

@@ -32,9 +32,9 @@ def loads(data: bytes) -> dict[str, Any]:
     """
     text = data.decode()
     if any(key.count(".") >= MOST_PARTS for key in re.split(r"[\n=,\[\]{}]", _NO_KEY.sub("", text))):
-        raise ValueError(f"a key of more than {MOST_PARTS} parts")
+        raise ValueError(f"it contains a key of more than {MOST_PARTS} parts")
     if _LONG_NUMBER.search(_NO_KEY.sub("", text)):
-        raise ValueError("a number of 100 digits or more")
+        raise ValueError("it contains a number of 100 digits or more")
     try:
         found: dict[str, Any] = tomllib.loads(text)
     except (RecursionError, OverflowError) as error:
