@@ -164,7 +164,7 @@ def test_a_stack_without_its_series_is_not_empty(stack: Patchq, words: tuple[str
     edit(stack.tree() / "b.txt", 30)
     output = stack.fails(1, *words)
     assert f"{path} doesn't exist, but its folder has first.patch, second.patch, third.patch" in output
-    assert f"`git checkout -- {path}` restores it" in output
+    assert f"`git checkout -- {path}` restores the series" in output
     assert not path.exists()
 
 
@@ -173,7 +173,7 @@ def test_check_reports_a_missing_series(stack: Patchq) -> None:
     path.unlink()
     output = stack.fails(1, "check")
     assert f"{path} doesn't exist" in output
-    assert f"`git checkout -- {path}` restores it" in output
+    assert f"`git checkout -- {path}` restores the series" in output
     for name in ("first", "second", "third"):
         stack.patch_file(name).unlink()
     stack.ok("check")

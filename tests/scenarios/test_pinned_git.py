@@ -311,7 +311,7 @@ def test_files_that_make_a_stores_trees_others(stack: Patchq, name: str) -> None
     path = stack.layout.store / name
     path.parent.mkdir(exist_ok=True)
     path.write_text("* eol=crlf\n")
-    assert f"{name} is not patchq's" in stack.fails(1, "apply", "--to", "first")
+    assert f"{name} was not written by patchq" in stack.fails(1, "apply", "--to", "first")
     path.unlink()
     stack.ok("apply", "--to", "first")
 
@@ -359,7 +359,7 @@ def test_a_worktree_of_another_store(stack: Patchq, tmp_path: Path) -> None:
     link = stack.tree() / ".git"
     before = link.read_text()
     link.write_text(f"gitdir: {tmp_path}/other/.git\n")
-    assert "not this project's" in stack.fails(1, "status")
+    assert "not in this project's store" in stack.fails(1, "status")
     assert not (tmp_path / "ran").exists()
     link.write_text(before)
     stack.ok("status")

@@ -127,7 +127,7 @@ def test_a_file_of_the_store_that_changes_what_git_sees_is_refused(stack: Patchq
     path = stack.layout.store / name
     path.parent.mkdir(exist_ok=True)
     path.write_text("* ident\n")
-    assert "not patchq's" in stack.fails(1, "status")
+    assert "not written by patchq" in stack.fails(1, "status")
     path.unlink()
     stack.ok("status")
 
@@ -189,7 +189,7 @@ def test_a_history_leads_nowhere_else(stack: Patchq, upstream: Path, name: str) 
     path = history.folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"URL: {upstream}\n")
-    assert f"{path} is not patchq's" in stack.fails(1, "status")
+    assert f"{path} was not written by patchq" in stack.fails(1, "status")
 
 
 @pytest.mark.parametrize("kind", ["config", "remotes"])
@@ -310,7 +310,7 @@ def test_a_worktree_that_leads_elsewhere_is_refused(stack: Patchq, tmp_path: Pat
     git(tmp_path, "init", "-q", str(other))
     git(other, "config", "core.fsmonitor", program)
     (stack.tree() / ".git").write_text(f"gitdir: {other / '.git'}\n")
-    assert "not this project's" in stack.fails(1, "status")
+    assert "not in this project's store" in stack.fails(1, "status")
     assert not mark.exists()
 
 

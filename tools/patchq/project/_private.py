@@ -198,11 +198,11 @@ def _check_store(store: Path, more: re.Pattern[bytes]) -> None:
     records = _inside(store / "worktrees")
     for path in _foreign_candidates(store, records):
         if os.path.lexists(path):
-            raise StateError(f"{path} is not patchq's", hint=_LEAVE)
+            raise StateError(f"{path} was not written by patchq", hint=_LEAVE)
     # patchq leaves it empty: commands that borrow objects use a repository of their own.
     alternates = store / "objects" / "info" / "alternates"
     if fsio.read_or_none(alternates):
-        raise StateError(f"{alternates} is not patchq's", hint=_LEAVE)
+        raise StateError(f"{alternates} was not written by patchq", hint=_LEAVE)
     for folder, folders, files in os.walk(store):
         for name in (*folders, *files):
             _refuse_link(os.path.join(folder, name))
@@ -215,7 +215,7 @@ def _check_store(store: Path, more: re.Pattern[bytes]) -> None:
     for record in records:
         common = fsio.read_or_none(record / "commondir")
         if common is not None and common != b"../..\n" and not fsio.is_cut(common, b"../..\n"):
-            raise StateError(f"{record / 'commondir'} is not patchq's", hint=_LEAVE)
+            raise StateError(f"{record / 'commondir'} was not written by patchq", hint=_LEAVE)
 
 
 def _foreign_candidates(store: Path, records: list[Path]) -> Iterator[Path]:
@@ -238,7 +238,7 @@ def _check_config(path: Path, more: re.Pattern[bytes]) -> None:
             text = line.decode("utf-8", "backslashreplace").strip()
             raise StateError(
                 f"{path} contains {text!r}, which patchq didn't write; nothing was run",
-                hint=f"if you wrote it, move it from that file to `git config --global`. Otherwise {_LEAVE}",
+                hint=f"if you wrote this line, move it to `git config --global`. Otherwise {_LEAVE}",
             )
 
 
@@ -276,7 +276,7 @@ def _check_tree(tree: Path, store: Path) -> None:
         return
     is_record = is_named and target.parts[-3:] == (store.name, "worktrees", target.name)
     if not is_record or (target.exists() and not record.is_dir()):
-        reason = f"{gitfile} leads to {target}, which is not this project's"
+        reason = f"{gitfile} leads to {target}, which is not in this project's store"
         raise StateError(reason, hint=_LEAVE)
     if record.is_dir():
         fsio.write_atomic(gitfile, b"gitdir: %s\n" % os.fsencode(record))

@@ -144,7 +144,7 @@ class Journal:
             self._carry_out(record, resumed=False)
 
     def recover(self) -> str:
-        """Finish the change of an interrupted command; return its summary, empty if there is none."""
+        """Finish the change of an interrupted command. Return the change's summary; empty if no change is pending."""
         data = fsio.read_or_none(self.pending)
         if data is None:
             return ""
@@ -372,7 +372,7 @@ class Journal:
         return None
 
     def _last(self) -> str:
-        """Return the number of the newest operation that can be undone; empty if there is none."""
+        """Return the number of the newest operation that can be undone; empty if no operation can be."""
         numbers = self._numbers(".json")
         if numbers:
             return numbers[-1]

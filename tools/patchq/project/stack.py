@@ -126,7 +126,8 @@ def _refuse_without_series(folder: Path) -> None:
         more = f" and {len(files) - 3} more" if len(files) > 3 else ""
         raise SeriesMissing(
             f"{path} doesn't exist, but its folder has {', '.join(files[:3])}{more}",
-            hint=f"`git checkout -- {sh(path)}` restores it; or write it: the names of the files, one a line, in order",
+            hint=f"`git checkout -- {sh(path)}` restores the series; or write it again, with the names of the patch "
+            "files in order, one per line",
         )
 
 
