@@ -47,7 +47,7 @@ class DropEvidence:
 
     @property
     def landed(self) -> list[UpstreamCommit]:
-        """Return those of the upstream commits that contain the patch."""
+        """Return the upstream commits, among ``commits``, that contain the patch."""
         return [commit for commit in self.commits if commit.did == "landed"]
 
 
@@ -101,7 +101,7 @@ def retire(
     if seen.state != PASSED and not (seen.state == NOT_RUN and how and seen.outcome == ABSORBED):
         hint = "the patch is still needed, or its proof tests more than upstream's change does"
         if seen.state == NOT_RUN:
-            hint = "`--how` with the reason drops it on the evidence; the ledger keeps the reason"
+            hint = "to drop it without a proof, give the reason after --how; the ledger keeps the reason"
         raise BuildError(f"{seen.patch} is not retired: its proof on the bare {ref}: {seen.proof}", hint=hint)
     if seen.state != PASSED:
         how = on_evidence_alone(seen.evidence, how)

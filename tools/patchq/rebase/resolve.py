@@ -216,7 +216,8 @@ def resolve(
             if candidate.tree != held and held != progress.files and not dry_run:
                 raise EditedTreeError(
                     f"{upstream}: the worktree holds edits of the stopped patch; they are kept",
-                    hint=f"`patchq resolve {upstream}` checks them; `git checkout HEAD -- .` there discards them",
+                    hint=f"`patchq resolve {upstream}` checks them; `git checkout HEAD -- .` in the worktree "
+                    "discards them",
                 )
         step = stops.as_step(project, progress, stop, candidate.tree, candidate.how)
         checks = judge(project, progress, stop, step, candidate, prove=prove, wish=wish)
@@ -454,7 +455,8 @@ def from_recorded(project: Project, progress: RebaseProgress, stop: Stop) -> Can
         raise UserError(
             f"the recorded resolution changes lines of {show_paths(sorted(away))} outside the conflict, "
             "maybe in the wrong place",
-            hint=f"review it in {stop_worktree(project, progress).path}; `patchq resolve` checks the files there",
+            hint=f"review the resolution in {stop_worktree(project, progress).path}; `patchq resolve` checks the "
+            "files in that worktree",
         )
     how = f"by the recorded resolution of {show_paths(sorted(files))}"
     return Candidate(_tree(project, progress, stop, files), how, frozenset(stop.paths) - files.keys())

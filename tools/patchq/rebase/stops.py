@@ -191,11 +191,11 @@ def retire_on_word(project: Project, progress: RebaseProgress, stop: Stop, prove
         on_evidence = on_evidence_alone(stop.evidence, how)
         return replace(_retired(stop, on_evidence), proof=proof_word(state, message))
     rebase = f"patchq rebase {progress.upstream}"
-    hint = f"resolve it, then `{rebase} --continue`; or `{rebase} --skip` leaves it out"
+    hint = f"resolve the conflict, then `{rebase} --continue`; or `{rebase} --skip` leaves the patch out"
     if state == NOT_RUN and stop.outcome == ABSORBED:
         hint = (
-            f"`{rebase} --continue --retire --how` with the reason drops it on the evidence; "
-            f"`{rebase} --skip` leaves it out"
+            f"to drop it without a proof: `{rebase} --continue --retire --how REASON`; to leave it out: "
+            f"`{rebase} --skip`"
         )
     raise BuildError(
         f"{name} is not retired: its proof on the bare {progress.upstream} {progress.onto.ref}: "
