@@ -195,8 +195,8 @@ def test_rebase_tells_each_patch_and_each_proof_as_it_goes(stack: Patchq, upstre
 
 
 def test_move_says_what_it_did(stack: Patchq) -> None:
-    assert "up: moved third after first, past 1 patch\n" in stack.ok("move", "third", "--after", "first")
-    assert "up: moved second to the bottom of the stack, past 2 patches\n" in stack.ok("move", "second", "--first")
+    assert "up: moved third after first, by 1 place\n" in stack.ok("move", "third", "--after", "first")
+    assert "up: moved second to the start of the stack, by 2 places\n" in stack.ok("move", "second", "--first")
     assert "nothing changed (3 patches)" in stack.ok("move", "second", "--first")
 
 

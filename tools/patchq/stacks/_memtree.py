@@ -114,7 +114,7 @@ class View:
             if found == GITLINK:
                 raise Mismatch("is a submodule", kind=ConflictKind.OTHER)
             if file.old_mode and (file.old_mode == SYMLINK) != (found == SYMLINK):
-                raise Mismatch("is a symlink and the patch has a file, or the reverse", kind=ConflictKind.OTHER)
+                raise Mismatch("is a symlink, but the patch expects a file, or the reverse", kind=ConflictKind.OTHER)
             mode, content = file.new_mode or found, self._contents[file.old_path]
         content, moved = diff.apply_hunks(file.hunks, content)
         for hunk, lines in moved:

@@ -27,7 +27,7 @@ class Needs:
     """Dependencies of one patch. Patches are named ``upstream/name``.
 
     :ivar needs: all patches that it needs, directly or indirectly.
-    :ivar direct: those of ``needs`` that aren't needed by another patch in ``needs``.
+    :ivar direct: patches in ``needs`` that no other patch in ``needs`` needs.
     :ivar requires: values of ``Requires:``.
     """
 

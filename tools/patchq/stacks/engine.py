@@ -153,7 +153,9 @@ class Engine:
                 found=list(map(_text, image[at : at + len(hunk.old)])),
             )
             if _has_result(hunk, image):
-                reason = "its lines are not in the file, but its result is: upstream may have this change already"
+                reason = (
+                    "its old lines are not in the file, but its new lines are: upstream may have this change already"
+                )
                 conflict = replace(conflict, reason=reason, kind=ConflictKind.APPLIED)
         elif mismatch.kind is ConflictKind.MISSING and (place := _same_name(file.old_path or b"", view.files)):
             reason = f"{reason}; a file of that name is at {show_path(place)}"
@@ -207,7 +209,7 @@ class Engine:
                 raise FormatError(
                     f"{patch.where}: {show_path(change.path)} is a symlink without a target, "
                     "which can't be written out",
-                    hint="put back its hunk; was the file cut short?",
+                    hint="put back its hunk; the patch file may be truncated",
                 )
         commit = self.store.commit_tree(tree, (onto,), patch.header.author, patch.header.message)
         return AppliedPatch(name=patch.name, commit=commit, offsets=offsets)

@@ -243,7 +243,7 @@ def _commits(store: Git, state: State, head: CommitId, upstream: str) -> list[Co
         if len(commit.parents) > 1:
             raise UserError(
                 f"{upstream}: {commit.commit[:12]} is a merge; a stack is linear",
-                hint=f"`git rebase {base[:12]}` in the worktree makes it so",
+                hint=f"run `git rebase {base[:12]}` in the worktree to make it linear",
             )
         if commit.commit not in known:
             where = f"{upstream}: commit {commit.commit[:12]}"
@@ -343,7 +343,7 @@ def fold(store: Git, upstream: str, base: CommitId, entries: Sequence[Reconciled
         else:
             raise UserError(
                 f"{upstream}: {entry.commit.message.splitlines()[0]!r} names no patch below it",
-                hint="reword it in the worktree (`git commit --amend`), or `git rebase -i` it into place",
+                hint="reword it in the worktree (`git commit --amend`), or move it by `git rebase -i`",
             )
     onto = store.tree_of([base])[0]
     trees = {base: onto, **{entry.commit.commit: entry.commit.tree for entry in entries}}
@@ -517,7 +517,7 @@ def format_patches(store: Git, base: CommitId, tip: CommitId, count: int) -> lis
     with tempfile.TemporaryDirectory(prefix="patchq-") as folder:
         store.format_patches(f"{base}..{tip}", Path(folder))
         files = sorted(Path(folder).iterdir(), key=lambda f: int(f.name.split("-")[0]))
-        assert len(files) == count, "git wrote another number of patches than there are commits"
+        assert len(files) == count, "git wrote a different number of patches than there are commits"
         for file in files:
             if (size := file.stat().st_size) > MOST_PATCH:
                 raise UserError(
