@@ -101,7 +101,7 @@ def _find_patched(job: Job, item: Applied, info: WheelInfo) -> dict[str, bytes]:
             if places and not right:
                 raise BuildError(
                     f"{info.path.name} contains {places[0]} without the changes of the patches",
-                    hint="upstream's build took the file from another place; its log may name the place",
+                    hint="upstream's build took this file from another place, which its log may name",
                 )
             found.update(right)
     return found

@@ -45,7 +45,7 @@ class Built:
 
 
 def find(job: Job, item: Applied, profile: str) -> Built | None:
-    """Return an existing wheel that was built from the same inputs; None if there is none."""
+    """Return an existing wheel that was built from the same inputs; None if no such wheel exists."""
     config = item.build
     assert config
     record = _record(job, item, profile)

@@ -85,7 +85,7 @@ def choose_wheel(names: Sequence[str], tag: str, platform: str) -> str:
     if not fitting:
         raise UserError(
             f"no release wheel is for {platform or 'this machine'}",
-            hint=f"--wheel one of {', '.join(names)}, or --profile source",
+            hint=f"choose a wheel by --wheel: {', '.join(names)}, or --profile source",
         )
     return min(fitting)[1]
 
@@ -112,4 +112,6 @@ def release_wheel(job: Job, pin: Pin, config: BuildConfig) -> tuple[Path, str]:
     for file in index.find_wheels(config.distribution, release):
         if file.name == name:
             return index.download(file, sha256, job.project.progress), sha256
-    raise BuildError(f"the package index no longer has {name}", hint="`patchq pin` again to see what it has")
+    raise BuildError(
+        f"the package index no longer has {name}", hint="run `patchq pin` again to record the wheels that it has now"
+    )

@@ -54,7 +54,9 @@ def place(project: Project, patches: Sequence[str], topic: str, upstream: str, o
             if any(_proposable(h, topic) for _, h in s.headers()):
                 having.append(s)
         if not having:
-            raise UserError(f"no patch of the topic {topic} is Pending", hint="`patchq list` shows topics and statuses")
+            raise UserError(
+                f"no patch of the topic {topic} has the status Pending", hint="`patchq list` shows topics and statuses"
+            )
         if len(having) > 1:
             several = [stack.pin.upstream for stack in having]
             raise UserError(

@@ -50,7 +50,7 @@ def prove(project: Project, plan: BranchPlan, branch: Branch, set_name: str) -> 
         files = header.values("Proof")
         if files and not member.absent:
             proofs.append(Proof(plan.upstream, plan.onto.ref, member.patch, files, header.needs))
-    project.say(f"running {counted(len(proofs), 'proof')} on {plan.onto.ref}, with and without")
+    project.say(f"running {counted(len(proofs), 'proof')} on {plan.onto.ref}, with and without the patches")
     chosen = set_with(project, plan, set_name)
     found = prove_trees(project, proofs, chosen, plan.upstream, (branch.base.commit, branch.tip))
     bad = []
@@ -118,7 +118,7 @@ def run_upstreams(
         return (), f"{counted(len(paths), 'file')}; --upstream-tests runs them"
     if not paths:
         return (), ""
-    project.say(f"running {len(paths)} of upstream's own test files, on both sides")
+    project.say(f"running {len(paths)} of upstream's own test files, without and with the patches")
     with planning(project, set_with(project, plan, set_name)) as whole:
         bare = whole.at("before", plan.upstream, branch.base.commit)
         here = whole.at("after", plan.upstream, branch.tip)

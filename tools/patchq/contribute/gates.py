@@ -259,10 +259,12 @@ def _resolve(url: str, version: str, own: Mapping[str, Any]) -> _Hook:
             key=key,
             tool=name,
             body=body,
-            missing="it comes from a git host, and no package of it is known",
+            missing="the hook comes from a git host, and no package with it is known",
         )
     if not version:
-        return _Hook(key=key, tool=name, body=body, missing="upstream pins a commit of it, not a version")
+        return _Hook(
+            key=key, tool=name, body=body, missing="upstream pins a commit of the hook's repository, not a version"
+        )
     more = map(str, own.get("additional_dependencies", []))
     body |= {"language": "python", "additional_dependencies": [f"{known.package}=={version}", *more]}
     return _Hook(key=key, tool=f"{known.package} {version}", body=body)

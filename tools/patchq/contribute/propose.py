@@ -153,7 +153,7 @@ def propose(
         duplicates=duplicates,
     )
     if len(subjects) > 1 and not title:
-        missing = Check("title", False, f"one title for {len(subjects)} patches is missing: name it with --title")
+        missing = Check("title", False, f"one title for {len(subjects)} patches is missing: give it by --title")
         found = replace(found, checks=(*found.checks, missing))
     with project.locked("pr"):
         ref = branch_ref(slug_)

@@ -107,7 +107,10 @@ def ready_to_open(project: Project, proposal: Proposal) -> list[str]:
     if pushed.url:
         raise UserError(f"the pull request is already open: {pushed.url}", hint="`patchq pr --status` shows its state")
     if not proposal.repository:
-        raise UserError(f"{proposal.url!r} is not the URL of a git host", hint="open it by hand: title.txt, body.md")
+        raise UserError(
+            f"{proposal.url!r} is not the URL of a git host",
+            hint="open the pull request by hand, with title.txt and body.md",
+        )
     fork = re.search(r"[:/]([^/:]+)/[^/:]+?(?:\.git)?/?$", pushed.remote)
     if fork:
         head = f"{fork[1]}:{pushed.branch}"
