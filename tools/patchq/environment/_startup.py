@@ -244,7 +244,7 @@ def _judge_shadows(environment: InstalledEnvironment, packages: Mapping[str, str
 
 
 def _judge_found(place: ImportPlace, modules: frozenset[str] | set[str], findings: Findings) -> None:
-    """Report those of the given modules that an entry of the path contains."""
+    """Report each given module that an entry of the path contains."""
     for module in modules.intersection(place.modules):
         for found in place.find(module)[:1]:
             findings.judge(module, Code.SHADOWED, [found.path], module)
@@ -320,7 +320,7 @@ def _judge_plugins(environment: InstalledEnvironment, packages: Mapping[str, str
 
 
 def _quoted_by_loaders(environment: InstalledEnvironment, packages: Mapping[str, str]) -> set[str]:
-    """Return the strings in those of the packages' source files that load entry points."""
+    """Return the strings in the packages' source files that load entry points."""
     files = environment.files
     found: set[str] = set()
     for package in packages.values():

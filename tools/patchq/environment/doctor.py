@@ -184,7 +184,7 @@ def _project(project: Project) -> list[Diagnosis]:
     found = [_disk(project), *_repository(project)]
     pending = project.layout.private / "journal" / "pending.json"
     if pending.exists():
-        hint = "`patchq apply` finishes it; `patchq undo --pending` reverts it"
+        hint = "`patchq apply` finishes the command; `patchq undo --pending` reverts it"
         found.append(_note("journal", "a command was interrupted", hint))
     for upstream in project.lock.upstreams:
         try:

@@ -219,7 +219,7 @@ class Planner:
         return order
 
     def _drop(self, name: str, source: Stack, onto: Pin) -> Drop | None:
-        """Return the decision because of which a patch is not in the stack of ``onto``; None if there is none."""
+        """Return the decision because of which a patch is not in the stack of ``onto``; None if no decision does."""
         pins = self.project.lock.upstreams[self.upstream].pins.values()
         refs = refs_up_to(pins, onto)
         if name in source.names:

@@ -40,7 +40,7 @@ def borrow(store: Git, folder: Path, first: str, last: str) -> list[Borrowed]:
     if not all(ends):
         raise UserError(
             f"{folder} has no range {first}..{last}",
-            hint=f"`git -C {sh(folder)} log {sh(first)}..{sh(last)}` must work",
+            hint=f"check the range by `git -C {sh(folder)} log {sh(first)}..{sh(last)}`",
         )
     objects, shallow = (
         Path(source.line("rev-parse", "--path-format=absolute", "--git-path", name)) for name in ("objects", "shallow")
@@ -94,4 +94,4 @@ def _bring(temporary: Git, store: Git, trees: list[TreeId]) -> None:
     wanted = "".join(f"{tree}\n" for tree in trees).encode()
     store.run("index-pack", "--stdin", data=temporary.run("pack-objects", "--stdout", "--revs", "-q", data=wanted))
     if not store.is_whole(trees):
-        raise SourceError("some objects don't match their ids", hint="`git fsck` in that repository")
+        raise SourceError("some objects don't match their ids", hint="run `git fsck` in that repository")

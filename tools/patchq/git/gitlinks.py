@@ -71,7 +71,7 @@ def in_the_worktree(upstream: str, paths: Sequence[bytes], folder: Path) -> User
     """Return the error for repositories inside a worktree."""
     return UserError(
         f"{upstream}: {_repositories(paths)}; a patch can't contain another repository's files",
-        hint=f"move it out of {folder}, or ignore it there (.gitignore)",
+        hint=f"move the repository out of {folder}, or add it to .gitignore there",
     )
 
 

@@ -220,7 +220,7 @@ def base_of_conflict(folder: Path, path: str) -> bytes | None:
 
 
 def find_remote(folder: Path, remote: str) -> Remote:
-    """Return the remote with this name; if there is none, use ``remote`` as a URL.
+    """Return the remote with this name. If there is no such remote, use ``remote`` as a URL.
 
     :raises UserError: if the repository is broken.
     """

@@ -178,7 +178,7 @@ class Worktree:
         if status.busy:
             raise EditedTreeError(
                 f"{self.upstream}: a git {status.busy} is under way in the worktree{keep}",
-                hint="finish or abort it there",
+                hint="finish or abort the operation in the worktree",
             )
         if status.edited:
             names = ", ".join(status.edited[:5])

@@ -200,7 +200,7 @@ class LineMaps:
             self._learn(self.git.run(*argv, *wanted[start : start + _MOST]))
 
     def of(self, before: BlobId, after: BlobId, *, ask: bool = True) -> LineMap | None:
-        """Return the map between two blobs; None if there is none, as for binary files.
+        """Return the map between two blobs; None for binary files.
 
         :param ask: True if the store contains both blobs, so that a missing map can be read.
         """

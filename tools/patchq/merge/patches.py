@@ -109,7 +109,7 @@ class Landing:
     :ivar changes: changes to the tree. If the patch stops, files of ``stages`` have markers.
     :ivar labels: commit ids on git's conflict markers, for our side and for the patch.
     :ivar offsets: line offsets of the hunks, from upstream's line map, if the outcome is ``offset``.
-    :ivar reasons: reasons for the stop that the files don't show.
+    :ivar reasons: reasons for the stop, if the conflicting files don't show them.
     :ivar conflicted: changes with markers of the conflict that the patch's rules settled.
     """
 

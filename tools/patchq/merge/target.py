@@ -217,7 +217,7 @@ class Column:
         return {path: self.content(entry.blob) for path, entry in regular}
 
     def entry(self, path: bytes) -> TreeEntry | None:
-        """Return the current entry at any path of the tree; None if there is none."""
+        """Return the current entry at any path of the tree; None if the path doesn't exist."""
         if path in self.entries or path in self.changed or self._every is None:
             return self.entries.get(path)
         return self._every.get(path)

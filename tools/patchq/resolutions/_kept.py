@@ -30,7 +30,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 def lost_change(sides: Sides, tree: TreeId) -> str:
-    """Return a word that the result contains too often or too rarely; empty if there is none."""
+    """Return a word that the result contains too often or too rarely; empty if there is no such word."""
     base, ours, theirs, result = map(_count, sides.versions(tree, sides.changed_by(tree)))
     word = _unlike(base, ours, theirs, result)
     if word is not None:
@@ -49,7 +49,7 @@ def made_twice(sides: Sides, tree: TreeId) -> str:
 
 
 def stale_name(sides: Sides, tree: TreeId) -> str:
-    """Return a name that one side removes from a file while the other side adds uses of it; empty if there is none.
+    """Return a name that one side removes from a file while the other side adds uses of it; empty if no name is.
 
     Such a name was probably renamed, and the added lines still use the old name.
     """

@@ -21,7 +21,7 @@ from patchq.system import project_files, runner
 _GOOD_PGP = re.compile(r"^\[GNUPG:\] GOODSIG [0-9A-F]+ (.+)$", re.MULTILINE)
 _PGP_KEY = re.compile(r"^\[GNUPG:\] VALIDSIG ([0-9A-F]+) ", re.MULTILINE)
 _GOOD_SSH = re.compile(r'^Good "git" signature for (\S+) with \S+ key (\S+)$', re.MULTILINE)
-_IN = "check who made it before you use it; the keys that may sign are in {keyring}"
+_IN = "check who made this ref before you use it; the keys that may sign it are in {keyring}"
 
 
 def verify(store: Git, commit: CommitId, ref: str, tag: str | None, root: Path, keyring: Path) -> str:
@@ -124,7 +124,7 @@ def _settings(root: Path, keyring: Path) -> Iterator[tuple[list[str], Mapping[st
             runner.run(["gpg", "--batch", "--quiet", "--no-autostart", "--import", str(copy)], env=env, timeout=60)
         except runner.CommandError as error:
             raise SourceError(
-                f"gpg can't read the keyring {keyring}: {error.output}", hint="export public keys to it"
+                f"gpg can't read the keyring {keyring}: {error.output}", hint="export the public keys to this file"
             ) from None
         yield (
             [

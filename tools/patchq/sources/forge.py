@@ -147,6 +147,6 @@ class Forge:
             denied = answer.status_code in (401, 403, 404)
             hint = "run it again"
             if denied:
-                hint = "the token needs contents and pull requests: write"
+                hint = "the token needs permission to write contents and pull requests"
             raise SourceError(f"{method} {call.url}: {answer.status_code} {message}".rstrip(), hint=hint)
         return found

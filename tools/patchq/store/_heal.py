@@ -128,7 +128,7 @@ def _restore_branch(project: Project, upstream: str) -> list[str]:
         if store.ask("merge-base", "--is-ancestor", state.tip, commit).returncode == 0:
             messages.append(
                 f"{upstream}: the branch is reset to the stack's last patch; commit {commit} "
-                "follows that patch, no ref has it, and it may be yours: "
+                "followed that patch, and is now in no ref. If it is yours, restore it by "
                 f"`git -C {tree} reset --soft {commit}`"
             )
     return messages

@@ -410,7 +410,7 @@ def _unpack(tar: tarfile.TarFile, folder: Path, where: str) -> dict[str, Any]:
         if member.size != size or data is None or _copy(data, folder / member.name) != sha256:
             raise FormatError(f"{where}: {member.name} was changed after it was bundled", hint="copy it again")
     if left:
-        raise FormatError(f"{where} lacks {next(iter(left))!r}", hint="copy it again: it was cut short")
+        raise FormatError(f"{where} lacks {next(iter(left))!r}", hint="copy the bundle again, because it is truncated")
     return manifest
 
 

@@ -390,7 +390,7 @@ def lock(path: Path, *, verb: str, wait: float) -> Iterator[bool]:
                     raise UserError(
                         f"the file system of {path.parent} has no file locks ({error.strerror}), which keep "
                         "two commands of patchq apart",
-                        hint="put the project on a local disk, or mount that one with locks",
+                        hint="put the project on a local disk, or mount this file system with locks",
                     ) from None
                 if error.errno not in (errno.EAGAIN, errno.EACCES):
                     raise
