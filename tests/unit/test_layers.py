@@ -51,7 +51,7 @@ ONLY_IMPORTERS = {
     "tomllib": {"formats.toml"},
     "tomli": {"formats.toml"},
     "deflate": {"build.zipped"},
-    "build": {"build._backend"},
+    "build": {"build._source"},
     # Libraries of extras.
     "tree_sitter_bash": {"replay._shell", "recipes._trees"},
     "tree_sitter_nix": {"recipes._trees"},
@@ -70,7 +70,7 @@ ONLY_IMPORTERS = {
 #: Modules of a package, `__init__` apart.
 MOST_MODULES = 12
 #: Packages that have more. Lower a number whenever a package gets smaller; never raise one.
-LARGER = {"adopt": 17, "build": 17, "environment": 21, "formats": 20, "git": 16, "stacks": 15}
+LARGER = {"adopt": 17, "build": 16, "environment": 21, "formats": 20, "git": 15, "stacks": 15}
 PACKAGES = sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))
 
 

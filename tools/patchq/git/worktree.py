@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from patchq.errors import EditedTreeError, PatchqError, StateError
-from patchq.git import _writable
+from patchq.errors import EditedTreeError, FormatError, PatchqError, StateError
+from patchq.formats import treepath
 from patchq.git.gitlinks import in_the_worktree, settle_submodules, stray_repositories, untracked_repositories
 from patchq.git.objects import TreeEntry
 from patchq.git.owners import refuse_if_special
@@ -22,6 +22,8 @@ from patchq.system import fsio, runner
 #: Seconds for ``git status``, after which patchq searches for special files that block it.
 PATIENCE_S = 20.0
 _HEAD = re.compile(rb"[0-9a-f]{40}\s*|ref: refs/[^\0\n]+\n?")
+#: Refuse paths that Windows or macOS forbid: a stack must work on every system.
+_PROTECTED = ("core.protectNTFS=true", "core.protectHFS=true")
 
 
 def branch_of(upstream: str) -> str:
@@ -296,20 +298,20 @@ class Worktree:
         :raises EditedTreeError: if a file with uncommitted edits is in the way.
         :raises FormatError: if ``new`` contains a path that git refuses on a supported system.
         """
-        _writable.check_names(self.store, self.upstream, new, sorted(self.nested))
+        _check_names(self.store, self.upstream, new, sorted(self.nested))
         if old is None:
             self._refuse_others()
             nowhere = {"GIT_INDEX_FILE": str(self.store.folder / "index.none")}
-            with _writable.output(self.upstream):
-                self.store.run("read-tree", "-n", new, env=nowhere, config=_writable.PROTECTED)
+            with _refusing_paths(self.upstream):
+                self.store.run("read-tree", "-n", new, env=nowhere, config=_PROTECTED)
             return
         if adopted:
-            with self._index_at(old) as env, _writable.output(self.upstream):
-                self.git.run("read-tree", "-n", "-m", "-u", old, new, env=env, config=_writable.PROTECTED)
+            with self._index_at(old) as env, _refusing_paths(self.upstream):
+                self.git.run("read-tree", "-n", "-m", "-u", old, new, env=env, config=_PROTECTED)
             return
         try:
-            with _writable.output(self.upstream):
-                self.git.run("read-tree", "-n", "-m", "-u", old, new, config=_writable.PROTECTED)
+            with _refusing_paths(self.upstream):
+                self.git.run("read-tree", "-n", "-m", "-u", old, new, config=_PROTECTED)
         except runner.CommandError:
             # In a copied or restored project the inodes differ, and git reports every file as
             # modified until its index is refreshed.
@@ -511,3 +513,39 @@ class Worktree:
             link = self.path / os.fsdecode(name)
             if link.is_symlink():
                 link.unlink()
+
+
+@contextmanager
+def _refusing_paths(upstream: str) -> Iterator[None]:
+    """Convert git's error about an invalid path into an error for the user.
+
+    :raises FormatError: if git refuses a path.
+    """
+    try:
+        yield
+    except runner.CommandError as error:
+        if match := re.search(r"invalid path '(.*)'", error.output):
+            raise _odd_tree(upstream, f"git refuses the path {match[1]!r}") from None
+        raise
+
+
+def _check_names(store: Git, upstream: str, commit: CommitId, nested: Sequence[bytes]) -> None:
+    """Check that this file system can store a commit's paths, and that they don't overlap with nested upstreams.
+
+    :param nested: paths in the tree that belong to other upstreams.
+    :raises FormatError: if two paths differ only by case on a file system that ignores case, or a
+        file is at the path of a nested upstream.
+    """
+    if nested:
+        there = store.list_tree(commit, nested)
+        if found := [path for path, entry in there.items() if entry.mode != b"160000"]:
+            raise _odd_tree(upstream, f"{show_path(found[0])} is at the path of a nested upstream")
+    if fsio.folds_case(store.folder) and (same := treepath.one_name(store.list_tree(commit))):
+        raise _odd_tree(upstream, f"to this file system {' and '.join(map(show_path, same))} are one name")
+
+
+def _odd_tree(upstream: str, what: str) -> FormatError:
+    return FormatError(
+        f"{upstream}: the tree can't be written out: {what}; nothing was changed",
+        hint="remove that path from the patch that adds it; if upstream adds it, pin another ref",
+    )
