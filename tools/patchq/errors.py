@@ -111,6 +111,8 @@ class ConflictKind(str, Enum):
     MOVED = "moved"
     #: Another file, folder or symlink is at the path of a new file.
     OBSTRUCTED = "obstructed"
+    #: A step of a script no longer makes the change of its patch.
+    CHANGED_STEP = "changed step"
     OTHER = "other"
 
 

@@ -33,8 +33,6 @@ _FUZZ = "it applies only with fuzz, because the lines around its change differ: 
 TAKEN, LEFT = ("applies", "offset", "merged"), ("there", "conflict", "unreadable", "left out")
 #: Outcomes of the commits of a branch that is imported again.
 CARRIED = ("new", "changed", "equal", "gone")
-#: Reason of the conflict for a step of a script that no longer makes the change of its patch.
-CHANGED_STEP = "the step changed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +69,7 @@ class Item:
     @property
     def is_changed_step(self) -> bool:
         """True if a step of a script no longer makes the same change as the patch that it made before."""
-        return any(conflict.reason == CHANGED_STEP for conflict in self.conflicts)
+        return any(conflict.kind is ConflictKind.CHANGED_STEP for conflict in self.conflicts)
 
 
 class Fitter:
@@ -173,7 +171,13 @@ class Fitter:
         if patch.carried:
             item = Item(name=patch.name, where=patch.where, outcome=patch.carried, detail="; ".join(patch.notes))
             if patch.carried == "conflict":
-                conflict = Conflict(upstream=self.upstream, patch=patch.name, path="", reason=CHANGED_STEP)
+                conflict = Conflict(
+                    upstream=self.upstream,
+                    patch=patch.name,
+                    path="",
+                    reason="the step changed",
+                    kind=ConflictKind.CHANGED_STEP,
+                )
                 note = f"to take the changed step, `patchq drop {self.upstream}/{sh(patch.name)}`, then import again"
                 item = replace(item, conflicts=(conflict,), notes=(note,))
             return item, self.tree

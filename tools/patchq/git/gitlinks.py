@@ -1,4 +1,4 @@
-"""Gitlinks: entries of a tree for repositories inside it. For these, git records only a commit id."""
+"""Gitlinks: repositories inside a tree. Git records only their commit ids."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from patchq.names import sh, show_path, show_paths
 
 
 def stray_repositories(git: Git, before: str, after: str) -> list[bytes]:
-    """Return the paths of gitlinks that are new in ``after`` and have no entry in ``.gitmodules``."""
+    """Return the paths of gitlinks that ``after`` adds to ``before`` without a ``.gitmodules`` entry."""
     added: list[bytes] = []
     for change in git.changes(before, after):
         was_link = change.old is not None and change.old.mode == b"160000"
@@ -39,7 +39,7 @@ def untracked_repositories(git: Git, env: Mapping[str, str]) -> list[bytes]:
 
 
 def settle_submodules(git: Git, env: Mapping[str, str]) -> None:
-    """Resolve conflicts of submodules in the index that ``env`` names; prefer upstream's commit.
+    """Resolve conflicts of submodules in the index that ``env`` names, to upstream's commit if any.
 
     git doesn't check out a submodule, and can't add the empty folder that a merge leaves for it.
     """
@@ -59,33 +59,33 @@ def settle_submodules(git: Git, env: Mapping[str, str]) -> None:
         git.run("update-index", "-z", "--index-info", data=data, env=env)
 
 
-def _repositories(paths: Sequence[bytes]) -> str:
-    """Return the sentence ``a, b are repositories of their own``."""
-    names = show_paths(paths)
+def _repositories(paths: Sequence[bytes]) -> tuple[str, str]:
+    """Return the verb and the noun for one or for several repositories."""
     if len(paths) > 1:
-        return f"{names} are repositories of their own"
-    return f"{names} is a repository of its own"
+        return "are", "repositories of their own"
+    return "is", "a repository of its own"
 
 
 def in_the_worktree(upstream: str, paths: Sequence[bytes], folder: Path) -> UserError:
-    """Return the error for repositories inside a worktree."""
+    """Build the error for repositories inside a worktree."""
+    verb, noun = _repositories(paths)
     return UserError(
-        f"{upstream}: {_repositories(paths)}; a patch can't contain another repository's files",
+        f"{upstream}: {show_paths(paths)} {verb} {noun}; a patch can't contain another repository's files",
         hint=f"move the repository out of {folder}, or add it to .gitignore there",
     )
 
 
 def refuse_repositories(store: Git, where: str, before: str, after: str, there: str) -> None:
-    """Check that a patch adds no nested repository, because a patch can't contain the repository's files.
+    """Check that a patch adds no repository, because it can't contain the repository's files.
 
     :param where: name of the patch in the message.
-    :param there: place where the user can fix the problem, for the hint.
+    :param there: place to fix it, for the hint.
     :raises UserError: with the paths of the repositories.
     """
     if found := stray_repositories(store, before, after):
         names = " ".join(sh(show_path(p)) for p in found)
-        message = _repositories(found).replace(" is ", ", ").replace(" are ", ", ")
+        _, noun = _repositories(found)
         raise UserError(
-            f"{where} adds {message}; a patch can't contain another repository's files",
+            f"{where} adds {show_paths(found)}, {noun}; a patch can't contain another repository's files",
             hint=f"`git rm --cached {names}` and `git commit --amend` {there}, or name it in .gitmodules",
         )
