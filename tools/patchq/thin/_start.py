@@ -1,7 +1,7 @@
-"""Finder that is installed whenever Python starts, and provides the patched modules of an installed release.
+"""Serve patched modules of an installed release from this folder.
 
-A ``.pth`` file imports this module whenever Python starts, so this module must stay small. All other work is
-done at the first import of the patched package.
+A ``.pth`` file imports this module whenever Python starts, so that it must stay small. All other
+work waits for the first import of the patched package.
 """
 
 import sys
@@ -11,12 +11,12 @@ PACKAGE = __name__.replace("_patchq_thin_", "", 1)
 
 
 class PatchedFinder:
-    """Finder for the patched modules of one package."""
+    """Find the patched modules of one package."""
 
     def find_spec(self, fullname: str, path: object = None, target: object = None) -> object:
-        """Return the spec of a patched module; None for other modules.
+        """Return the spec of a patched module, or None for the other modules.
 
-        :raises ImportError: if the installed release isn't the one for which the patches were made.
+        :raises ImportError: if the installed release isn't the one that the patches are for.
         """
         if fullname != PACKAGE and not fullname.startswith(PACKAGE + "."):
             return None
