@@ -96,6 +96,6 @@ def test_a_file_that_was_cut_short_is_no_empty_patch(stack: Patchq) -> None:
     file = stack.patch_file("second")
     mail = file.read_bytes()
     file.write_bytes(mail[: mail.index(b"\ndiff --git") - 3])
-    assert "cut short" in stack.fails(1, "apply")
+    assert "it is truncated" in stack.fails(1, "apply")
     file.write_bytes(mail + mail)
     assert "another mail" in stack.fails(1, "apply")

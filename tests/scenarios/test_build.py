@@ -182,7 +182,7 @@ def test_pip_installs_them_and_verify_tells(pair: Patchq, tmp_path: Path) -> Non
     path_is(tmp_path / "lib", site)
     out = pair.fails(1, "verify-installed", "--python", str(python))
     assert "which patchq did not build, in front of the patched" in out
-    assert "1 more copy on the path" in out
+    assert "the import path contains 1 more copy" in out
     path_is(site)
     # A file changed after the build.
     (site / "lib" / "__init__.py").write_text("def answer(): return 41\n")

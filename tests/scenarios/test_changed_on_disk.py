@@ -141,7 +141,7 @@ def test_what_both_changed_is_refused_and_the_hint_keeps_both(stack: Patchq, ver
     output = stack.fails(3, *args)
     after = stack.snapshot()
     assert before == after
-    assert "changed on disk since it was applied" in output
+    assert "the patch files changed after the stack was applied" in output
     follow(output, stack.root)
     text = (stack.tree() / "a.txt").read_text()
     assert "mine\n" in text

@@ -265,7 +265,7 @@ def test_what_stands_in_front_is_refused(image: Made, tmp_path: Path) -> None:
     image.layers.append({f"{SITE}/x.pth": b"import os\n", "usr/lib/python3/dist-packages/lib/__init__.py": b""})
     said = image.refused(tmp_path)
     assert f"(import os): /{SITE}/x.pth" in said
-    assert "1 more copy on the path: /usr/lib/python3/dist-packages/lib" in said
+    assert "the import path contains 1 more copy: /usr/lib/python3/dist-packages/lib" in said
     image.layers[-1] = {"elsewhere/lib/__init__.py": b""}
     assert "imports come from /elsewhere/lib, which patchq did not build" in image.refused(tmp_path)
     image.layers[-1] = {"elsewhere/click/__init__.py": b"", "elsewhere/other.py": b""}

@@ -144,4 +144,4 @@ class Elsewhere:
             notes = f"it applies to {self.newest}, the newest {count}{back}"
         else:
             notes = f"it applies to none {count}"
-        return notes + (f"; {self.there} has its change already" if self.there else "")
+        return notes + (f"; {self.there} already contains the change" if self.there else "")

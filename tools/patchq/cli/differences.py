@@ -17,7 +17,7 @@ SENTENCES = {
     Code.NOT_INSTALLED: "{0} is not installed there",
     Code.NOT_PATCHED: "imports come from {0}, which patchq did not build",
     Code.NO_PATCHES: "is upstream's own build: no patch of the stack changes it",
-    Code.COPIES: "{0} more copies on the path",
+    Code.COPIES: "the import path contains {0} more copies",
     Code.OTHER_STACK: "was built from stack {0}, not from {1}",
     Code.DIFFERENT_STACKS: "the packages were built from different stacks: {0}",
     Code.MIXED_INSTALLS: "the metadata names {0}, but the package is {1}: two installs are mixed",
@@ -101,7 +101,7 @@ def sentence(found: Difference) -> str:
     if found.code is Code.NOT_PATCHED and len(found.words) > 1:
         text += f", in front of the patched {found.words[1]}"
     if found.code is Code.COPIES and found.words == ("1",):
-        text = "1 more copy on the path"
+        text = "the import path contains 1 more copy"
     if found.code is Code.STARTUP_CODE and found.level is Level.PROBLEM:
         text += ", and its content isn't known" + "".join(f" ({word})" for word in found.words)
     some = ", ".join(found.paths[:_SHOWN])

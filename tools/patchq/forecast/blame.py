@@ -67,7 +67,7 @@ def blame(
     if not pin.url:
         raise SourceError(
             f"{upstream} has no git source",
-            hint=f"`patchq pin {upstream} --ref {sh(pin.ref)} --url` with its git URL adds one",
+            hint=f"add one: `patchq pin {upstream} --ref {sh(pin.ref)} --url` with its git URL",
         )
     # Not in the store, whose commits have no parents.
     history = bare_repository(project.layout.private / "history" / f"{upstream}.git")

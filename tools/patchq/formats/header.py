@@ -355,7 +355,7 @@ def _check_parts(data: bytes, body: bytes, diff: bytes, *, where: str) -> None:
         )
     if not diff and not data.endswith(b"\n"):
         raise FormatError(
-            f"{where} ends in the middle of a line, and has no diff: it was cut short", hint="restore the file"
+            f"{where} ends in the middle of a line, and has no diff, so it is truncated", hint="restore the file"
         )
     start = decode(body.lstrip(b"\n")[:100])
     if _IN_BODY.match(start):

@@ -263,7 +263,7 @@ def push_refs(store: Git, folder: Path, to: Remote, refs: Mapping[str, str], exp
     if code:
         hint = "check those refs on the remote"
         if "shallow" in message:
-            hint = "without --on-upstream; or `git fetch` upstream into it first"
+            hint = "publish without --on-upstream, or `git fetch` upstream's history into that repository first"
             message = f"it lacks upstream's history\n{message}"
         raise SourceError(f"{to.name or to.url} refused the push: {message}", hint=hint)
 

@@ -541,7 +541,7 @@ def _check_names(store: Git, upstream: str, commit: CommitId, nested: Sequence[b
         if found := [path for path, entry in there.items() if entry.mode != b"160000"]:
             raise _odd_tree(upstream, f"{show_path(found[0])} is at the path of a nested upstream")
     if fsio.folds_case(store.folder) and (same := treepath.one_name(store.list_tree(commit))):
-        raise _odd_tree(upstream, f"to this file system {' and '.join(map(show_path, same))} are one name")
+        raise _odd_tree(upstream, f"this file system can't tell {' and '.join(map(show_path, same))} apart")
 
 
 def _odd_tree(upstream: str, what: str) -> FormatError:

@@ -181,7 +181,7 @@ def pin_at(project: Project, pin: Pin, ref: str, hosts: Hosts | None = None) -> 
             return _with_archive(Pin(upstream=pin.upstream, ref=ref), pin)
         except SourceError as error:
             trouble += f"; {error.message}"
-    raise UserError(trouble, hint=f"`patchq pin {pin.upstream} --ref {sh(ref)} …` names its sources")
+    raise UserError(trouble, hint=f"pin it with its sources: `patchq pin {pin.upstream} --ref {sh(ref)} …`")
 
 
 def complete_pin(project: Project, old: Pin, new: Pin) -> Pin:
@@ -211,7 +211,7 @@ def _with_archive(pin: Pin, like: Pin) -> Pin:
     try:
         version = Version(pin.ref)
     except InvalidVersion as error:
-        hint = f"`patchq pin {pin.upstream} --ref {sh(pin.ref)} …` names its sources"
+        hint = f"pin it with its sources: `patchq pin {pin.upstream} --ref {sh(pin.ref)} …`"
         raise SourceError(str(error), hint=hint) from None
     name = _archive_project(like)
     sdist = index.find_sdist(name, str(version))

@@ -604,7 +604,8 @@ def resolved(
             edited = f"`--include {sh(taken.left_out[0])}` includes your edits of that file; "
         raise UserError(
             f"nothing is left of {name}",
-            hint=f"{edited}`--skip` leaves it out of the new stack; if upstream has it, `--continue --retire`",
+            hint=f"{edited}`--skip` leaves the patch out of the new stack; if upstream has it, `--continue "
+            "--retire` drops it",
         )
     return as_step(project, progress, stop, tree, how)
 

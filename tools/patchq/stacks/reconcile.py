@@ -138,7 +138,8 @@ def _choose(
             both.append(name)
     if both:
         raise UserError(
-            f"{stack.pin.upstream}: {', '.join(both)} changed both on disk and in the worktree since it was applied",
+            f"{stack.pin.upstream}: {', '.join(both)} changed both on disk and in the worktree since the stack was "
+            "applied",
             hint=hint,
         )
     gone = set()
@@ -148,7 +149,7 @@ def _choose(
     order = _merge_orders(before=list(before), disk=list(there), worktree=list(here))
     if order is None:
         raise UserError(
-            f"{stack.pin.upstream}: the order of the patches changed both on disk and in the worktree",
+            f"{stack.pin.upstream}: the order of the patches was changed both on disk and in the worktree",
             hint=hint,
         )
     chosen = []
@@ -222,7 +223,7 @@ def _carry(
         try:
             onto = pick(store, upstream, name, trees[entry.commit.parents[0]], entry.commit.tree, onto)
         except ConflictError as error:
-            error.message = f"{error.message}; the stack changed on disk since it was applied"
+            error.message = f"{error.message}; the patch files changed after the stack was applied"
             error.hint = hint
             raise
         parents_now = (tip,)

@@ -133,7 +133,7 @@ def fetch(project: Project, upstream: str) -> str:
     if not found.url:
         raise SourceError(
             f"{upstream} has no git source",
-            hint=f"`patchq pin {upstream} --ref {sh(next(iter(found.pins)))} --url` with its git URL adds one",
+            hint=f"add one: `patchq pin {upstream} --ref {sh(next(iter(found.pins)))} --url` with its git URL",
         )
     with project.locked("fetch"):
         repository = partial_repository(fetched(project, upstream, files=False))

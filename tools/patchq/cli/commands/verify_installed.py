@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     "folder",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     metavar="DIR",
-    help="Wheels that the environment was installed from.  [default: the project's dist/SET]",
+    help="Folder of the wheels that were installed.  [default: the project's dist/SET]",
 )
 @set_option
 @json_option
