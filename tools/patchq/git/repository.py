@@ -86,15 +86,15 @@ def scratch(*others: Git) -> Iterator[Scratch]:
     with fsio.temporary_folder() as folder:
         try:
             bare_repository(folder, *others)
-            (folder / "config").write_bytes(_BARE + _SCRATCH)
+            (folder / "config").write_bytes(_BARE + _TEMPORARY)
             yield Scratch(folder)
         finally:
             forget(folder)
 
 
 _BARE = b"[core]\n\trepositoryformatversion = 0\n\tbare = true\n"
-#: What a repository that is deleted at the end adds.
-_SCRATCH = b"\tlooseCompression = 0\n\tfsync = none\n"
+#: More settings of a temporary repository.
+_TEMPORARY = b"\tlooseCompression = 0\n\tfsync = none\n"
 _STORE_CONFIG = {
     # apply repacks explicitly.
     "gc.auto": "0",
