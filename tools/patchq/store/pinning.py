@@ -117,11 +117,11 @@ def pin(
         else:
             nested = _split_into(into)
         if not url and not archive:
-            known = name
+            project_name = name
             for pinned in old.pins.values() if old else ():
                 if "==" in pinned.archive:
-                    known = pinned.archive.partition("==")[0]
-            release = f"{known}=={_version_in(ref)}"
+                    project_name = pinned.archive.partition("==")[0]
+            release = f"{project_name}=={_version_in(ref)}"
             raise UserError(
                 f"{ref} of {name} has neither a git source nor an archive",
                 hint=f"`patchq pin {name} --archive {sh(release)} --ref {sh(ref)}` pins the release of the package "
