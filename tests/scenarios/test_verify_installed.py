@@ -652,7 +652,10 @@ def test_the_module_that_a_known_line_imports_is_judged(env: Environment) -> Non
     good = Path(_distutils_hack.__file__).read_bytes()
     hack = "_distutils_hack/__init__.py"
     dist_info(env, "setuptools", **{hack: good, "distutils-precedence.pth": line})
-    assert env.look()["ok"]
+    told = env.look()
+    assert told["ok"]
+    (note,) = [d["message"] for d in all_differences(told) if d["code"] == "startup-code"]
+    assert note.startswith("runs at each start of Python, as setuptools installs it: ")
     (env.site / hack).write_bytes(good + b"import evil\n")
     assert env.codes() == {"startup-code"}
     (env.site / hack).write_bytes(good)

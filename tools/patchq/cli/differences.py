@@ -104,6 +104,8 @@ def sentence(found: Difference) -> str:
         text = "the import path contains 1 more copy"
     if found.code is Code.STARTUP_CODE and found.level is Level.PROBLEM:
         text += ", and its content isn't known" + "".join(f" ({word})" for word in found.words)
+    if found.code is Code.STARTUP_CODE and found.level is Level.NOTE and any(found.words[1:]):
+        text += f", as {found.words[1]} installs it"
     some = ", ".join(found.paths[:_SHOWN])
     if len(found.paths) > _SHOWN:
         some += f" and {len(found.paths) - _SHOWN} more"

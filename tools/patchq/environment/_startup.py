@@ -83,7 +83,7 @@ def _judge_path_files(environment: InstalledEnvironment, findings: Findings) -> 
                 if known is None:
                     findings.judge(name, Code.STARTUP_CODE, [file.path], line[:200])
                     continue
-                findings.note(Code.STARTUP_CODE, [file.path], line[:200])
+                findings.note(Code.STARTUP_CODE, [file.path], line[:200], known.owner)
                 sources += _judge_known(environment, known, name, findings)
     return sources
 
