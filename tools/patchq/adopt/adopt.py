@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from patchq.adopt._branch import Again, drop_commands, import_again, range_start, refuse_conflicts
@@ -14,9 +14,8 @@ from patchq.adopt.found import FoundPatch, ReadOptions
 from patchq.adopt.gather import AdoptRequest, gather
 from patchq.editing.update import Revision, insert
 from patchq.errors import Conflict, ConflictError, PatchqError, SourceError, UserError
-from patchq.formats.checkrules import ADOPTED_REASON, RULES, CheckRules
 from patchq.formats.header import Header, Ident, clean_message, with_trailer
-from patchq.formats.lockedit import rules_for_adopted, with_check
+from patchq.formats.lockedit import rules_for_adopted, rules_to_report, with_check
 from patchq.git.objects import CommitInfo
 from patchq.git.repository import Git
 from patchq.names import CommitId, TreeId, counted
@@ -281,19 +280,10 @@ def _rules_for(
         if rules.sign_off != known.sign_off:
             new.append("dco")
         notes.append(f"`patchq check`{now} leaves out {', '.join(new)}: see {where}")
-    if known.reason == ADOPTED_REASON:
-        kept = _kept(rules or known, broken)
-        if kept:
-            notes.append(f"the new patches break {', '.join(kept)}, which {where} requires: `patchq check` lists them")
+    kept = rules_to_report(rules or known, broken) if known.reason else []
+    if kept:
+        notes.append(f"the new patches break {', '.join(kept)}, which {where} requires: `patchq check` lists them")
     return tuple(notes)
-
-
-def _kept(rules: CheckRules, broken: Collection[str]) -> list[str]:
-    """Return the rules that patches break and that ``check`` reports as problems."""
-    ignored = {*rules.off, *rules.warn}
-    if rules.sign_off == "none":
-        ignored.add("dco")
-    return [rule for rule in RULES if rule in broken and rule not in ignored]
 
 
 def _with_releases(

@@ -1,7 +1,6 @@
 """Parsers and writers for text formats: series, patches, diffs, lock, ledger, measurements, templates."""
 
 __all__ = [
-    "checkrules",
     "diff",
     "distinfo",
     "header",

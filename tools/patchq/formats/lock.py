@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from patchq.errors import FormatError, StateTooNew, StateTooOld, UserError, nearest
 from patchq.formats import toml, verification
-from patchq.formats.checkrules import RULES, SIGNERS, CheckRules
+from patchq.formats._checkrules import RULES, SIGNERS, CheckRules
 from patchq.names import CommitId
 from patchq.system.paths import check_inside, check_name, check_ref, find_twins
 

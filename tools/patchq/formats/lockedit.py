@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
-from patchq.formats.checkrules import ADOPTED, ADOPTED_REASON, RULES, CheckRules
+from patchq.formats._checkrules import ADOPTED, ADOPTED_REASON, RULES, CheckRules
 from patchq.formats.lock import BuildConfig, Pin, Upstream
 
 EMPTY = b"""# The upstreams of this project, where they are pinned, and which pins belong together.
@@ -95,6 +95,16 @@ def rules_for_adopted(before: CheckRules, broken: Collection[str]) -> CheckRules
         reason=ADOPTED_REASON,
         imported=tuple(rule for rule in RULES if rule in before.imported or rule in new),
     )
+
+
+def rules_to_report(rules: CheckRules, broken: Collection[str]) -> list[str]:
+    """Return the broken rules that ``check`` reports as problems, if an import wrote the rules."""
+    if rules.reason != ADOPTED_REASON:
+        return []
+    ignored = {*rules.off, *rules.warn}
+    if rules.sign_off == "none":
+        ignored.add("dco")
+    return [rule for rule in RULES if rule in broken and rule not in ignored]
 
 
 def with_check(data: bytes, upstream: str, rules: CheckRules) -> bytes:
