@@ -40,7 +40,6 @@ class PythonCallers:
     def __init__(self, whole: Comparison, counterparts: Counterparts) -> None:
         self.whole, self.old, self.new = whole, whole.old, whole.new
         self.counterparts = counterparts
-        self._definers_known: dict[tuple[int, str], list[bytes]] = {}
 
     def compare(self, touch: Touch, line: int, name: str, new: Found) -> None:
         """Find calls that the new version adds, drops or makes under other conditions.
@@ -155,18 +154,12 @@ class PythonCallers:
     def _only_definition(self, tree: Tree, name: str, wanted: Found) -> bool:
         if len(name) < SHORTEST_NAME:
             return False
-        files = self._definers(tree, name)
+        files = tree.definers(name)
         if len(files) != 1:
             return False
         file = tree.python(files[0])
         named = [n for n in file.facts if n.rpartition(".")[2] == name] if file else []
         return named == [wanted.name] and files[0] == wanted.path
-
-    def _definers(self, tree: Tree, name: str) -> list[bytes]:
-        key = (id(tree), name)
-        if key not in self._definers_known:
-            self._definers_known[key] = tree.definers({name})[name]
-        return self._definers_known[key]
 
 
 def _only(

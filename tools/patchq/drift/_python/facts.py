@@ -8,7 +8,7 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from patchq.drift._api.signatures import Parameter, Signature
-from patchq.drift._python.shape import FunctionNode, body_of, bound_names
+from patchq.drift._python.shape import FunctionNode, body_of, bound_names, walk
 from patchq.drift.bodies import Fact, folded, inner, parse
 
 #: Decorators that change nothing at run time.
@@ -42,6 +42,31 @@ class PythonFile:
     _mentions: dict[str, list[tuple[str, ast.expr]]] | None = None
     _bound: dict[str, frozenset[str]] = field(default_factory=dict)
     _bodies: dict[str, str] = field(default_factory=dict)
+    _walked: list[ast.AST] | None = None
+    _names: dict[int, list[ast.Name]] | None = None
+    _binding: dict[str, list[ast.AST]] = field(default_factory=dict)
+
+    def walked(self) -> list[ast.AST]:
+        """Return all nodes of the file, as ``ast.walk`` yields them."""
+        if self._walked is None:
+            self._walked = walk(self.tree) if self.tree else []
+        return self._walked
+
+    def names_at(self, line: int) -> list[ast.Name]:
+        """Return the names on a line."""
+        if self._names is None:
+            self._names = {}
+            for node in self.walked():
+                if isinstance(node, ast.Name):
+                    self._names.setdefault(node.lineno, []).append(node)
+        return self._names.get(line, [])
+
+    def binding(self, name: str) -> list[ast.AST]:
+        """Return the imports and assignments in a function, and the objects of its ``with`` statements."""
+        if name not in self._binding:
+            kinds = ast.Import | ast.ImportFrom | ast.AnnAssign | ast.Assign | ast.withitem
+            self._binding[name] = [node for node in walk(self.nodes[name]) if isinstance(node, kinds)]
+        return self._binding[name]
 
     def fact(self, name: str) -> Fact | None:
         """Return a definition; the last one if there are several, as for Python itself."""
@@ -75,7 +100,7 @@ class PythonFile:
             node = self.nodes.get(one)
             if isinstance(node, FunctionNode):
                 found |= _raised(node, without if one == name else ())
-            for child in ast.walk(node) if node else ():
+            for child in walk(node) if node else ():
                 if not isinstance(child, ast.Call):
                     continue
                 called = self.callee(child, one)
@@ -104,7 +129,7 @@ class PythonFile:
     def _calls_by_name(self) -> dict[str, list[ast.Call]]:
         if self._calls is None:
             self._calls = {}
-            for node in ast.walk(self.tree) if self.tree else ():
+            for node in self.walked():
                 if isinstance(node, ast.Call):
                     simple = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
                     self._calls.setdefault(self.imports.get(simple, ("", ""))[1] or simple, []).append(node)
@@ -115,7 +140,7 @@ class PythonFile:
         if self._mentions is None:
             self._mentions = {}
             called = {id(call.func) for calls in self._calls_by_name().values() for call in calls}
-            for node in ast.walk(self.tree) if self.tree else ():
+            for node in self.walked():
                 for key, value in _kept(node):
                     simple = value.attr if isinstance(value, ast.Attribute) else getattr(value, "id", "")
                     if simple and id(value) not in called:
@@ -145,7 +170,7 @@ class PythonFile:
             return text
         with contextlib.suppress(SyntaxError, ValueError, RecursionError):
             tree = ast.parse(text, mode="eval")
-            names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} - seen
+            names = {node.id for node in walk(tree) if isinstance(node, ast.Name)} - seen
             known = {n: f.value for n in names if (f := self.fact(n)) and f.kind == "value" and f.value}
             if known and len(seen) < _EXPANSIONS:
                 replaced = _Names({n: f"({self._expanded(v, seen | {n})})" for n, v in known.items()}).visit(tree)
@@ -367,7 +392,7 @@ def _raised(node: FunctionNode, without: Container[str]) -> set[str]:
             name = ast.unparse(raised).rpartition(".")[2]
             if name[:1].isupper():
                 found.add(name)
-        if isinstance(child, ast.If) and any(isinstance(n, ast.Name) and n.id in without for n in ast.walk(child.test)):
+        if isinstance(child, ast.If) and any(isinstance(n, ast.Name) and n.id in without for n in walk(child.test)):
             continue
         waiting.extend(inner(child))
     return found
@@ -480,10 +505,10 @@ def _returned(node: FunctionNode) -> tuple[set[int], bool]:
 
 
 def names_of(file: PythonFile, lines: set[int]) -> Iterator[tuple[ast.Name, str]]:
-    assert file.tree is not None
-    for node in ast.walk(file.tree):
-        if isinstance(node, ast.Name) and node.lineno in lines and isinstance(node.ctx, ast.Load):
-            yield node, file.function_at(node.lineno)
+    for line in sorted(lines):
+        for node in file.names_at(line):
+            if isinstance(node.ctx, ast.Load):
+                yield node, file.function_at(node.lineno)
 
 
 def names_on(file: PythonFile, lines: set[int]) -> set[str]:
@@ -491,9 +516,8 @@ def names_on(file: PythonFile, lines: set[int]) -> set[str]:
 
 
 def stored_on(file: PythonFile, lines: set[int]) -> set[str]:
-    assert file.tree is not None
     found = set()
-    for node in ast.walk(file.tree):
+    for node in file.walked():
         if isinstance(node, ast.Name) and node.lineno in lines and isinstance(node.ctx, ast.Store):
             found.add(node.id)
         elif isinstance(node, ast.arg) and node.lineno in lines:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from patchq.drift._python.callers import is_super
 from patchq.drift._python.counterparts import Counterparts
 from patchq.drift._python.facts import PythonFile
+from patchq.drift._python.shape import walk
 from patchq.drift._versions.comparison import Comparison
 from patchq.drift._versions.tree import Found
 
@@ -76,7 +77,7 @@ class Overrides:
 
 def _calls_overridden(file: PythonFile | None, name: str, owner: str, method: str) -> bool:
     """Return whether an override calls the method that it overrides, by ``super()`` or by its class."""
-    for node in ast.walk(file.nodes[name]) if file and name in file.nodes else ():
+    for node in walk(file.nodes[name]) if file and name in file.nodes else ():
         if not isinstance(node, ast.Call):
             continue
         called = f".{ast.unparse(node.func)}"

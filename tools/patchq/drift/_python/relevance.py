@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from patchq.drift._python.facts import PythonFile
-from patchq.drift._python.shape import FunctionNode, bound_names, shaped_body
+from patchq.drift._python.shape import FunctionNode, bound_names, clone, shaped_body, walk
 
 #: Greatest number of helpers that are put in place of their calls, one inside the other.
 _MOST_HELPERS = 6
@@ -227,7 +227,7 @@ def _step(node: ast.AST, parts: Sequence[ast.AST], around: tuple[str, ...]) -> S
     reads: set[str] = set()
     writes: set[str] = set()
     for part in parts:
-        for child in ast.walk(part):
+        for child in walk(part):
             if isinstance(child, ast.Name | ast.Attribute | ast.Subscript):
                 name = _root(child)
                 stored = isinstance(child.ctx, ast.Store | ast.Del)
@@ -278,7 +278,7 @@ def with_helpers(file: PythonFile, name: str, other: PythonFile) -> ast.stmt:
     helpers = {n for n in file.nodes if n not in other.facts and isinstance(file.nodes[n], FunctionNode)}
     if not helpers:
         return node
-    expanded = copy.deepcopy(node)
+    expanded = clone(node)
     for _ in range(_MOST_HELPERS):
         writer = _Expand(file, name, helpers)
         expanded = writer.visit(expanded)
@@ -305,7 +305,7 @@ class _Expand(ast.NodeTransformer):
     def visit_Expr(self, node: ast.Expr) -> ast.AST | list[ast.stmt]:
         self.generic_visit(node)
         body = self._body(node.value)
-        if body is None or any(isinstance(child, ast.Return) for each in body for child in ast.walk(each)):
+        if body is None or any(isinstance(child, ast.Return) for each in body for child in walk(each)):
             return node
         self.done = True
         return body
@@ -320,7 +320,7 @@ class _Expand(ast.NodeTransformer):
 
     def _with_result(self, node: ast.Assign | ast.Return) -> ast.AST | list[ast.stmt]:
         body = self._body(node.value)
-        returns = [child for each in body or () for child in ast.walk(each) if isinstance(child, ast.Return)]
+        returns = [child for each in body or () for child in walk(each) if isinstance(child, ast.Return)]
         if not body or (isinstance(node, ast.Assign) and returns != [body[-1]]) or not returns:
             return node
         self.done = True
@@ -348,7 +348,7 @@ class _Expand(ast.NodeTransformer):
         if set(given) != {*names, *(a.arg for a in arguments.kwonlyargs)}:
             return None
         writer = _Arguments(given)
-        return [writer.visit(copy.deepcopy(each)) for each in helper.body if not _is_text(each)]
+        return [writer.visit(clone(each)) for each in helper.body if not _is_text(each)]
 
 
 def _is_text(node: ast.stmt) -> bool:
@@ -367,4 +367,4 @@ class _Arguments(ast.NodeTransformer):
             return node
         if isinstance(value, ast.Name):
             return ast.copy_location(ast.Name(value.id, node.ctx), node)
-        return copy.deepcopy(value)
+        return clone(value)

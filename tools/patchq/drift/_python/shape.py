@@ -6,6 +6,7 @@ import ast
 import copy
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from patchq.drift.bodies import folded
 
@@ -14,10 +15,39 @@ FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 _REPORTERS = {"logger", "log", "logging", "warnings", "print"}
 
 
+def clone(node: Any) -> Any:
+    """Return a deep copy of a syntax tree, with its positions."""
+    if isinstance(node, list):
+        return [clone(each) for each in node]
+    if not isinstance(node, ast.AST):
+        return node
+    made = node.__class__.__new__(node.__class__)
+    made.__dict__.update(node.__dict__)
+    for name in node._fields:
+        value = made.__dict__.get(name)
+        if isinstance(value, ast.AST | list):
+            made.__dict__[name] = clone(value)
+    return made
+
+
+def walk(node: ast.AST) -> list[ast.AST]:
+    """Return a node and all nodes in it, as ``ast.walk`` yields them."""
+    found = [node]
+    for each in found:
+        values = each.__dict__
+        for name in each._fields:
+            value = values.get(name)
+            if isinstance(value, ast.AST):
+                found.append(value)
+            elif isinstance(value, list):
+                found += [one for one in value if isinstance(one, ast.AST)]
+    return found
+
+
 def bound_names(node: ast.AST) -> set[str]:
     """Return the parameters and local variables of a function, nested functions included."""
     found: set[str] = set()
-    for child in ast.walk(node):
+    for child in walk(node):
         if isinstance(child, ast.arg):
             found.add(child.arg)
         elif isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):
@@ -40,7 +70,7 @@ def body_of(node: ast.stmt, keep: frozenset[str] = frozenset(), *, masked: bool 
     :param keep: local variables whose names count.
     :param masked: leave out the values of constants and the operators.
     """
-    shaped = _Shape().visit(copy.deepcopy(node))
+    shaped = _Shape().visit(clone(node))
     body = _inlined(_block(shaped.body))
     locals_ = bound_names(shaped) - keep if isinstance(shaped, FunctionNode) else set()
     return ";".join(_Dump(locals_, masked).dump(s) for s in body)
@@ -48,27 +78,27 @@ def body_of(node: ast.stmt, keep: frozenset[str] = frozenset(), *, masked: bool 
 
 def shaped_body(node: ast.stmt) -> list[ast.stmt]:
     """Return the statements of a function or class, each in one spelling, in their order."""
-    shaped = _Shape().visit(copy.deepcopy(node))
+    shaped = _Shape().visit(clone(node))
     return list(shaped.body)
 
 
 def without_arguments(node: ast.stmt, names: set[str]) -> ast.stmt:
     """Return a function without the keyword arguments that pass on some of its parameters."""
-    found = copy.deepcopy(node)
-    for child in ast.walk(found):
+    found = clone(node)
+    for child in walk(found):
         if isinstance(child, ast.Call):
             child.keywords = [k for k in child.keywords if not _reads_only(k.value, names)]
     return found
 
 
 def _reads_only(node: ast.expr, names: set[str]) -> bool:
-    read = {child.id for child in ast.walk(node) if isinstance(child, ast.Name)}
+    read = {child.id for child in walk(node) if isinstance(child, ast.Name)}
     return bool(read) and read <= names
 
 
 def dump_of(node: ast.AST, *, masked: bool = False) -> str:
     """Return an expression or simple statement as text, without its spelling."""
-    return _Dump(set(), masked).dump(_Shape().visit(copy.deepcopy(node)))
+    return _Dump(set(), masked).dump(_Shape().visit(clone(node)))
 
 
 class _Shape(ast.NodeTransformer):
@@ -265,7 +295,7 @@ def _inlined(body: list[ast.stmt]) -> list[ast.stmt]:
     stored: Counter[str] = Counter()
     loaded: Counter[str] = Counter()
     for statement in body:
-        for node in ast.walk(statement):
+        for node in walk(statement):
             if isinstance(node, ast.Name):
                 (loaded if isinstance(node.ctx, ast.Load) else stored)[node.id] += 1
     return _inline(body, {n for n in stored if stored[n] == 1 and loaded[n] == 1})
@@ -363,8 +393,8 @@ def conditions_of(function: FunctionNode, call: ast.Call) -> dict[str, str]:
     local = _Local(bound_names(function) - parameters)
     texts: dict[str, str] = {}
     for test, holds in found:
-        for part in _parts(_Shape().visit(copy.deepcopy(test)), holds):
-            texts[dump_of(local.visit(copy.deepcopy(part)))] = ast.unparse(part)
+        for part in _parts(_Shape().visit(clone(test)), holds):
+            texts[dump_of(local.visit(clone(part)))] = ast.unparse(part)
     return texts
 
 
@@ -400,10 +430,10 @@ def _lead_to(body: Sequence[ast.stmt], call: ast.Call, found: list[tuple[ast.exp
             _lead_to(block, call, found)
         for handler in getattr(node, "handlers", ()):
             _lead_to(handler.body, call, found)
-        for child in ast.walk(node):
-            if isinstance(child, ast.IfExp) and any(each is call for each in ast.walk(child.body)):
+        for child in walk(node):
+            if isinstance(child, ast.IfExp) and any(each is call for each in walk(child.body)):
                 found.append((child.test, True))
-            elif isinstance(child, ast.IfExp) and any(each is call for each in ast.walk(child.orelse)):
+            elif isinstance(child, ast.IfExp) and any(each is call for each in walk(child.orelse)):
                 found.append((child.test, False))
         return
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-import copy
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -16,7 +15,16 @@ from patchq.drift._python.counterparts import Counterparts, fits, shown_fact, sh
 from patchq.drift._python.facts import PythonFile, names_of, names_on
 from patchq.drift._python.overrides import Overrides
 from patchq.drift._python.relevance import python_steps, with_helpers
-from patchq.drift._python.shape import FunctionNode, body_of, dump_of, reports, shaped_body, without_arguments
+from patchq.drift._python.shape import (
+    FunctionNode,
+    body_of,
+    clone,
+    dump_of,
+    reports,
+    shaped_body,
+    walk,
+    without_arguments,
+)
 from patchq.drift._versions.comparison import (
     MOST_DEFINERS,
     Comparison,
@@ -76,7 +84,9 @@ class PythonUses:
             self._bindings(touch, after, base, new_file)
             self._unbound(touch, after, base, new_file)
         self._peers(touch, after)
-        for node in _keys_on(after, touch.lines):
+        if touch.keys is None:
+            touch.keys = list(_keys_on(after, touch.lines))
+        for node in touch.keys:
             self._key(touch, node, after.function_at(node.lineno))
 
     def _key(self, touch: Touch, node: ast.Constant, scope: str) -> None:
@@ -326,7 +336,7 @@ class PythonUses:
         """Compare the functions that a called function calls."""
         file = self.old.python(found.path)
         node = file.nodes.get(found.name) if file else None
-        for child in ast.walk(node) if isinstance(node, FunctionNode) else ():
+        for child in walk(node) if isinstance(node, FunctionNode) else ():
             if not isinstance(child, ast.Call) or reports(child.func):
                 continue
             called = self.old.infer(child.func, found.path, found.name)
@@ -403,11 +413,12 @@ class PythonUses:
         python = [p for p in self.whole.changed if p.endswith(b".py")]
         if not self.open or not python:
             return
-        there = self.old.definers(set(self.open), python)
-        names = {name for name, paths in there.items() if paths}
-        definers = self.old.definers(names) if names else {}
-        for name in sorted(names):
-            candidates = self._candidates(name, definers[name])
+        defined: set[bytes] = set()
+        for path in python:
+            blob = self.old.blob(path)
+            defined |= self.old.files.defined(blob) if blob else frozenset()
+        for name in sorted(name for name in self.open if name.encode() in defined):
+            candidates = self._candidates(name, self.old.definers(name))
             for touch, use in self.open[name]:
                 if candidates is not None:
                     self._unknown(touch, use, candidates)
@@ -430,7 +441,7 @@ class PythonUses:
         return found
 
     def _is_anywhere(self, name: str) -> bool:
-        if self.new.definers({name})[name]:
+        if self.new.definers(name):
             return True
         word = name.encode()
         paths = [p for p in self.new.entries if p.endswith(b".py")]
@@ -531,7 +542,7 @@ def _only_for(old: ast.stmt, new: ast.stmt, added: set[str]) -> bool:
 
 
 def _loads(file: PythonFile) -> Iterator[ast.Name]:
-    for node in ast.walk(file.tree) if file.tree else ():
+    for node in file.walked():
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             yield node
 
@@ -572,8 +583,8 @@ def _assigned(old: PythonFile, old_name: str, new: PythonFile, new_name: str) ->
 
 def _without_locals(node: ast.expr, file: PythonFile) -> str:
     """Return an expression with one placeholder for all names that its file doesn't define or import."""
-    found = copy.deepcopy(node)
-    for child in ast.walk(found):
+    found = clone(node)
+    for child in walk(found):
         if isinstance(child, ast.Name) and child.id not in file.facts and child.id not in file.imports:
             child.id = child.id if child.id in _BUILT_INS else "%"
     return dump_of(found)
@@ -605,14 +616,13 @@ def _different_lines(one: ast.stmt, other: ast.stmt) -> tuple[str, str]:
 def _uses_of(file: PythonFile, lines: set[int]) -> Iterator[Use]:
     """Yield the calls, names and attributes on added lines."""
     called: set[int] = set()
-    assert file.tree is not None
-    for node in ast.walk(file.tree):
+    for node in file.walked():
         if isinstance(node, ast.Call) and not lines.isdisjoint(range(node.lineno, (node.end_lineno or 0) + 1)):
             if not _own_lines(node, lines):
                 continue
             called.add(id(node.func))
             yield Use(node.func, file.function_at(node.lineno), node)
-    for node in ast.walk(file.tree):
+    for node in file.walked():
         if not isinstance(node, ast.Attribute | ast.Name | ast.Subscript) or not isinstance(node.ctx, ast.Load):
             continue
         if isinstance(node, ast.Name) and node.id in ("self", "cls"):
@@ -623,8 +633,7 @@ def _uses_of(file: PythonFile, lines: set[int]) -> Iterator[Use]:
 
 def _keys_on(file: PythonFile, lines: set[int]) -> Iterator[ast.Constant]:
     """Yield the words that added lines pass to functions, compare or use as keys."""
-    assert file.tree is not None
-    for node in ast.walk(file.tree):
+    for node in file.walked():
         given: list[ast.expr] = []
         if isinstance(node, ast.Call) and not reports(node.func):
             given = [*node.args, *(k.value for k in node.keywords)]

@@ -85,6 +85,7 @@ class Touch:
     python: tuple[PythonFile, PythonFile] | None = None
     cpp: tuple[CppFile, CppFile] | None = None
     uses: list[tuple[Use, Found | None]] | None = None
+    keys: list[ast.Constant] | None = None
     mentions: Interests | None = None
 
 

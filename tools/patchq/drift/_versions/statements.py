@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import ast
-import copy
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from patchq.drift._cpp import facts as cpp_facts
 from patchq.drift._cpp.facts import CppFile
 from patchq.drift._python.facts import PythonFile
-from patchq.drift._python.shape import FunctionNode, bound_names, dump_of, reports
+from patchq.drift._python.shape import FunctionNode, bound_names, clone, dump_of, reports, walk
 
 #: Word of a string that may be the name of a macro, an option or a registered object.
 _NAME = re.compile(r"[A-Za-z]\w*_\w+")
@@ -32,7 +31,6 @@ _BLOCKS = ("body", "orelse", "finalbody")
 _TABLES = ast.Dict | ast.List | ast.Set | ast.Tuple
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
     """Simple statement, header of a compound one, parameter list, or entry of a table.
 
@@ -45,15 +43,80 @@ class Statement:
     :ivar raw: in C++, text with the names of local variables; ``local``: those variables.
     """
 
-    line: int
-    last: int
-    scope: str
-    text: str
-    words: frozenset[str]
-    sets: frozenset[str] = frozenset()
-    shown: str = ""
-    raw: str = ""
+    raw = ""
     local: frozenset[str] = frozenset()
+    words: frozenset[str]
+    sets: frozenset[str]
+    text: str
+    shown: str
+
+    def __init__(self, line: int, last: int, scope: str) -> None:
+        self.line, self.last, self.scope = line, last, scope
+
+
+class _PythonStatement(Statement):
+    """Python statement; what is rarely needed is computed on request."""
+
+    def __init__(
+        self,
+        node: ast.AST,
+        parts: Sequence[ast.AST],
+        span: tuple[int, int],
+        scope: str,
+        local: frozenset[str],
+        names: Iterable[str],
+        shown: Iterable[str],
+    ) -> None:
+        super().__init__(*span, scope)
+        self._node, self._parts, self._local = node, parts, local
+        self._names, self._shown = names, shown
+
+    @cached_property
+    def _both(self) -> tuple[frozenset[str], frozenset[str]]:
+        sets = {name for name in self._names if is_distinctive(name)}
+        words = sets | set(self._shown)
+        for part in self._parts:
+            words |= _words(part, self._local)
+            sets |= _stored(part) & words
+        return frozenset(words), frozenset(sets)
+
+    @property
+    def words(self) -> frozenset[str]:  # type: ignore[override]
+        return self._both[0]
+
+    @property
+    def sets(self) -> frozenset[str]:  # type: ignore[override]
+        return self._both[1]
+
+    @cached_property
+    def text(self) -> str:  # type: ignore[override]
+        kind = "Assign" if isinstance(self._node, ast.AnnAssign) else type(self._node).__name__
+        return f"{kind} {' '.join(sorted(self._names))} " + " ".join(_masked(p, self._local) for p in self._parts)
+
+    @cached_property
+    def shown(self) -> str:  # type: ignore[override]
+        return _source(self._node, self._parts)
+
+
+class _CppStatement(Statement):
+    """C++ statement with everything computed."""
+
+    def __init__(
+        self,
+        *,
+        line: int,
+        last: int,
+        scope: str,
+        text: str,
+        words: frozenset[str],
+        sets: frozenset[str],
+        shown: str,
+        raw: str = "",
+        local: frozenset[str] = frozenset(),
+    ) -> None:
+        super().__init__(line, last, scope)
+        self.text, self.words, self.sets, self.shown = text, words, sets, shown
+        self.raw, self.local = raw, local
 
 
 def on_lines(statements: Iterable[Statement], lines: Collection[int]) -> list[Statement]:
@@ -151,24 +214,7 @@ class _PythonReader:
         names: Iterable[str] = (),
         shown: Iterable[str] = (),
     ) -> None:
-        sets = {name for name in names if is_distinctive(name)}
-        words = sets | set(shown)
-        for part in parts:
-            words |= _words(part, local)
-            sets |= _stored(part) & words
-        kind = "Assign" if isinstance(node, ast.AnnAssign) else type(node).__name__
-        text = f"{kind} {' '.join(sorted(names))} " + " ".join(_masked(p, local) for p in parts)
-        self.found.append(
-            Statement(
-                line=span[0],
-                last=span[1],
-                scope=scope,
-                text=text,
-                words=frozenset(words),
-                sets=frozenset(sets),
-                shown=_source(node, parts),
-            )
-        )
+        self.found.append(_PythonStatement(node, parts, span, scope, local, names, shown))
 
 
 def _source(node: ast.AST, parts: Sequence[ast.AST]) -> str:
@@ -192,7 +238,7 @@ def is_distinctive(word: str) -> bool:
 def _stored(node: ast.AST) -> set[str]:
     """Return the names and attributes that a part of a statement assigns."""
     found = set()
-    for child in ast.walk(node):
+    for child in walk(node):
         if isinstance(child, ast.Attribute | ast.Name) and isinstance(child.ctx, ast.Store):
             found.add(child.attr if isinstance(child, ast.Attribute) else child.id)
         elif isinstance(child, ast.Constant) and isinstance(child.value, str) and child.value.startswith("-D"):
@@ -203,7 +249,7 @@ def _stored(node: ast.AST) -> set[str]:
 def _imported(node: ast.AST) -> set[str]:
     """Return the names that import statements bind in a function."""
     found = set()
-    for child in ast.walk(node):
+    for child in walk(node):
         if isinstance(child, ast.Import | ast.ImportFrom):
             for alias in child.names:
                 found.add(alias.asname or alias.name.partition(".")[0])
@@ -219,7 +265,7 @@ def _elements(node: ast.expr) -> list[list[ast.expr]]:
 
 def _words(node: ast.AST, local: frozenset[str]) -> set[str]:
     found: set[str] = set()
-    for child in ast.walk(node):
+    for child in walk(node):
         if isinstance(child, ast.Attribute):
             found.add(child.attr)
             owner = child.value
@@ -264,7 +310,7 @@ def _masked(node: ast.AST, local: frozenset[str]) -> str:
         node = ast.Assign([node.target], node.value or ast.Constant(None), lineno=0)
     if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
         node = ast.Raise(node.exc.func)
-    return dump_of(_Masked(local).visit(copy.deepcopy(node)))
+    return dump_of(_Masked(local).visit(clone(node)))
 
 
 #: Nodes of C++ that contain other statements or definitions.
@@ -339,7 +385,7 @@ def _cpp_statement(file: CppFile, node: Any, parts: Sequence[Any], scope: str, l
     words = {token for token in tokens if token not in local and is_distinctive(token)}
     text = " ".join("%" if token in local else token for token in tokens if token not in ("(", ")"))
     last = max([node.start_point[0], *(part.end_point[0] for part in parts)]) + 1
-    return Statement(
+    return _CppStatement(
         line=node.start_point[0] + 1,
         last=last,
         scope=scope,
@@ -406,6 +452,6 @@ def _macro_statements(file: CppFile, node: Any) -> Iterator[Statement]:
         text = " ".join(re.sub(r"//.*|/\*.*?(\*/|$)", " ", line).rstrip("\\ ").split())
         if text:
             words = frozenset(word for word in _WORD.findall(text) if is_distinctive(word))
-            yield Statement(
+            yield _CppStatement(
                 line=number, last=number, scope=name, text=text, words=words, sets=words, shown=_short(text)
             )

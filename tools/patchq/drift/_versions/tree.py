@@ -120,12 +120,15 @@ class Tree:
         self._text_files: dict[bytes, int] = {}
         self._prefixes: tuple[str, ...] | None = None
         self._by_base: dict[bytes, list[bytes]] | None = None
+        self._modules: dict[bytes, str] = {}
+        self._definers: dict[bytes, list[bytes]] | None = None
+        self._heirs: dict[bytes, list[tuple[bytes, bytes]]] | None = None
 
     def over(self, path: bytes, file: PythonFile) -> Tree:
         """Return this tree with one Python file replaced."""
         other = Tree(self.entries, self.files)
         other._over = {**self._over, path: file}
-        other._prefixes, other._by_base = self.prefixes, self._by_base
+        other._prefixes, other._by_base, other._modules = self.prefixes, self._by_base, self._modules
         return other
 
     def word_files(self) -> Mapping[bytes, int]:
@@ -178,9 +181,11 @@ class Tree:
 
     def module_of(self, path: bytes) -> str:
         """Return the dotted name of a Python file."""
-        text = _text(path).removesuffix(".py").removesuffix("/__init__")
-        best = max((p for p in self.prefixes if text.startswith(p)), key=len, default="")
-        return text[len(best) :].replace("/", ".")
+        if path not in self._modules:
+            text = _text(path).removesuffix(".py").removesuffix("/__init__")
+            best = max((p for p in self.prefixes if text.startswith(p)), key=len, default="")
+            self._modules[path] = text[len(best) :].replace("/", ".")
+        return self._modules[path]
 
     def path_of(self, module: str) -> bytes | None:
         """Return the file of a module; None if it is another package's."""
@@ -410,8 +415,10 @@ class Tree:
             if argument.arg == name:
                 return self._annotated(argument.annotation, path, "", steps) if argument.annotation else None
         values: list[ast.expr] = []
-        for child in ast.walk(node):
-            source = _import_source(child, name, self.module_of(path), path.endswith(b"__init__.py"))
+        module = self.module_of(path)
+        file = self.python(path)
+        for child in file.binding(scope) if file else ():
+            source = _import_source(child, name, module, path.endswith(b"__init__.py"))
             if source is not None:
                 return self.imported(*source)
             if isinstance(child, ast.AnnAssign) and _is_name(child.target, name):
@@ -423,34 +430,38 @@ class Tree:
         kinds = {found for v in values if (found := self._annotated(v, path, scope, steps + 1))}
         return kinds.pop() if len(kinds) == 1 else None
 
-    def definers(self, names: set[str], paths: Iterable[bytes] | None = None) -> dict[str, list[bytes]]:
-        """Return the Python files whose lines seem to define each name."""
-        python = [p for p in (self.entries if paths is None else paths) if p.endswith(b".py") and self.blob(p)]
-        self.files.bring(blob for p in python if (blob := self.blob(p)))
-        wanted = {name.encode() for name in names}
-        found: dict[str, list[bytes]] = {name: [] for name in names}
-        for path in python:
-            blob = self.blob(path)
-            for name in self.files.defined(blob) & wanted if blob else ():
-                found[name.decode()].append(path)
-        return found
+    def _python_blobs(self) -> dict[bytes, BlobId]:
+        """Return the Python files, with their contents brought."""
+        python = {p: blob for p in self.entries if p.endswith(b".py") and (blob := self.blob(p))}
+        self.files.bring(python.values())
+        return python
+
+    def definers(self, name: str) -> list[bytes]:
+        """Return the Python files whose lines seem to define a name."""
+        if self._definers is None:
+            self._definers = {}
+            for path, blob in self._python_blobs().items():
+                for each in self.files.defined(blob):
+                    self._definers.setdefault(each, []).append(path)
+        return self._definers.get(name.encode(), [])
 
     def descendants(self, name: str) -> dict[bytes, set[str]]:
         """Return the classes that may inherit from a class of this name, directly or not, by file."""
-        python = {p: blob for p in self.entries if p.endswith(b".py") and (blob := self.blob(p))}
-        self.files.bring(python.values())
-        known = {name.encode()}
-        found: dict[bytes, set[str]] = {}
-        grown = True
-        while grown:
-            grown = False
-            for path, blob in python.items():
+        if self._heirs is None:
+            self._heirs = {}
+            for path, blob in self._python_blobs().items():
                 for its_name, bases in self.files.classes(blob):
-                    if its_name not in known and not known.isdisjoint(bases):
-                        known.add(its_name)
-                        grown = True
-                    if not known.isdisjoint(bases):
-                        found.setdefault(path, set()).add(its_name.decode())
+                    for base in bases:
+                        self._heirs.setdefault(base, []).append((path, its_name))
+        known = {name.encode()}
+        waiting = list(known)
+        found: dict[bytes, set[str]] = {}
+        while waiting:
+            for path, its_name in self._heirs.get(waiting.pop(), ()):
+                found.setdefault(path, set()).add(its_name.decode())
+                if its_name not in known:
+                    known.add(its_name)
+                    waiting.append(its_name)
         return found
 
     def includes(self, path: bytes, content: bytes | None = None) -> set[bytes]:
