@@ -65,3 +65,46 @@ def test_a_default_of_what_the_patch_calls_with_the_commit_that_changed_it(patch
     assert "not compared: calls from other upstreams" in said
     why = patchq.ok("forecast", "up", "--onto", "v3", "--from", "v2", "--why")
     assert "v3 drift: up pkg/caller.py:5 entry (patch mine): changed default" in why
+
+
+STATE = b"class StageState:\n    def __init__(self, count):\n        self.stage_count = count\n"
+READER = b"from pkg.state import StageState\n\n\ndef entry(state: StageState):\n    return 0\n"
+
+
+def test_changes_in_reach_are_counted_and_listed(patchq: Patchq, upstream: Path) -> None:
+    """The patch reads an attribute; upstream changes another member of its class."""
+    commit_files(upstream, {"pkg/__init__.py": b"", "pkg/state.py": STATE, "pkg/reader.py": READER})
+    git(upstream, "tag", "v2")
+    patchq.ok("pin", "up", "--ref", "v2")
+    patchq.ok("apply")
+    edit(patchq.tree() / "pkg" / "reader.py", 5, b"    return state.stage_count\n")
+    patchq.ok("new", "up", "mine", "-m", "Mine\n\nWhy.")
+    commit_files(upstream, {"pkg/state.py": STATE.replace(b"= count\n", b"= count\n        self.limit = 2\n")})
+    git(upstream, "tag", "v3")
+    commit_files(upstream, {"pkg/state.py": STATE.replace(b", count)", b", count: int)")})
+    git(upstream, "tag", "v4")
+    patchq.ok("pin", "up", "--ref", "v3", "--set", "next")
+    patchq.ok("pin", "up", "--ref", "v4", "--set", "same")
+    out = patchq.ok("drift", "up", "--from", "v2", "--to", "v3")
+    assert "far: 0 findings, 1 changes in reach: `--far` lists them" in out
+    listed = patchq.ok("drift", "up", "--from", "v2", "--to", "v3", "--far")
+    assert "in reach: patch mine: StageState.__init__ (pkg/state.py:4), by StageState: self.limit = 2" in listed
+    (far,) = json.loads(patchq.ok("drift", "up", "--from", "v2", "--to", "v3", "--json"))["far"]
+    assert (far["patch"], far["path"], far["definition"]) == ("mine", "pkg/reader.py", "StageState.__init__")
+    assert json.loads(patchq.ok("drift", "up", "--from", "v2", "--to", "v4", "--json"))["far"] == []
+
+
+def test_one_definition_is_shown_once_for_a_patch(patchq: Patchq, upstream: Path) -> None:
+    commit_files(upstream, {"pkg/__init__.py": b"", "pkg/helper.py": HELPER, "pkg/caller.py": CALLER})
+    git(upstream, "tag", "v2")
+    patchq.ok("pin", "up", "--ref", "v2")
+    patchq.ok("apply")
+    edit(patchq.tree() / "pkg" / "caller.py", 5, b"    return helper(a)\n")
+    edit(patchq.tree() / "pkg" / "caller.py", 9, b"    return helper(a + 1)\n")
+    patchq.ok("new", "up", "mine", "-m", "Mine\n\nWhy.")
+    commit_files(upstream, {"pkg/helper.py": HELPER.replace(b"b=1", b"b=2")})
+    git(upstream, "tag", "v3")
+    patchq.ok("pin", "up", "--ref", "v3", "--set", "next")
+    said = patchq.fails(1, "drift", "up", "--from", "v2", "--to", "v3")
+    assert said.count("helper was (a, b=1), is now (a, b=2)") == 1
+    assert "also for pkg/caller.py:9" in said

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from patchq.cli.terminal import echo
-from patchq.drift.alarms import Alarm, Kind, NotCompared, Unseen
+from patchq.drift.alarms import Alarm, Kind, NotCompared, Reached, Unseen
 from patchq.extras import install_command
 
 #: Message by kind, for alarms inside an upstream.
@@ -70,6 +70,23 @@ def show_alarm(alarm: Alarm, head: str = "") -> None:
     echo(f"    {say_alarm(alarm)}" + (f" ({alarm.at})" if alarm.at else ""))
     if alarm.commit:
         echo(f"    by {alarm.commit[:12]} {alarm.subject}")
+
+
+def show_alarms(alarms: Sequence[Alarm], head: str = "") -> None:
+    """Print the alarms about one definition of upstream: the first one, and the places of the others."""
+    show_alarm(alarms[0], head)
+    for said in dict.fromkeys(f"{alarm.kind}: {say_alarm(alarm)}" for alarm in alarms[1:]):
+        if said != f"{alarms[0].kind}: {say_alarm(alarms[0])}":
+            echo(f"    {said}")
+    others = dict.fromkeys(f"{alarm.path}:{alarm.line}" for alarm in alarms)
+    if len(others) > 1:
+        echo(f"    also for {', '.join(list(others)[1:])}")
+
+
+def show_reached(reached: Reached) -> None:
+    """Print a change in reach in one line."""
+    of = reached.definition or "a statement of the file"
+    echo(f"in reach: patch {reached.patch}: {of} ({reached.at}), by {reached.shared}: {reached.now or 'gone'}")
 
 
 def show_unseen(unseen: Sequence[NotCompared]) -> None:

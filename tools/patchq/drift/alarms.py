@@ -32,6 +32,10 @@ class Kind(str, Enum):
     GONE = "touched function gone"
 
 
+#: Kinds of changes that are found by the names that they share with a patch.
+_BY_NAMES = {Kind.FIELDS.value, Kind.PEER.value, Kind.MENTION.value}
+
+
 class Unseen(str, Enum):
     """Reason that part of a patch was not compared."""
 
@@ -92,6 +96,41 @@ class Alarm:
     def place(self) -> tuple[str, str, str, str, str]:
         """Return the key that identifies the alarm in other versions of the file."""
         return (self.kind, self.upstream, self.path, self.function, self.callee)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    """Changed definition that shares rare names with a patch, or is in a class or function that the patch changes.
+
+    :ivar path: file of the patch; ``definition``: what changed, empty for statements outside of definitions.
+    :ivar shared: rarest name that both have.
+    :ivar was: first line that differs in the old version; ``now``: in the new one.
+    :ivar at: path and line of the change.
+    :ivar score: the nearer the change is to the patch, the greater.
+    """
+
+    patch: str
+    path: str
+    definition: str
+    shared: str
+    was: str
+    now: str
+    at: str
+    score: float
+
+
+def by_definition(alarms: Sequence[Alarm]) -> list[list[Alarm]]:
+    """Return the alarms of a patch about one place of upstream together, those about near changes first."""
+    found: dict[tuple[str, ...], list[Alarm]] = {}
+    for number, alarm in enumerate(alarms):
+        place = alarm.at.partition(" ")[0] or str(number)
+        found.setdefault((alarm.state, alarm.patch, alarm.upstream, place), []).append(alarm)
+    return sorted(found.values(), key=lambda mine: not any(map(is_near, mine)))
+
+
+def is_near(alarm: Alarm) -> bool:
+    """Return whether an alarm is about what the patch changes or uses itself, not two calls away or by names alone."""
+    return alarm.kind not in _BY_NAMES and " > " not in alarm.callee
 
 
 def by_kind(alarms: Sequence[Alarm]) -> Mapping[str, int]:

@@ -78,7 +78,7 @@ _ARITHMETIC: dict[type[ast.operator], Any] = {
     ast.BitOr: operator.or_,
 }
 #: Text that may be arithmetic with whole numbers.
-_NUMBERS = re.compile(r"[-+*/<>|()\s\dxXa-fA-F_]*\d[-+*/<>|()\s\dxXa-fA-F_]*")
+_NUMBERS = re.compile(r"(?=\D*\d)[-+*/<>|()\s\dxXa-fA-F_]*")
 #: Largest shift and result that are computed.
 _MOST_BITS = 256
 

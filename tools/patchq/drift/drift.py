@@ -14,7 +14,7 @@ from pathlib import Path
 
 from patchq.drift._api.calls import scan_source
 from patchq.drift._api.signatures import Api, SignatureChange, changes, load_api
-from patchq.drift.alarms import Alarm, NotCompared
+from patchq.drift.alarms import Alarm, NotCompared, Reached
 from patchq.drift.inside import PatchFacts
 from patchq.errors import UserError
 from patchq.extras import need
@@ -32,11 +32,13 @@ class Drift:
     """Result of a comparison.
 
     :ivar unseen: parts of the patches that were not compared.
+    :ivar far: changes in reach of the patches, the nearest first.
     :ivar siblings: True if calls from the other upstreams were compared, which needs the upstream's package.
     """
 
     alarms: tuple[Alarm, ...]
     unseen: tuple[NotCompared, ...]
+    far: tuple[Reached, ...]
     siblings: bool
 
 
@@ -73,8 +75,9 @@ def drift(project: Project, upstream: str, old_ref: str, new_ref: str, *, set_na
             store.list_tree(bases[1]),
             moved=lambda path: store.moved(carried.base, bases[1], path),
             ignored=config.ignore if config else (),
+            far=True,
         )
-    return Drift(alarms=(*alarms, *found.alarms), unseen=found.unseen, siblings=config is not None)
+    return Drift(alarms=(*alarms, *found.alarms), unseen=found.unseen, far=found.far, siblings=config is not None)
 
 
 def _pin(project: Project, upstream: str, ref: str) -> Pin:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from patchq.drift._cpp import facts as cpp_facts
 from patchq.drift._cpp.touched import TouchedCpp
@@ -20,8 +21,9 @@ from patchq.drift._python.touched import TouchedPython
 from patchq.drift._python.uses import PythonUses
 from patchq.drift._versions.comparison import Comparison, Touch
 from patchq.drift._versions.mentions import Mentions
+from patchq.drift._versions.reach import Reach
 from patchq.drift._versions.tree import Files, Read, Tree, changed_lines
-from patchq.drift.alarms import Alarm, NotCompared, Unseen
+from patchq.drift.alarms import Alarm, NotCompared, Reached, Unseen
 from patchq.drift.bodies import language_of, lines_of, reads_cpp
 from patchq.formats.diff import GITLINK
 from patchq.git.diffs import PathChange
@@ -34,10 +36,14 @@ PatchChanges = tuple[str, Sequence[PathChange]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inside:
-    """Result: the alarms of all patches, and what was not compared."""
+    """Result: the alarms of all patches, and what was not compared.
+
+    :ivar far: changes of definitions that share rare names with a patch, the nearest first.
+    """
 
     alarms: tuple[Alarm, ...]
     unseen: tuple[NotCompared, ...]
+    far: tuple[Reached, ...] = ()
 
 
 class PatchFacts:
@@ -54,6 +60,7 @@ class PatchFacts:
         self.upstream, self.old = upstream, Tree(old, Files(read))
         self.unseen: list[NotCompared] = []
         self.touches: list[Touch] = []
+        self._kept: dict[str, Any] = {}
         changes = [change for _, each in patches for change in each]
         links = {id(c) for c in changes if any(e and e.mode in (GITLINK, b"120000") for e in (c.old, c.new))}
         sources = [c for c in changes if id(c) not in links and language_of(c.path)]
@@ -82,19 +89,28 @@ class PatchFacts:
         *,
         moved: Callable[[bytes], bytes | None] = lambda path: None,
         ignored: Sequence[str] = (),
+        far: bool = False,
     ) -> Inside:
         """Compare with a new version.
 
         :param new: files of the new version.
         :param moved: function that returns the new path of a file that was renamed.
         :param ignored: patterns of paths whose callers don't count, such as tests.
+        :param far: also find the changes in reach.
         """
         comparison = Comparison(
-            self.upstream, self.touches, self.old, Tree(new, self.old.files), moved=moved, ignored=ignored
+            self.upstream,
+            self.touches,
+            self.old,
+            Tree(new, self.old.files, self.old),
+            moved=moved,
+            ignored=ignored,
+            kept=self._kept,
         )
         _run(comparison)
+        reached = Reach(comparison).found() if far and comparison.changed else []
         alarms, unseen = dict.fromkeys(comparison.alarms), dict.fromkeys([*self.unseen, *comparison.unseen])
-        return Inside(alarms=tuple(alarms), unseen=tuple(unseen))
+        return Inside(alarms=tuple(alarms), unseen=tuple(unseen), far=tuple(reached))
 
 
 def state_of(path: bytes, content: bytes, name: str, *, body: bool) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from patchq.drift.alarms import Alarm, Kind, NotCompared
+from patchq.drift.alarms import Alarm, Kind, NotCompared, Reached
 from patchq.drift.drift import drift
 from patchq.drift.inside import Inside, PatchFacts, state_of
 from patchq.errors import PatchqError
@@ -38,6 +38,7 @@ class DatedDrift:
 
     alarms: tuple[Alarm, ...]
     unseen: tuple[NotCompared, ...]
+    far: tuple[Reached, ...]
     siblings: bool
     history: bool
 
@@ -60,7 +61,7 @@ def drift_with_commits(project: Project, upstream: str, old: str, new: str, *, s
         if history:
             alarms = tuple(dated(history, pins[old], pins[new], alarms))
         known = bool(history and history.commit(pins[old]) and history.commit(pins[new]))
-    return DatedDrift(alarms=alarms, unseen=found.unseen, siblings=found.siblings, history=known)
+    return DatedDrift(alarms=alarms, unseen=found.unseen, far=found.far, siblings=found.siblings, history=known)
 
 
 def drift_of_plans(

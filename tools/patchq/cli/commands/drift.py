@@ -10,9 +10,10 @@ from patchq.cli.terminal import echo
 @click.argument("upstream")
 @click.option("--from", "old", required=True, metavar="REF", help="Pinned ref to start from.")
 @click.option("--to", "new", required=True, metavar="REF", help="Pinned ref to compare with.")
+@click.option("--far", is_flag=True, help="List the changes in reach of the patches, too.")
 @set_option
 @json_option
-def command(upstream: str, old: str, new: str, set_name: str, as_json: bool) -> None:
+def command(upstream: str, old: str, new: str, far: bool, set_name: str, as_json: bool) -> None:
     """Find patches that apply but changed meaning.
 
     Compares two pinned refs of UPSTREAM. Reports calls from the set's other upstreams whose arguments would
@@ -20,8 +21,8 @@ def command(upstream: str, old: str, new: str, set_name: str, as_json: bool) -> 
     patch changes, of their callers, and of the definitions that its lines call, read or override. Exit code 1
     if an alarm needs a decision.
     """
-    from patchq.cli.drifted import alarm_body, show_alarm, show_unseen
-    from patchq.drift.alarms import by_kind
+    from patchq.cli.drifted import alarm_body, show_alarms, show_reached, show_unseen
+    from patchq.drift.alarms import by_definition, by_kind, is_near
     from patchq.forecast.meaning import drift_with_commits
 
     found = drift_with_commits(open_project(as_json), upstream, old, new, set_name=set_name)
@@ -32,14 +33,19 @@ def command(upstream: str, old: str, new: str, set_name: str, as_json: bool) -> 
             "from": old,
             "to": new,
             "alarms": [alarm_body(a) for a in found.alarms],
+            "far": as_dicts(found.far),
             "unseen": as_dicts(found.unseen),
             "siblings": found.siblings,
             "history": found.history,
         }
         emit("drift", body)
     else:
-        for alarm in found.alarms:
-            show_alarm(alarm, f"{alarm.state}: ")
+        groups = by_definition(found.alarms)
+        shown = [alarms for alarms in groups if far or any(map(is_near, alarms))]
+        for alarms in shown:
+            show_alarms(alarms, f"{alarms[0].state}: ")
+        for reached in found.far if far else ():
+            show_reached(reached)
         show_unseen(found.unseen)
         if not found.siblings:
             echo(f"not compared: calls from other upstreams: upstream.lock has no [upstreams.{upstream}.build]")
@@ -47,6 +53,8 @@ def command(upstream: str, old: str, new: str, set_name: str, as_json: bool) -> 
             echo(f"no commits: no history of {upstream} is available locally (`patchq fetch --history`)")
         kinds = ", ".join(f"{n} {kind}" for kind, n in by_kind(open_ones).items())
         fixed = len(found.alarms) - len(open_ones)
+        if not far and (found.far or len(shown) < len(groups)):
+            echo(f"far: {len(groups) - len(shown)} findings, {len(found.far)} changes in reach: `--far` lists them")
         echo(f"{len(open_ones)} open" + (f": {kinds}" if kinds else "") + f", {fixed} fixed by the stacks")
     if open_ones:
         raise click.exceptions.Exit(1)

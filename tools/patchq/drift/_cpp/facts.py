@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -97,6 +98,7 @@ class CppFile:
     :ivar nodes: tree-sitter's nodes of the functions, macros and classes, in the order of ``facts``.
     :ivar includes: paths as the file spells them.
     :ivar asserts: conditions of ``static_assert`` outside of functions, with their lines.
+    :ivar tokens: cache of :func:`body_of`: tokens by node; ``locals``: local variables by node.
     """
 
     source: bytes
@@ -105,6 +107,8 @@ class CppFile:
     nodes: dict[str, list[Any]] = field(default_factory=dict)
     includes: list[str] = field(default_factory=list)
     asserts: dict[str, int] = field(default_factory=dict)
+    tokens: dict[int, list[str]] = field(default_factory=dict)
+    locals: dict[int, set[str]] = field(default_factory=dict)
 
     def text(self, node: Any) -> str:
         """Return the source of a node."""
@@ -556,17 +560,62 @@ def body_of(file: CppFile, node: Any, keep: frozenset[str] = frozenset(), *, mas
     local = local_names(file, node) - keep
     numbers: dict[str, int] = {}
     found = []
-    for token in tokens_of(file, node):
+    if node.id not in file.tokens:
+        file.tokens[node.id] = list(tokens_of(file, node))
+    for token in file.tokens[node.id]:
         if token in local:
             token = "%" if masked else f"%{numbers.setdefault(token, len(numbers))}"
         elif masked and (token[0].isdigit() or token in ("<", ">", "<=", ">=", "==", "!=", "+", "-", "&&", "||")):
             token = "~"
         found.append(token)
-    return " ".join(found)
+    text = " ".join(found)
+    return _without_aliases(text) if " using " in text else text
+
+
+def statements_of(file: CppFile, node: Any) -> str:
+    """Return :func:`body_of` without the head of a function, and without casts of a result to the function's type."""
+    head, brace, inside = body_of(file, node).partition("{")
+    if node.type != "function_definition" or not brace:
+        return head + brace + inside
+    numbers: dict[str, str] = {}
+    for token in re.findall(r"%\d+", inside):
+        numbers.setdefault(token, f"%{len(numbers)}")
+    inside = re.sub(r"%\d+", lambda m: numbers[m[0]], inside)
+    shown = node.child_by_field_name("type")
+    if shown is not None:
+        cast = f"return static_cast < {' '.join(tokens_of(file, shown))} > ("
+        inside = re.sub(rf"{re.escape(cast)} (.*?) \) ;", r"return \1 ;", inside)
+    return inside
+
+
+def _without_aliases(body: str) -> str:
+    """Return the tokens of a function with its aliases of types replaced by the types."""
+    for alias, target in re.findall(r"using (%?\w+) = ([^;]+?) ;", body):
+        body = body.replace(f"using {alias} = {target} ;", "")
+        body = " ".join(target if token == alias else token for token in body.split())
+    return " ".join(body.split())
+
+
+def has_moved(old: CppFile, new: CppFile, before: str, after: str) -> bool:
+    """Return whether the tokens that a function lost are in new functions that it calls."""
+    sides = [Counter(re.findall(r"(?<!%)\b\w+", body)) for body in (before, after)]
+    lost = set(sides[0] - sides[1])
+    there: set[str] = set()
+    for name in new.facts:
+        if name not in old.facts and name.rpartition("::")[2] in sides[1]:
+            for node in new.nodes[name]:
+                there.update(re.findall(r"(?<!%)\b\w+", body_of(new, node)))
+    return bool(lost) and lost <= there
 
 
 def local_names(file: CppFile, node: Any) -> set[str]:
     """Return the parameters and local variables of a function, template or macro."""
+    if node.id not in file.locals:
+        file.locals[node.id] = _local_names(file, node)
+    return file.locals[node.id]
+
+
+def _local_names(file: CppFile, node: Any) -> set[str]:
     found = set()
     waiting = [node.parent if node.parent is not None and node.parent.type == "template_declaration" else node]
     while waiting:
@@ -613,6 +662,19 @@ def tokens_of(file: CppFile, node: Any) -> Iterator[str]:
             return
         yield {"NULL": "nullptr"}.get(text, _number(text) if text[:1].isdigit() else text)
         return
+    if kind in ("binary_expression", "parenthesized_expression") and (value := folded(file.text(node))).isdigit():
+        yield value
+        return
+    if kind == "cast_expression":
+        yield from ("static_cast", "<")
+        yield from tokens_of(file, node.child_by_field_name("type"))
+        yield from (">", "(")
+        yield from tokens_of(file, node.child_by_field_name("value"))
+        yield ")"
+        return
+    if kind == "declaration" and len(node.children_by_field_name("declarator")) > 1:
+        yield from _separate(file, node)
+        return
     children = node.children
     if kind in _GUARDS and (condition := _condition(file, node)):
         yield "#if"
@@ -620,7 +682,7 @@ def tokens_of(file: CppFile, node: Any) -> Iterator[str]:
         shown = node.child_by_field_name("name") or node.child_by_field_name("condition")
         children = [c for c in children[1:] if c != shown and file.text(c).strip()]
     if (kind == "compound_statement" and _is_single(node)) or (
-        kind == "parenthesized_expression" and node.parent.type in _NEEDS_NO_PARENTHESES
+        kind == "parenthesized_expression" and (node.parent.type in _NEEDS_NO_PARENTHESES or _is_redundant(file, node))
     ):
         children = children[1:-1]
     for child in children:
@@ -634,6 +696,40 @@ _NEEDS_NO_PARENTHESES = {
     "argument_list",
     "parenthesized_expression",
 }
+
+
+#: Operators that bind equally, tightest first.
+_LEVELS = ({"*", "/", "%"}, {"+", "-"}, {"<<", ">>"}, {"<", ">", "<=", ">="}, {"==", "!="}, {"&&"}, {"||"})
+_LEVEL = {operator: level for level, operators in enumerate(_LEVELS) for operator in operators}
+
+
+def _is_redundant(file: CppFile, node: Any) -> bool:
+    """Return whether an expression means the same without its parentheses."""
+    inside = next((c for c in node.named_children if c.type != "comment"), None)
+    around = node.parent
+    if inside is None or inside.type != "binary_expression" or around.type != "binary_expression":
+        return False
+    operators = [file.text(each.child_by_field_name("operator")) for each in (inside, around)]
+    if not all(operator in _LEVEL for operator in operators):
+        return False
+    levels = [_LEVEL[operator] for operator in operators]
+    if around.child_by_field_name("left") == node:
+        return levels[0] <= levels[1]
+    return levels[0] < levels[1] or (levels[0] == levels[1] and operators[1] in ("+", "&&", "||"))
+
+
+def _separate(file: CppFile, node: Any) -> Iterator[str]:
+    """Yield the tokens of a declaration of several variables as one of each."""
+    declarators = node.children_by_field_name("declarator")
+    head: list[str] = []
+    for child in node.children:
+        if child in declarators:
+            break
+        head += tokens_of(file, child)
+    for declarator in declarators:
+        yield from head
+        yield from tokens_of(file, declarator)
+        yield ";"
 
 
 def _is_single(node: Any) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from patchq.drift._api.signatures import Parameter
@@ -224,7 +223,7 @@ class CppUses:
                     say(Kind.CONSTANT, *pair)
                     continue
                 statements = _statements(bodies[0]), _statements(bodies[1])
-                if statements[0] != statements[1] and not _has_moved(old, new, *bodies):
+                if statements[0] != statements[1] and not cpp_facts.has_moved(old, new, *bodies):
                     say(Kind.BEHAVIOUR, *_first_difference(*statements))
 
     def _new_facts(self, path: bytes, name: str) -> tuple[bytes, list[Fact]]:
@@ -383,20 +382,6 @@ def _shown_guards(facts: Sequence[Fact]) -> str:
 def _defined_types(facts: Sequence[Fact]) -> list[list[str]]:
     """Return the parameter types of the definitions, without declarations."""
     return [types_of(fact) for fact in facts if "declared" not in fact.traits]
-
-
-def _has_moved(old: CppFile, new: CppFile, before: str, after: str) -> bool:
-    """Return whether the tokens that a function lost are in new functions that it calls."""
-    lost = Counter(re.findall(r"\w+", before)) - Counter(re.findall(r"\w+", after))
-    called = [
-        n for n in new.facts if n not in old.facts and re.search(rf"\b{re.escape(n.rpartition('::')[2])}\b", after)
-    ]
-    there: Counter[str] = Counter()
-    for name in called:
-        for node in new.nodes[name]:
-            there.update(re.findall(r"\w+", cpp_facts.body_of(new, node)))
-    words_lost = {word for word in lost if not word.isdigit()}
-    return bool(words_lost) and words_lost <= set(there)
 
 
 def _statements(body: str) -> str:

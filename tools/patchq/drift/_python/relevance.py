@@ -10,6 +10,7 @@ import ast
 import copy
 import difflib
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -349,6 +350,20 @@ class _Expand(ast.NodeTransformer):
             return None
         writer = _Arguments(given)
         return [writer.visit(clone(each)) for each in helper.body if not _is_text(each)]
+
+
+def is_in_helpers(old_file: PythonFile, name: str, new_file: PythonFile, new_name: str) -> bool:
+    """Return whether all names that a function lost are in new functions of the file that it calls."""
+    sides = [
+        Counter(re.findall(r"\w+", ast.unparse(file.nodes[n]))) for file, n in ((old_file, name), (new_file, new_name))
+    ]
+    there: Counter[str] = Counter()
+    for other, node in new_file.nodes.items():
+        simple = other.rpartition(".")[2]
+        if other not in old_file.nodes and isinstance(node, FunctionNode) and sides[1][simple]:
+            there.update(re.findall(r"\w+", ast.unparse(node)))
+    lost = set(sides[0] - sides[1])
+    return bool(lost) and lost <= set(there)
 
 
 def _is_text(node: ast.stmt) -> bool:

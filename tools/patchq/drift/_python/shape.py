@@ -6,27 +6,26 @@ import ast
 import copy
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TypeVar
 
 from patchq.drift.bodies import folded
 
+_Node = TypeVar("_Node", bound=ast.AST)
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 #: Receivers of calls that only report: their arguments are messages.
 _REPORTERS = {"logger", "log", "logging", "warnings", "print"}
 
 
-def clone(node: Any) -> Any:
+def clone(node: _Node) -> _Node:
     """Return a deep copy of a syntax tree, with its positions."""
-    if isinstance(node, list):
-        return [clone(each) for each in node]
-    if not isinstance(node, ast.AST):
-        return node
     made = node.__class__.__new__(node.__class__)
     made.__dict__.update(node.__dict__)
     for name in node._fields:
         value = made.__dict__.get(name)
-        if isinstance(value, ast.AST | list):
+        if isinstance(value, ast.AST):
             made.__dict__[name] = clone(value)
+        elif isinstance(value, list):
+            made.__dict__[name] = [clone(each) if isinstance(each, ast.AST) else each for each in value]
     return made
 
 
@@ -71,9 +70,13 @@ def body_of(node: ast.stmt, keep: frozenset[str] = frozenset(), *, masked: bool 
     :param masked: leave out the values of constants and the operators.
     """
     shaped = _Shape().visit(clone(node))
-    body = _inlined(_block(shaped.body))
+    body = _block(shaped.body)
+    inlined = _inlined(body)
+    if len(inlined) < len(body):  # what was put in place may have another spelling there
+        shaped.body = inlined
+        inlined = _inlined(_block(_Shape().visit(shaped).body))
     locals_ = bound_names(shaped) - keep if isinstance(shaped, FunctionNode) else set()
-    return ";".join(_Dump(locals_, masked).dump(s) for s in body)
+    return ";".join(_Dump(locals_, masked).dump(s) for s in inlined)
 
 
 def shaped_body(node: ast.stmt) -> list[ast.stmt]:
@@ -146,6 +149,10 @@ class _Shape(ast.NodeTransformer):
             return node.args[1]
         if name == "dict" and not node.args and all(k.arg for k in node.keywords):
             return ast.Dict([ast.Constant(k.arg) for k in node.keywords], [k.value for k in node.keywords])
+        if name == "sum" and len(node.args) == 1 and isinstance(node.args[0], ast.GeneratorExp):
+            _count(node.args[0])
+        if isinstance(node.func, ast.Attribute) and (filled := _formatted(node)):
+            return filled
         if name in ("list", "tuple") and not node.args and not node.keywords:
             return ast.List([], ast.Load()) if name == "list" else ast.Tuple([], ast.Load())
         node.keywords.sort(key=lambda k: k.arg or "~")
@@ -173,6 +180,32 @@ class _Shape(ast.NodeTransformer):
     def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
         self.generic_visit(node)
         return node
+
+
+def _count(node: ast.GeneratorExp) -> None:
+    """Write a sum of truth values as a count."""
+    value = node.elt
+    if isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.Not):
+        node.elt = ast.Constant(1)
+        node.generators[-1].ifs.append(value)
+    elif isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "bool" and value.args:
+        node.elt = ast.Constant(1)
+        node.generators[-1].ifs.append(value.args[0])
+
+
+def _formatted(node: ast.Call) -> ast.JoinedStr | None:
+    """Return ``"{}…".format(…)`` as an f-string; None for other calls."""
+    text = node.func.value if isinstance(node.func, ast.Attribute) and node.func.attr == "format" else None
+    if not isinstance(text, ast.Constant) or not isinstance(text.value, str) or node.keywords:
+        return None
+    parts = text.value.split("{}")
+    if len(parts) != len(node.args) + 1 or any("{" in part or "}" in part for part in parts):
+        return None
+    values: list[ast.expr] = [ast.Constant(parts[0])] if parts[0] else []
+    for argument, part in zip(node.args, parts[1:], strict=True):
+        values.append(ast.FormattedValue(argument, -1, None))
+        values += [ast.Constant(part)] if part else []
+    return ast.JoinedStr(values)
 
 
 _MIRRORED: dict[type[ast.cmpop], type[ast.cmpop]] = {

@@ -14,7 +14,7 @@ from patchq.drift._api.signatures import Signature, SignatureChange
 from patchq.drift._python.counterparts import Counterparts, fits, shown_fact, shown_signature
 from patchq.drift._python.facts import PythonFile, names_of, names_on
 from patchq.drift._python.overrides import Overrides
-from patchq.drift._python.relevance import python_steps, with_helpers
+from patchq.drift._python.relevance import is_in_helpers, python_steps, with_helpers
 from patchq.drift._python.shape import (
     FunctionNode,
     body_of,
@@ -330,7 +330,7 @@ class PythonUses:
     def _refactored(self, old_file: PythonFile, name: str, new_file: PythonFile, new_name: str) -> bool:
         """Return whether two versions of a function are equal once the calls of new helpers are replaced."""
         sides = with_helpers(old_file, name, new_file), with_helpers(new_file, new_name, old_file)
-        return body_of(sides[0]) == body_of(sides[1]) or _is_in_helpers(old_file, name, new_file, new_name)
+        return body_of(sides[0]) == body_of(sides[1]) or is_in_helpers(old_file, name, new_file, new_name)
 
     def _compare_callees(self, touch: Touch, use: Use, found: Found, steps: int = _MOST_CALLS) -> None:
         """Compare the functions that a called function calls."""
@@ -516,20 +516,6 @@ def _as_before(call: ast.Call, old: Signature) -> ast.Call:
         return call
     known = [k for k in call.keywords if k.arg and old.find(k.arg)]
     return ast.copy_location(ast.Call(call.func, call.args[: len(old.positional)], known), call)
-
-
-def _is_in_helpers(old_file: PythonFile, name: str, new_file: PythonFile, new_name: str) -> bool:
-    """Return whether all names that a function lost are in new functions of the file that it calls."""
-    sides = [
-        Counter(re.findall(r"\w+", ast.unparse(file.nodes[n]))) for file, n in ((old_file, name), (new_file, new_name))
-    ]
-    there: Counter[str] = Counter()
-    for other, node in new_file.nodes.items():
-        simple = other.rpartition(".")[2]
-        if other not in old_file.nodes and isinstance(node, FunctionNode) and sides[1][simple]:
-            there.update(re.findall(r"\w+", ast.unparse(node)))
-    lost = set(sides[0] - sides[1])
-    return bool(lost) and lost <= set(there)
 
 
 def _only_for(old: ast.stmt, new: ast.stmt, added: set[str]) -> bool:

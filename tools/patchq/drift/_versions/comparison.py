@@ -7,6 +7,7 @@ import fnmatch
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from patchq.drift._cpp.facts import CppFile
 from patchq.drift._python.facts import PythonFile, fields_of
@@ -110,9 +111,11 @@ class Comparison:
         *,
         moved: Callable[[bytes], bytes | None],
         ignored: Sequence[str],
+        kept: dict[str, Any] | None = None,
     ) -> None:
         self.upstream, self.touches, self.old, self.new = upstream, touches, old, new
         self.ignored = ignored
+        self.kept = {} if kept is None else kept
         self.alarms: list[Alarm] = []
         self.unseen: list[NotCompared] = []
         self._removed: set[tuple[str, bytes, str, str]] = set()
@@ -133,6 +136,20 @@ class Comparison:
             found = python_statements(python) if python else cpp_statements(cpp) if cpp else []
             self.old.files.statements[blob] = found
         return self.old.files.statements[blob]
+
+    def with_word(self, tree: Tree, path: bytes, word: str) -> list[Statement]:
+        """Return the statements of a file with a word."""
+        blob = tree.blob(path)
+        if blob is None:
+            return []
+        known = self.old.files.by_word
+        if blob not in known:
+            found: dict[str, list[Statement]] = {}
+            for statement in self.statements(tree, path):
+                for each in statement.words:
+                    found.setdefault(each, []).append(statement)
+            known[blob] = found
+        return known[blob].get(word, [])
 
     def changed_fields(self, path: bytes, target: bytes) -> list[tuple[str, list[str], list[str]]]:
         """Return the classes of a file whose fields or enumerators changed, each with both lists."""

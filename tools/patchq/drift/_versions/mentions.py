@@ -28,6 +28,8 @@ LEAST_NEIGHBOURS = 3
 SHORTEST_NEIGHBOUR = 20
 #: Least number of fields on changed lines by which a record is recognized.
 LEAST_FIELDS = 2
+#: Least share of a record's fields that they are.
+LEAST_SHARE = 0.2
 
 
 def _defines_types(content: bytes) -> bool:
@@ -185,7 +187,7 @@ class Mentions:
             for name, was, now in self.whole.changed_fields(path, target):
                 shared = names & set(was)
                 key = (touch.patch, path, -1)
-                if key in self._seen or len(shared) < LEAST_FIELDS:
+                if key in self._seen or len(shared) < max(LEAST_FIELDS, len(was) * LEAST_SHARE):
                     continue
                 self._seen.add(key)
                 lost = ", ".join(field for field in was if field not in now)
@@ -281,7 +283,5 @@ class Mentions:
     def _statements(self, tree: Tree, files: Iterable[bytes], word: str) -> list[tuple[bytes, Statement]]:
         found = []
         for path in files:
-            for statement in self.whole.statements(tree, path):
-                if word in statement.words:
-                    found.append((path, statement))
+            found += [(path, statement) for statement in self.whole.with_word(tree, path, word)]
         return found

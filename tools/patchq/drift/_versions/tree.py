@@ -60,6 +60,7 @@ class Files:
         self._defined: dict[BlobId, frozenset[bytes]] = {}
         self._marks: dict[BlobId, frozenset[bytes]] = {}
         self.statements: dict[BlobId, list[Statement]] = {}
+        self.by_word: dict[BlobId, dict[str, list[Statement]]] = {}
         self._classes: dict[BlobId, list[tuple[bytes, frozenset[bytes]]]] = {}
 
     def bring(self, blobs: Iterable[BlobId]) -> None:
@@ -113,8 +114,12 @@ class Files:
 class Tree:
     """Files of one version of an upstream."""
 
-    def __init__(self, entries: Mapping[bytes, TreeEntry], files: Files) -> None:
-        self.entries, self.files = entries, files
+    def __init__(self, entries: Mapping[bytes, TreeEntry], files: Files, near: Tree | None = None) -> None:
+        """Keep the files of a version.
+
+        :param near: another version, whose index of definitions is used for the files that are equal.
+        """
+        self.entries, self.files, self._near = entries, files, near
         self._over: dict[bytes, PythonFile] = {}
         self._word_files: Mapping[bytes, int] | None = None
         self._text_files: dict[bytes, int] = {}
@@ -441,9 +446,13 @@ class Tree:
         if self._definers is None:
             self._definers = {}
             for path, blob in self._python_blobs().items():
-                for each in self.files.defined(blob):
-                    self._definers.setdefault(each, []).append(path)
-        return self._definers.get(name.encode(), [])
+                if self._near is None or self._near.blob(path) != blob:
+                    for each in self.files.defined(blob):
+                        self._definers.setdefault(each, []).append(path)
+        mine = self._definers.get(name.encode(), [])
+        if self._near is None:
+            return mine
+        return [*(p for p in self._near.definers(name) if self._near.blob(p) == self.blob(p)), *mine]
 
     def descendants(self, name: str) -> dict[bytes, set[str]]:
         """Return the classes that may inherit from a class of this name, directly or not, by file."""

@@ -1,0 +1,368 @@
+"""Changes of upstream that a patch may depend on, found by the names that both mention.
+
+A definition that differs in effect is compared with each patch. Names count by how few files have them: on
+the patch's changed lines most, in the functions around them less, and in the functions that those call least.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import log
+
+from patchq.drift._cpp.facts import CppFile
+from patchq.drift._python.shape import FunctionNode, walk
+from patchq.drift._versions.comparison import Comparison, Touch, place_of
+from patchq.drift._versions.units import WORDS, Lines, Unit, cpp_units, python_units, words_of
+from patchq.drift.alarms import Reached
+from patchq.drift.bodies import language_of, lines_of, reads_cpp
+from patchq.names import show_path
+
+#: Weights of a patch's words: on changed lines, in the functions around them, and in those that they name.
+_CHANGED, _AROUND, _CALLED = 1.0, 0.45, 0.3
+#: Weight of the name of a function that the patch changes, where another function mentions it.
+_CALLER = 0.6
+#: Weight of a changed definition's own name, if the patch has it anywhere.
+_NAMED = 0.4
+#: Score of a changed definition in a file of the patch that one of its changed lines names.
+_NAMED_HERE = 0.5
+#: Weight of a name on the lines of upstream's definition that don't differ, and the least that counts.
+_UNCHANGED, _LEAST_RARITY = 0.3, 0.05
+#: Score of a definition in a file, a class or a function that the patch changes.
+_SAME_FILE, _SAME_CLASS, _SAME_FUNCTION = 0.1, 0.3, 1.0
+#: Score of a definition that the changed lines use, and of another member of its class.
+_USED, _USED_CLASS = 1.0, 0.5
+#: Score of a definition that another line of a function that the patch changes uses.
+_USED_AROUND = 0.4
+#: Score of a definition in a class whose own statements the patch changes.
+_SAME_BODY = 0.5
+#: Number of lines around a changed one outside of functions that count.
+_NEIGHBOURS = 6
+#: Score of a statement outside of functions, in a file where the patch changes such a one.
+_SAME_MODULE = 0.35
+#: Greatest length of a line that is shown.
+_LONGEST = 100
+#: Least score of a change that may concern a patch.
+LEAST = 0.5
+#: Least score of a definition that upstream adds.
+_LEAST_ADDED = 1.0
+#: Number of names that count, the rarest first.
+_MOST_NAMES = 4
+#: Greatest number of files that may define a name whose body counts.
+_MOST_HOMES = 3
+#: Greatest number of files that have a C++ name whose definition counts.
+_MOST_WITH = 8
+
+
+@dataclass(slots=True)
+class _Profile:
+    """Names of a patch.
+
+    :ivar weights: weight of each word, and the touch that has it.
+    :ivar defined: names of the functions and classes that the patch changes.
+    :ivar used: definitions that the changed lines use, as far as their names are resolved.
+    :ivar used_around: definitions that the other lines of the functions that it changes use.
+    :ivar bodies: file and name of each class whose own statements it changes.
+    :ivar places: touched functions and classes by file.
+    """
+
+    patch: str
+    weights: dict[str, tuple[float, Touch]] = field(default_factory=dict)
+    defined: set[str] = field(default_factory=set)
+    used: set[tuple[bytes, str]] = field(default_factory=set)
+    used_around: set[tuple[bytes, str]] = field(default_factory=set)
+    bodies: set[tuple[bytes, str]] = field(default_factory=set)
+    places: dict[bytes, set[str]] = field(default_factory=dict)
+    touches: dict[bytes, Touch] = field(default_factory=dict)
+
+    def add(self, words: Iterable[str], weight: float, touch: Touch) -> None:
+        """Add words, unless they are known with a greater weight."""
+        for word in words:
+            if word not in self.weights or self.weights[word][0] < weight:
+                self.weights[word] = weight, touch
+
+
+class Reach:
+    """Comparison of the definitions that differ with the names of all patches."""
+
+    def __init__(self, whole: Comparison) -> None:
+        self.whole, self.old, self.new = whole, whole.old, whole.new
+        self._files = max(2, sum(1 for path in self.old.entries if language_of(path)))
+        self._weights: dict[str, float] = {}
+        self._included: dict[bytes, list[bytes]] = {}
+
+    def found(self) -> list[Reached]:
+        """Return the changes that may concern a patch, the nearest first, without those that have an alarm."""
+        units = list(self._units())
+        if not units:
+            return []
+        if not self.whole.kept:
+            self.whole.kept.update({p.patch: p for p in self._profiles()})
+        profiles: Mapping[str, _Profile] = self.whole.kept
+        index: dict[str, list[_Profile]] = {}
+        defined: dict[str, list[_Profile]] = {}
+        for profile in profiles.values():
+            for word in profile.weights:
+                index.setdefault(word, []).append(profile)
+            for word in profile.defined:
+                defined.setdefault(word, []).append(profile)
+        known = {(alarm.patch, place) for alarm in self.whole.alarms if (place := _place(alarm.at))}
+        found = []
+        for unit in units:
+            path = show_path(unit.path)
+            for score, profile, word in self._near(unit, index, defined, profiles.values()):
+                if not any((profile.patch, (path, line)) in known for line in range(unit.first, unit.last + 1)):
+                    found.append(self._reached(unit, profile, word, score))
+        return sorted(found, key=lambda reached: -reached.score)
+
+    def _near(
+        self,
+        unit: Unit,
+        index: Mapping[str, Sequence[_Profile]],
+        defined: Mapping[str, Sequence[_Profile]],
+        profiles: Iterable[_Profile],
+    ) -> Iterator[tuple[float, _Profile, str]]:
+        """Yield the patches that a change may concern, with the score and the name that counts most."""
+        scores: dict[str, list[tuple[float, str]]] = {}
+        for word in unit.words:
+            rarity = self._rarity(word)
+            for profile in index.get(word, ()):
+                if unit.added and profile.weights[word][0] < _CHANGED:
+                    continue
+                scores.setdefault(profile.patch, []).append((profile.weights[word][0] * rarity, word))
+        for word in unit.around - unit.words:
+            rarity = self._rarity(word) * _UNCHANGED
+            for profile in index.get(word, ()) if rarity > _LEAST_RARITY else ():
+                scores.setdefault(profile.patch, []).append((profile.weights[word][0] * rarity, word))
+        for word in unit.around:
+            for profile in defined.get(word, ()):
+                scores.setdefault(profile.patch, []).append((_CALLER * self._rarity(word), word))
+        for profile in profiles:
+            place = 0.0 if unit.added else _place_score(unit, profile)
+            shared = sorted(scores.get(profile.patch, ()), reverse=True)
+            best: dict[str, float] = {}
+            for score, word in shared:
+                best.setdefault(word, score)
+            score = place + sum(list(best.values())[:_MOST_NAMES])
+            if unit.simple in profile.weights and not unit.added:
+                score += _NAMED * self._rarity(unit.simple)
+                if unit.old in profile.places and profile.weights[unit.simple][0] >= _CHANGED:
+                    score += _NAMED_HERE
+            if score >= (_LEAST_ADDED if unit.added else LEAST):
+                yield score, profile, shared[0][1] if shared else unit.name
+
+    def _rarity(self, word: str) -> float:
+        """Return how much a name counts: 1 if two files have it, nearly nothing if many have it."""
+        if word not in self._weights:
+            count = self.old.word_files().get(word.encode(), 0)
+            self._weights[word] = (1 - log(max(1.0, count / 2)) / log(self._files)) ** 3 if count else 0.0
+        return self._weights[word]
+
+    def _reached(self, unit: Unit, profile: _Profile, word: str, score: float) -> Reached:
+        touch = profile.weights[word][1] if word in profile.weights else next(iter(profile.touches.values()))
+        touch = profile.touches.get(unit.old, touch)
+        return Reached(
+            patch=profile.patch,
+            path=show_path(touch.path),
+            definition=unit.name,
+            shared=word,
+            was=unit.was[:_LONGEST],
+            now=unit.now[:_LONGEST],
+            at=place_of(unit.path, unit.line),
+            score=round(score, 2),
+        )
+
+    # Upstream's changes
+
+    def _units(self) -> Iterator[Unit]:
+        """Yield the definitions of all changed files that differ, without those that only moved."""
+        units: list[Unit] = []
+        for old_path, new_path in self._pairs():
+            path = new_path or old_path
+            assert path is not None
+            contents = [tree.content(p) if p else b"" for tree, p in ((self.old, old_path), (self.new, new_path))]
+            lines = Lines(contents[0], contents[1])
+            paths = old_path or path, path
+            if language_of(path) == "python":
+                python = [t.python(p) if p else None for t, p in ((self.old, old_path), (self.new, new_path))]
+                units += python_units(python[0], python[1], lines, paths)
+            elif reads_cpp():
+                cpp = [t.cpp(p) if p else None for t, p in ((self.old, old_path), (self.new, new_path))]
+                units += cpp_units(cpp[0], cpp[1], lines, paths)
+        yield from _without_moved(units)
+
+    def _pairs(self) -> Iterator[tuple[bytes | None, bytes | None]]:
+        """Yield the old and the new path of each changed file whose callers count."""
+        taken = set()
+        for path in sorted(self.whole.changed):
+            if not language_of(path) or not self.whole.counted(path):
+                continue
+            if self.old.blob(path):
+                target = self.whole.new_path(path)
+                taken.add(target)
+                yield path, target
+        for path in sorted(self.whole.changed):
+            if language_of(path) and self.whole.counted(path) and not self.old.blob(path) and path not in taken:
+                yield None, path
+
+    # Patches
+
+    def _profiles(self) -> Iterator[_Profile]:
+        found: dict[str, _Profile] = {}
+        for touch in self.whole.touches:
+            self._add(found.setdefault(touch.patch, _Profile(touch.patch)), touch)
+        yield from found.values()
+
+    def _add(self, profile: _Profile, touch: Touch) -> None:
+        """Add the names of a patch's change of one file."""
+        sides = [[line.decode("utf-8", "replace") for line in lines_of(text)] for text in (touch.before, touch.after)]
+        changed = words_of(
+            [sides[n][number - 1] for n, numbers in enumerate((touch.removed, touch.lines)) for number in numbers]
+        )
+        profile.touches[touch.path] = touch
+        profile.add(changed, _CHANGED, touch)
+        names = {*touch.functions, *touch.added}
+        classes = {name.rpartition(sep)[0] for name in names for sep in (".", "::")} - {""}
+        profile.places.setdefault(touch.path, set()).update(names | classes)
+        simple = {WORDS.findall(name)[-1] for name in names | classes if WORDS.findall(name)}
+        profile.defined |= {name for name in simple if not name.startswith("__")}
+        profile.add(simple, _CHANGED, touch)
+        profile.add(self._bodies(profile, touch, names), _AROUND, touch)
+        profile.add(self._called(touch, changed), _CALLED, touch)
+        profile.used |= {(found.path, found.name) for _, found in touch.uses or () if found and found.path}
+        profile.used_around |= self._used_around(touch)
+        profile.bodies |= {(touch.path, name) for line in touch.lines if (name := _class_at(touch, line))}
+
+    def _cpp_homes(self, touch: Touch, word: str) -> Iterator[CppFile]:
+        """Yield the patched C++ file, and the files that it includes and that have a rare name."""
+        assert touch.cpp is not None
+        yield touch.cpp[1]
+        if touch.path not in self._included:
+            self._included[touch.path] = sorted(self.old.includes(touch.path, touch.after) - {touch.path})
+        if 0 < self.old.word_files().get(word.encode(), 0) <= _MOST_WITH:
+            for path in self._included[touch.path]:
+                file = self.old.cpp(path) if word.encode() in self.old.content(path) else None
+                if file:
+                    yield file
+
+    def _used_around(self, touch: Touch) -> set[tuple[bytes, str]]:
+        """Return the definitions that the functions that a patch changes use."""
+        file = touch.python[1] if touch.python else None
+        view = self.old.over(touch.path, file) if file else None
+        found = set()
+        for name in touch.functions if file else ():
+            node = file.nodes.get(name) if file else None
+            for child in walk(node) if node else ():
+                if view and isinstance(child, ast.Name | ast.Attribute) and isinstance(child.ctx, ast.Load):
+                    meant = view.infer(child, touch.path, name)
+                    if meant and meant.path and meant.name:
+                        found.add((meant.path, meant.name))
+        return found
+
+    def _bodies(self, profile: _Profile, touch: Touch, names: Iterable[str]) -> set[str]:
+        """Return the words of the functions that a patch changes, and of their classes' heads."""
+        lines = [line.decode("utf-8", "replace") for line in lines_of(touch.after)]
+        found: set[str] = set()
+        inside: set[int] = set()
+        for name in names:
+            for first, last in _places(touch, name):
+                found |= words_of(lines[first - 1 : last])
+                inside.update(range(first, last + 1))
+        if touch.lines - inside:
+            profile.places[touch.path].add("")
+        for line in touch.lines - inside:
+            found |= words_of(lines[max(0, line - 1 - _NEIGHBOURS) : line + _NEIGHBOURS])
+        for name in names:
+            fact = touch.python[1].fact(name.rpartition(".")[0]) if touch.python else None
+            for base in fact.bases if fact else ():
+                found.update(WORDS.findall(base))
+        return found
+
+    def _called(self, touch: Touch, changed: Iterable[str]) -> set[str]:
+        """Return the words of the definitions that a patch's changed lines name."""
+        found: set[str] = set()
+        for word in sorted(changed):
+            if touch.cpp:
+                for file in self._cpp_homes(touch, word):
+                    found |= _words_of_function(file, word)
+                continue
+            homes = self.old.definers(word)
+            for path in homes if len(homes) <= _MOST_HOMES and self._rarity(word) > 0 else ():
+                python = self.old.python(path)
+                text = [line.decode("utf-8", "replace") for line in lines_of(self.old.content(path))]
+                for name, node in python.nodes.items() if python else ():
+                    if name.rpartition(".")[2] == word and isinstance(node, FunctionNode):
+                        found |= words_of(text[node.lineno - 1 : node.end_lineno])
+        return found
+
+
+def _words_of_function(file: CppFile, word: str) -> set[str]:
+    """Return the words of the functions and macros of a name."""
+    found: set[str] = set()
+    for name, nodes in file.nodes.items():
+        if name.rpartition("::")[2] == word and file.facts[name][0].kind in ("function", "macro"):
+            found |= words_of(line for node in nodes for line in file.text(node).split("\n"))
+    return found
+
+
+def _places(touch: Touch, name: str) -> Iterator[tuple[int, int]]:
+    """Yield the first and last line of a definition of the patched file."""
+    if touch.python and name in touch.python[1].nodes:
+        node = touch.python[1].nodes[name]
+        yield node.lineno, node.end_lineno or node.lineno
+    for each in touch.cpp[1].nodes.get(name, ()) if touch.cpp else ():
+        yield each.start_point[0] + 1, each.end_point[0] + 1
+
+
+def _class_at(touch: Touch, line: int) -> str:
+    """Return the innermost class whose own statements, not those of its methods, have a line of the patched file."""
+    best, size = "", 0
+    file = (touch.python or touch.cpp or (None, None))[1]
+    if file is None or (file.function_at(line) if touch.python else file.function_at(line)[0]):
+        return ""
+    for name, facts in file.facts.items():
+        if facts[-1].kind == "class":
+            for first, last in _places(touch, name):
+                if first <= line <= last and (not best or last - first < size):
+                    best, size = name, last - first
+    return best
+
+
+def _place_score(unit: Unit, profile: _Profile) -> float:
+    """Return the score of the place of a change in the files of a patch."""
+    owner = unit.name.rpartition("::" if "::" in unit.name else ".")[0]
+    if (unit.old, unit.name) in profile.used:
+        return _USED
+    names = profile.places.get(unit.old)
+    if names is not None and unit.name in names:
+        return _SAME_FUNCTION if unit.name else _SAME_MODULE
+    if owner and _members(profile, unit.old, owner):
+        return _USED_CLASS
+    if owner and (unit.old, owner) in profile.bodies:
+        return _SAME_BODY
+    if (unit.old, unit.name) in profile.used_around:
+        return _USED_AROUND
+    if names is None:
+        return 0.0
+    return _SAME_CLASS if owner and owner in names else _SAME_FILE
+
+
+def _members(profile: _Profile, path: bytes, owner: str) -> bool:
+    """Return whether a patch uses a class or one of its members."""
+    return any(p == path and (n == owner or n.startswith(f"{owner}.")) for p, n in profile.used)
+
+
+def _without_moved(units: Sequence[Unit]) -> Iterator[Unit]:
+    """Yield the units without definitions that are gone in one file and new, with the same words, in another."""
+    gone = {(u.name, u.around) for u in units if u.gone}
+    moved = {(u.name, u.around) for u in units if u.added} & gone
+    for unit in units:
+        if (unit.name, unit.around) not in moved or not (unit.added or unit.gone):
+            yield unit
+
+
+def _place(at: str) -> tuple[str, int] | None:
+    """Return the file and line of an alarm's place."""
+    path, _, line = at.partition(" ")[0].rpartition(":")
+    return (path, int(line)) if line.isdigit() else None
