@@ -29,25 +29,28 @@ Where several patches are affected, name one in `patch`: the others are not coun
 patch is not drift, and `--check` (and every run) refuses it: the stack is carried onto the changed tree in memory.
 The files must still parse unless that is what the change is about.
 
-A change is found if any open alarm names `patch`. A benign change (`patch = ""`) is a false alarm if there is any
-open alarm at all. What `patchq drift` does between two pinned refs is done between the base and the changed base.
+A change is found if an open alarm names `patch`: one of the list that `patchq drift` prints (near), or of the changes in
+reach that it counts (far). A benign change (`patch = ""`) is a false alarm if there is any alarm of that sort at all.
+As a tool that names all patches for each change would find everything, the number of patches that are named per
+change is printed, too. What `patchq drift` does between two pinned refs is done between the base and the changed base.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from patchq.drift.alarms import Alarm
-from patchq.drift.inside import PatchFacts
+from patchq.drift.alarms import Alarm, Reached
+from patchq.drift.bodies import language_of
+from patchq.drift.inside import Inside, PatchFacts
 from patchq.formats import toml
 from patchq.git.repository import Git, scratch
 from patchq.merge.patches import STOPS, read_patches
@@ -62,7 +65,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """Entry of a list."""
+    """Entry of a list; ``source`` is the list's name."""
 
     name: str
     upstream: str
@@ -70,6 +73,7 @@ class Change:
     kind: str
     patch: str
     edits: Sequence[Mapping[str, Any]]
+    source: str = ""
 
 
 class UnusableError(Exception):
@@ -78,7 +82,7 @@ class UnusableError(Exception):
 
 def read_list(path: Path) -> Iterator[Change]:
     for entry in toml.loads(path.read_bytes())["change"]:
-        yield Change(**entry)
+        yield Change(**entry, source=path.stem)
 
 
 def edited(change: Change, files: Mapping[str, bytes | None]) -> dict[str, bytes | None]:
@@ -155,9 +159,10 @@ class Judge:
         self.project, self.git = project, git
         self.facts: dict[CommitId, PatchFacts] = {}
 
-    def alarms(self, carried: Carried, commit: CommitId) -> list[Alarm]:
-        """Return the alarms for a changed base."""
+    def alarms(self, carried: Carried, commit: CommitId) -> Inside:
+        """Return the alarms for a changed base. The facts of other bases are dropped."""
         if carried.base not in self.facts:
+            self.facts.clear()
             changes = self.git.changes_of([info.commit for _, info in carried.commits])
             patches = [(name, made) for (name, _), made in zip(carried.commits, changes, strict=True)]
             upstream = carried.stack.pin.upstream
@@ -165,50 +170,86 @@ class Judge:
                 upstream, patches, self.git.list_tree(carried.base), self.git.read_blobs
             )
         build = self.project.lock.upstreams[carried.stack.pin.upstream].build
-        found = self.facts[carried.base].compare(
+        return self.facts[carried.base].compare(
             self.git.list_tree(commit),
             moved=lambda path: self.git.moved(carried.base, commit, path),
             ignored=build.ignore if build else (),
+            far=True,
         )
-        return list(found.alarms)
 
 
-def judge(change: Change, alarms: Sequence[Alarm]) -> bool:
-    """Return whether the alarms are right: the patch is named, or nothing is for a benign change."""
-    if change.patch:
-        return any(a.patch == change.patch for a in alarms)
-    return not alarms
+@dataclass(frozen=True)
+class Result:
+    """Alarms for a change."""
+
+    change: Change
+    inside: Inside
+
+    def alarms(self, *, far: bool) -> Sequence[Alarm | Reached]:
+        """Return the alarms, with or without the changes in reach."""
+        return (*self.inside.alarms, *self.inside.far) if far else self.inside.alarms
+
+    def right(self, *, far: bool) -> bool:
+        """Return whether the alarms are right: the patch is named, or nothing is for a benign change."""
+        if self.change.patch:
+            return any(a.patch == self.change.patch for a in self.alarms(far=far))
+        return not self.alarms(far=far)
+
+    @property
+    def language(self) -> str:
+        """Language of the first file of the change."""
+        return language_of(self.change.edits[0]["file"].encode()) or "other"
 
 
-def show(results: Sequence[tuple[Change, list[Alarm]]], seconds: float, verbose: bool) -> None:
-    """Print the table of results, and each change that was judged wrongly."""
-    for change, alarms in results:
-        right = judge(change, alarms)
-        if right and not verbose:
-            continue
-        print(f"{'right' if right else 'missed' if change.patch else 'FALSE'}: {change.name} [{change.kind}]")
-        for alarm in alarms:
+def show(results: Sequence[Result], verbose: bool) -> None:
+    """Print the changes that were judged wrongly, and the tables of results."""
+    for result in results:
+        change = result.change
+        near, far = result.right(far=False), result.right(far=True)
+        if not (near and far) or verbose:
+            word = "right" if near and far else "far" if far else "near" if near else "missed"
+            print(f"{'FALSE' if not change.patch and word != 'right' else word}: {change.name} [{change.kind}]")
+        only = change.patch if not verbose else ""
+        if verbose or not (far and near):
+            for a in result.inside.alarms:
+                if only in ("", a.patch):
+                    print(f"    {a.patch}: {a.kind} {a.function} {a.callee}: {a.was} -> {a.now} {a.at}")
+            for reached in result.inside.far[:20]:
+                if only in ("", reached.patch):
+                    said = f"{reached.definition} by {reached.shared}: {reached.was} -> {reached.now}"
+                    print(f"    {reached.score} {reached.patch}: {said} {reached.at}")
+    drifts = [r for r in results if r.change.patch]
+    for title in ("list", "language", "kind"):
+        rows: dict[str, list[Result]] = {}
+        for result in results if title == "list" else drifts:
+            names = {"list": result.change.source, "language": result.language, "kind": result.change.kind}
+            rows.setdefault(names[title], []).append(result)
+        print(f"| {title} | changes | right: near | near or far | wrong |\n|---|---|---|---|---|")
+        for name, mine in rows.items():
+            counts = [sum(r.right(far=far) for r in mine) for far in (False, True)]
+            print(f"| {name} | {len(mine)} | {counts[0]} | {counts[1]} | {len(mine) - counts[1]} |")
+        print()
+    for far in (False, True):
+        title = "near or far" if far else "near"
+        for what, mine in (
+            ("recall", drifts),
+            ("benign changes without alarm", [r for r in results if not r.change.patch]),
+        ):
+            if mine:
+                count = sum(r.right(far=far) for r in mine)
+                print(f"{title}: {what} {count / len(mine):.3f} ({count} of {len(mine)})")
+        named = sorted(len({a.patch for a in r.alarms(far=far)}) for r in drifts)
+        if named:
             print(
-                f"    {alarm.patch}: {alarm.kind} {alarm.function} {alarm.callee}: {alarm.was} -> {alarm.now} {alarm.at}"
+                f"{title}: patches named per change: median {named[len(named) // 2]}, mean {sum(named) / len(named):.1f}"
             )
-    print("| kind | changes | found | missed |\n|---|---|---|---|")
-    for kind in dict.fromkeys(c.kind for c, _ in results if c.patch):
-        mine = Counter(judge(c, alarms) for c, alarms in results if c.patch and c.kind == kind)
-        print(f"| {kind} | {mine.total()} | {mine[True]} | {mine[False]} |")
-    drifts = Counter(judge(c, alarms) for c, alarms in results if c.patch)
-    benign = Counter(judge(c, alarms) for c, alarms in results if not c.patch)
-    print()
-    if drifts:
-        print(f"recall {drifts[True] / drifts.total():.3f} ({drifts[True]} of {drifts.total()})")
-    if benign:
-        print(f"false alarms {benign[False] / benign.total():.3f} ({benign[False]} of {benign.total()} benign changes)")
-    print(f"{seconds / max(1, len(results)):.2f} s per change")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("lists", nargs="+", type=Path)
     parser.add_argument("--only", default="", help="name of one change")
+    parser.add_argument("--json", type=Path, help="write the alarms of all changes to this file")
     parser.add_argument("--verbose", action="store_true", help="print the alarms of all changes")
     parser.add_argument("--check", action="store_true", help="check the lists and judge nothing")
     options = parser.parse_args()
@@ -220,12 +261,12 @@ def main() -> None:
     project = Project.find(ROOT)
     carried = carried_of(project, changes)
     unusable = 0
-    results: list[tuple[Change, list[Alarm]]] = []
+    results: list[Result] = []
     with ExitStack() as stack:
         git = stack.enter_context(scratch(project.store))
         judging = Judge(project, git)
-        start = time.monotonic()
-        for change in changes:
+        start = time.process_time()
+        for change in sorted(changes, key=lambda c: (c.upstream, c.ref)):
             mine = carried[change.upstream, change.ref]
             try:
                 commit = commit_change(git, mine.base, change)
@@ -235,10 +276,17 @@ def main() -> None:
                 print(f"unusable: {change.name}: {error}")
                 continue
             if not options.check:
-                results.append((change, judging.alarms(mine, commit)))
-        seconds = time.monotonic() - start
+                results.append(Result(change, judging.alarms(mine, commit)))
+        seconds = time.process_time() - start
     if results:
-        show(results, seconds, options.verbose)
+        show(results, options.verbose)
+        print(f"{seconds / len(results):.2f} s of CPU per change")
+    if options.json:
+        found = []
+        for result in results:
+            alarms = [[asdict(a) for a in side] for side in (result.inside.alarms, result.inside.far)]
+            found.append({**asdict(result.change), "near": alarms[0], "far": alarms[1]})
+        options.json.write_text(json.dumps(found, indent=1))
     print(f"{len(changes)} changes, {unusable} unusable")
 
 
