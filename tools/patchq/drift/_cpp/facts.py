@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -665,6 +666,10 @@ def tokens_of(file: CppFile, node: Any) -> Iterator[str]:
     if kind in ("binary_expression", "parenthesized_expression") and (value := folded(file.text(node))).isdigit():
         yield value
         return
+    if kind in _RESPELLED and (parts := list(_respelled(file, node))):
+        for part in parts:
+            yield from [part] if isinstance(part, str) else tokens_of(file, part)
+        return
     if kind == "cast_expression":
         yield from ("static_cast", "<")
         yield from tokens_of(file, node.child_by_field_name("type"))
@@ -696,6 +701,80 @@ _NEEDS_NO_PARENTHESES = {
     "argument_list",
     "parenthesized_expression",
 }
+
+
+#: Kinds of nodes with several spellings of one thing.
+_RESPELLED = {
+    "assignment_expression",
+    "binary_expression",
+    "call_expression",
+    "field_expression",
+    "if_statement",
+    "init_declarator",
+    "primitive_type",
+    "sized_type_specifier",
+    "unary_expression",
+}
+#: Macros that fail with a message unless a condition holds.
+_CHECKS = re.compile(r"(?:\w+_)?I?CHECK|assert")
+_MESSAGES = {"string_literal", "concatenated_string", "raw_string_literal"}
+_LITERALS = {"null", "number_literal", "true", "false"}
+
+
+def _respelled(file: CppFile, node: Any) -> Iterator[Any]:
+    """Yield the tokens and nodes of a node in one of its spellings; nothing if it has only one."""
+    left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
+    operator = node.child_by_field_name("operator")
+    shown = file.text(operator) if operator is not None else ""
+    match node.type:
+        case "primitive_type" | "sized_type_specifier":
+            yield _type(file.text(node)) or file.text(node)
+        case "binary_expression" if shown in ("==", "!=") and left.type in _LITERALS and right.type not in _LITERALS:
+            yield from (right, shown, left)
+        case "assignment_expression" if shown == "=" and right.type == "binary_expression":
+            inside = right.child_by_field_name("left")
+            if file.text(inside) == file.text(left):
+                combined = file.text(right.child_by_field_name("operator")) + "="
+                yield from (left, combined, right.child_by_field_name("right"))
+        case "unary_expression" if shown == "!":
+            yield from _negation(file, node.child_by_field_name("argument"))
+        case "if_statement":
+            alternative = node.child_by_field_name("alternative")
+            first = node.child_by_field_name("consequence")
+            if alternative is not None and _leaves(first):
+                yield from ("if", node.child_by_field_name("condition"), first)
+                block = alternative.named_children[-1]
+                yield from block.named_children if block.type == "compound_statement" else [block]
+        case "init_declarator":
+            value = node.child_by_field_name("value")
+            if value is not None and value.type == "initializer_list" and value.named_child_count == 1:
+                yield from (node.child_by_field_name("declarator"), "=", value.named_children[0])
+        case "field_expression":
+            inside = node.child_by_field_name("argument")
+            inside = inside.named_children[0] if inside.type == "parenthesized_expression" else inside
+            if inside.type == "pointer_expression" and file.text(inside).startswith("*"):
+                yield from (inside.child_by_field_name("argument"), "->", node.child_by_field_name("field"))
+        case "call_expression":
+            function = node.child_by_field_name("function")
+            arguments = node.child_by_field_name("arguments")
+            if arguments is not None and _CHECKS.fullmatch(file.text(function)):
+                kept = itertools.takewhile(lambda child: child.type not in _MESSAGES, arguments.named_children)
+                yield from (function, "(", *kept, ")")
+
+
+def _leaves(node: Any) -> bool:
+    """Return whether a branch ends its function or loop."""
+    last = node.named_children[-1] if node.type == "compound_statement" and node.named_children else node
+    return last.type in ("return_statement", "continue_statement", "break_statement", "throw_statement")
+
+
+def _negation(file: CppFile, node: Any) -> Iterator[Any]:
+    """Yield ``a != b`` for ``a == b`` in parentheses, and the reverse; nothing for other expressions."""
+    inside = node.named_children[0] if node.type == "parenthesized_expression" else node
+    operator = inside.child_by_field_name("operator") if inside.type == "binary_expression" else None
+    opposite = {"==": "!=", "!=": "=="}.get(file.text(operator)) if operator is not None else None
+    if opposite:
+        yield from (inside.child_by_field_name("left"), opposite, inside.child_by_field_name("right"))
 
 
 #: Operators that bind equally, tightest first.

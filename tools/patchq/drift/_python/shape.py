@@ -158,14 +158,46 @@ class _Shape(ast.NodeTransformer):
         node.keywords.sort(key=lambda k: k.arg or "~")
         return node
 
+    def visit_Return(self, node: ast.Return) -> ast.AST:
+        self.generic_visit(node)
+        if isinstance(node.value, ast.Constant) and node.value.value is None:
+            node.value = None
+        return node
+
+    def visit_With(self, node: ast.With) -> ast.AST:
+        self.generic_visit(node)
+        while len(node.body) == 1 and isinstance(node.body[0], ast.With):
+            node.items, node.body = [*node.items, *node.body[0].items], node.body[0].body
+        return node
+
+    def visit_Slice(self, node: ast.Slice) -> ast.AST:
+        self.generic_visit(node)
+        if isinstance(node.lower, ast.Constant) and node.lower.value == 0 and node.step is None:
+            node.lower = None
+        return node
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST | list[ast.stmt]:
+        self.generic_visit(node)
+        return _apart(node)
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
+        self.generic_visit(node)
+        return _one_of(node) if isinstance(node.op, ast.Or) else node
+
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
         self.generic_visit(node)
+        if isinstance(node.op, ast.Not) and isinstance(node.operand, ast.BoolOp):
+            other_op = ast.Or() if isinstance(node.operand.op, ast.And) else ast.And()
+            values = [_opposite(value) or ast.UnaryOp(ast.Not(), value) for value in node.operand.values]
+            return ast.BoolOp(other_op, values)
         if isinstance(node.op, ast.Not) and (other := _opposite(node.operand)):
             return other
         return node
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         self.generic_visit(node)
+        if filled := _filled(node):
+            return filled
         text = ast.unparse(node)
         value = folded(text)
         return node if value == text else ast.parse(value, mode="eval").body
@@ -180,6 +212,47 @@ class _Shape(ast.NodeTransformer):
     def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
         self.generic_visit(node)
         return node
+
+
+def _apart(node: ast.Assign) -> ast.AST | list[ast.stmt]:
+    """Return an assignment of several values to several variables as one of each, if their order doesn't matter."""
+    target = node.targets[0] if len(node.targets) == 1 else None
+    if not isinstance(target, ast.Tuple) or not isinstance(node.value, ast.Tuple):
+        return node
+    names = {each.id for each in target.elts if isinstance(each, ast.Name)}
+    read = {each.id for each in walk(node.value) if isinstance(each, ast.Name)}
+    if len(names) < len(target.elts) or len(names) != len(node.value.elts) or names & read:
+        return node
+    pairs = zip(target.elts, node.value.elts, strict=True)
+    return [ast.copy_location(ast.Assign([one], value), node) for one, value in pairs]
+
+
+def _one_of(node: ast.BoolOp) -> ast.expr:
+    """Return ``x == a or x == b`` as ``x in (a, b)``, and alternatives of ``isinstance`` as one call."""
+    sides: list[tuple[str, ast.expr]] = []
+    for value in node.values:
+        if isinstance(value, ast.Compare) and len(value.ops) == 1 and isinstance(value.ops[0], ast.Eq):
+            sides.append((f"== {ast.unparse(value.left)}", value.comparators[0]))
+        elif isinstance(value, ast.Call) and ast.unparse(value.func) == "isinstance" and len(value.args) == 2:
+            sides.append((f"isinstance {ast.unparse(value.args[0])}", value.args[1]))
+    if len(sides) < len(node.values) or len({what for what, _ in sides}) > 1:
+        return node
+    choices = ast.Tuple([choice for _, choice in sides], ast.Load())
+    first = node.values[0]
+    if isinstance(first, ast.Call):
+        return ast.Call(first.func, [first.args[0], choices], [])
+    assert isinstance(first, ast.Compare)
+    return ast.Compare(first.left, [ast.In()], [choices])
+
+
+def _filled(node: ast.BinOp) -> ast.JoinedStr | None:
+    """Return ``"%s…" % …`` as an f-string; None for other expressions."""
+    text = node.left.value if isinstance(node.left, ast.Constant) else None
+    if not isinstance(node.op, ast.Mod) or not isinstance(text, str) or text.count("%") != text.count("%s"):
+        return None
+    values = node.right.elts if isinstance(node.right, ast.Tuple) else [node.right]
+    call = ast.Call(ast.Attribute(ast.Constant(text.replace("%s", "{}")), "format", ast.Load()), values, [])
+    return None if "{" in text else _formatted(call)
 
 
 def _count(node: ast.GeneratorExp) -> None:
@@ -217,6 +290,10 @@ _MIRRORED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.GtE: ast.LtE,
 }
 _OPPOSITE: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Lt: ast.GtE,
+    ast.GtE: ast.Lt,
+    ast.Gt: ast.LtE,
+    ast.LtE: ast.Gt,
     ast.Is: ast.IsNot,
     ast.IsNot: ast.Is,
     ast.In: ast.NotIn,
@@ -248,6 +325,9 @@ def _block(body: Sequence[ast.stmt]) -> list[ast.stmt]:
     found: list[ast.stmt] = []
     for position, statement in enumerate(body):
         spelled = _conditional(statement)
+        if found and (listed := _listed(found[-1], spelled)):
+            found[-1] = listed
+            continue
         for name in ("body", "orelse", "finalbody"):
             block = getattr(spelled, name, None)
             if isinstance(block, list) and not isinstance(spelled, FunctionNode | ast.ClassDef):
@@ -262,6 +342,26 @@ def _block(body: Sequence[ast.stmt]) -> list[ast.stmt]:
                 continue
         found.append(spelled)
     return found
+
+
+def _listed(before: ast.stmt, node: ast.stmt) -> ast.stmt | None:
+    """Return a loop that fills a list, which is empty before it, as a list comprehension; None for others."""
+    if not isinstance(before, ast.Assign) or not isinstance(before.value, ast.List) or before.value.elts:
+        return None
+    if not isinstance(node, ast.For) or len(node.body) != 1 or node.orelse:
+        return None
+    inside: ast.stmt = node.body[0]
+    tests: list[ast.expr] = []
+    if isinstance(inside, ast.If) and len(inside.body) == 1 and not inside.orelse:
+        tests = [inside.test]
+        inside = inside.body[0]
+    call = inside.value if isinstance(inside, ast.Expr) else None
+    if not isinstance(call, ast.Call) or len(call.args) != 1 or call.keywords:
+        return None
+    if ast.unparse(call.func) != f"{ast.unparse(before.targets[0])}.append":
+        return None
+    made = ast.ListComp(call.args[0], [ast.comprehension(node.target, node.iter, tests, 0)])
+    return ast.copy_location(ast.Assign(before.targets, made), before)
 
 
 def _settle(node: ast.If, rest: list[ast.stmt]) -> list[ast.stmt] | None:
@@ -396,9 +496,8 @@ class _Dump:
             return "~"
         if self.masked and isinstance(node, ast.operator | ast.cmpop | ast.boolop | ast.unaryop):
             return "~"
-        if isinstance(node, ast.ExceptHandler) and node.name:
-            self._name(node.name)
-        fields: Iterator[str] = iter(f for f in node._fields if f not in _SKIPPED)
+        skipped = {*_SKIPPED, "name"} if isinstance(node, ast.ExceptHandler) else _SKIPPED
+        fields: Iterator[str] = iter(f for f in node._fields if f not in skipped)
         parts = [self.dump(getattr(node, f, None)) for f in fields]
         return f"{type(node).__name__}({','.join(parts)})"
 
