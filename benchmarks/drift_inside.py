@@ -29,8 +29,8 @@ Where several patches are affected, name one in `patch`: the others are not coun
 patch is not drift, and `--check` (and every run) refuses it: the stack is carried onto the changed tree in memory.
 The files must still parse unless that is what the change is about.
 
-A change is found if an open alarm names `patch`: one of the list that `patchq drift` prints (near), or of the changes in
-reach that it counts (far). A benign change (`patch = ""`) is a false alarm if there is any alarm of that sort at all.
+A change is found near if a finding of `patchq drift` names `patch` (also one that it only counts without `--far`), and far
+if one of the changes in reach does. A benign change (`patch = ""`) is a false alarm if there is any alarm of that sort at all.
 As a tool that names all patches for each change would find everything, the number of patches that are named per
 change is printed, too. What `patchq drift` does between two pinned refs is done between the base and the changed base.
 """
