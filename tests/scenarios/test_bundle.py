@@ -97,7 +97,7 @@ def test_another_lock_or_a_full_folder_is_refused(stack: Patchq, bundle: Path, t
     assert "contains mine.txt and is not a project" in told
     assert [p.name for p in full.iterdir()] == ["mine.txt"]
     assert "No such file" in stack.fails(1, "apply", "--from-bundle", str(tmp_path / "none"))
-    assert "all of it" in stack.fails(2, "apply", "first", "--from-bundle", str(bundle))
+    assert "always applies the bundle's whole set" in stack.fails(2, "apply", "first", "--from-bundle", str(bundle))
 
 
 def rewritten(bundle: Path, change: Callable[[dict[str, bytes]], None], *, links: bool = False) -> None:

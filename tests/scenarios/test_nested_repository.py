@@ -27,7 +27,7 @@ def test_new_names_it(stack: Patchq, commit: bool) -> None:
     for verb in (("new", "up", "more", "-m", "More\n\nWhy."), ("export", "up", "--amend", "third")):
         out = stack.fails(1, *verb)
         assert "pkg/other is a repository of its own" in out
-        assert "hint: move it out of" in out
+        assert "hint: move the repository out of" in out
         assert stack.snapshot() == before
     folder.rename(stack.root.parent / "moved")
     stack.ok("new", "up", "more", "-m", "More\n\nWhy.")

@@ -91,7 +91,9 @@ def import_again(
     for name in gone:
         if name in named:
             continue
-        detail = f"the branch no longer has it: `patchq drop {upstream}/{sh(name)}` removes it"
+        detail = (
+            f"the branch no longer contains the patch's commit; to drop the patch: `patchq drop {upstream}/{sh(name)}`"
+        )
         items.append(Item(name=name, where=f"{upstream}/{name}", outcome="gone", detail=detail))
     return Again(entries=entries, items=tuple(items), lost=tuple(lost), gone=tuple(gone))
 

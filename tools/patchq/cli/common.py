@@ -109,10 +109,10 @@ def _moved(result: Exported) -> str:
     move = result.moved
     if move is None:
         return ""
-    place = "to the bottom of the stack"
+    place = "to the start of the stack"
     if move.after:
         place = f"after {move.after}"
-    return f"{move.patch} {place}, past {counted(move.passed, 'patch')}"
+    return f"{move.patch} {place}, by {counted(move.passed, 'place')}"
 
 
 def show_exported(result: Exported, as_json: bool, schema: str) -> None:
