@@ -322,21 +322,98 @@ def test_a_spec_of_an_rpmbuild_tree(patchq: Patchq, tmp_path: Path, sources: str
     assert f"new.patch is not next to the recipe (looked in {looked})" in shown
 
 
-def test_a_recipe_is_imported_again(patchq: Patchq, tmp_path: Path) -> None:
+@pytest.mark.parametrize("of_folder", [False, True])
+def test_a_recipe_is_imported_again(patchq: Patchq, tmp_path: Path, of_folder: bool) -> None:
     text = "{ patches = [ ./three.patch ./again.patch ]; }"
-    recipe = write(tmp_path / "recipe", "up.nix", text)
-    patchq.ok("import", "up", str(recipe), *ME)
+    recipe = write(tmp_path / "recipe", "package.nix", text)
+    path = recipe.parent if of_folder else recipe
+    patchq.ok("import", "up", str(path), *ME)
     before = patchq.snapshot()
-    shown = patchq.ok("import", "up", str(recipe), *ME)
+    shown = patchq.ok("import", "up", str(path), *ME)
     assert f"up: equal: three: {recipe.parent}/three.patch: the stack already has this patch" in shown
     assert "up: equal: again: " in shown
+    assert "gone" not in shown
     assert patchq.snapshot() == before
     recipe.write_text(text.replace(" ]", " ./new.patch ]"))
     assert "2 equal, 1 new" in patchq.ok("import", "up", str(recipe), *ME, "--dry-run")
     patchq.ok("import", "up", str(recipe), *ME)
     assert [p["name"] for p in json.loads(patchq.ok("list", "--json"))["patches"]] == ["three", "again", "new"]
-    (recipe.parent / "three.patch").write_text(THREE.replace("line three", "line 3!"))
-    assert "equal: three" not in patchq.fails(3, "import", "up", str(recipe), *ME)
+    recipe.write_text(text.replace("./again.patch ", ""))
+    shown = patchq.ok("import", "up", str(path), *ME)
+    origin = f"{tmp_path.name}/recipe/again.patch"
+    assert f"up: gone: again: the import no longer applies {origin}: `patchq drop up/again` removes the patch" in shown
+
+
+def series_of(patchq: Patchq) -> list[str]:
+    return [p["name"] for p in json.loads(patchq.ok("list", "--json"))["patches"]]
+
+
+@pytest.fixture
+def plain(patchq: Patchq, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of plain patches that was imported, with a patch of the user on top."""
+    folder = tmp_path / "plain"
+    folder.mkdir()
+    (folder / "1-three.patch").write_text(THREE)
+    (folder / "2-bare.patch").write_text(BARE)
+    monkeypatch.chdir(tmp_path)
+    patchq.ok("import", "up", "plain", *ME)
+    patchq.ok("apply")
+    (patchq.tree() / "pkg/mod.py").write_text("mine = 1\n")
+    patchq.ok("new", "up", "mine")
+    return folder
+
+
+@pytest.mark.parametrize("path", ["plain", "plain/1-three.patch"])
+def test_plain_patches_are_imported_again(patchq: Patchq, plain: Path, path: str) -> None:
+    before = patchq.snapshot()
+    shown = patchq.ok("import", "up", path, *ME, "-s")
+    assert "up: nothing changed (3 patches)" in shown
+    assert "up: equal: three: plain/1-three.patch: the stack already has this patch" in shown
+    assert "gone" not in shown
+    assert patchq.snapshot() == before
+    (plain / "2-bare.patch").unlink()
+    shown = patchq.ok("import", "up", "plain", *ME)
+    assert "up: gone: bare: the import no longer applies plain/2-bare.patch: `patchq drop up/bare`" in shown
+    assert "gone: mine" not in shown
+
+
+def test_a_changed_patch_names_the_one_that_it_replaces(patchq: Patchq, plain: Path) -> None:
+    (plain / "1-three.patch").write_text(THREE.replace("line three", "line 3!"))
+    before = patchq.snapshot()
+    shown = patchq.fails(3, "import", "up", "plain", *ME)
+    assert "plain/1-three.patch: the patch makes another change than up/three\nnothing was adopted\n" in shown
+    assert "upstream has" not in shown
+    assert "`patchq drop up/three`, then import again" in shown
+    assert patchq.snapshot() == before
+    shown = patchq.fails(3, "import", "up", "plain", *ME, "--dry-run")
+    assert "1 conflict, 1 equal" in shown
+    patchq.ok("drop", "up/three")
+    patchq.ok("import", "up", "plain", *ME)
+    assert series_of(patchq) == ["three", "bare", "mine"]
+    patchq.ok("apply")
+    assert "line 3!\n" in (patchq.tree() / "a.txt").read_text()
+
+
+def test_a_changed_patch_keeps_its_message(patchq: Patchq, plain: Path) -> None:
+    """The first commands of the hint work as printed, and lose no trailer."""
+    patchq.ok("reword", "three", "-m", "Spell it", "--trailer", "Topic: words")
+    (plain / "1-three.patch").write_text(THREE.replace("line three", "line 3!"))
+    shown = patchq.fails(3, "import", "up", "plain", *ME)
+    fix, amend, *_ = re.findall(r"`patchq ([^`]+)`", shown)
+    patchq.ok(*shlex.split(fix))
+    file = patchq.tree() / "a.txt"
+    file.write_text(file.read_text().replace("line three\n", "line 3!\n"))
+    patchq.ok(*shlex.split(amend))
+    assert "Topic: words\n" in patchq.patch_file("three").read_text()
+    assert "Subject: Spell it\n" in patchq.patch_file("three").read_text()
+    assert "up: equal: three: " in patchq.ok("import", "up", "plain", *ME)
+
+
+def test_an_unrelated_patch_of_the_same_name_is_new(patchq: Patchq, plain: Path) -> None:
+    other = plain.parent / "other/three.patch"
+    other.parent.mkdir()
+    other.write_text(NEW)
+    assert "up: added three-2" in patchq.ok("import", "up", "other", *ME)
 
 
 def test_an_ebuild(patchq: Patchq, upstream: Path, tmp_path: Path) -> None:

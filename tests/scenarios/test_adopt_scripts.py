@@ -137,7 +137,8 @@ def test_a_changed_step_names_the_patch_that_it_replaces(patchq: Patchq, tmp_pat
     before = patchq.snapshot()
     said = patchq.fails(3, "import", "up", str(path))
     assert f"{path}:5: the step makes another change than up/spell-it-out\n" in said
-    assert "hint: `patchq drop up/spell-it-out`, then import again; --partial keeps the patch as it is" in said
+    assert "hint: to keep the patch's message and trailers: `patchq apply up --fix spell-it-out`, make the edit" in said
+    assert "`patchq drop up/spell-it-out`, then import again; --partial keeps the patch as it is" in said
     assert patchq.snapshot() == before
     patchq.ok("drop", "up/spell-it-out")
     patchq.ok("import", "up", str(path))
@@ -171,7 +172,8 @@ def test_steps_next_to_a_changed_one_are_taken(patchq: Patchq, steps: Path) -> N
     rows = [line.split()[:2] for line in said.splitlines() if line.startswith("line-")]
     assert rows == [["line-1", "merged"], ["line-5", "conflict"], ["line-9", "equal"], ["line-30", "merged"]]
     said = patchq.ok("import", "up", str(steps), "--partial")
-    assert "to take the changed step, `patchq drop up/line-5`, then import again" in said
+    assert "`patchq export up --amend line-5`; to take a new message, without trailers that were added: " in said
+    assert "`patchq drop up/line-5`, then import again" in said
     assert "gone" not in said
     assert names(patchq) == ["line-1", "line-5", "line-9", "line-30", "mine"]
     patchq.ok("drop", "up/line-5")
@@ -191,7 +193,7 @@ def test_a_step_that_conflicts_at_its_place_goes_to_the_end(patchq: Patchq, step
         edit(patchq.tree() / "pkg/data.py", 31, line)
         patchq.ok("new", "up", name)
     said = patchq.ok("import", "up", str(steps))
-    assert "line-30: at the end of the stack, because of a conflict at the place of the new steps" in said
+    assert "line-30: at the end of the stack, because of a conflict at the place of the new patches" in said
     assert names(patchq) == ["line-5", "line-9", "mine", "there", "back", "line-30"]
 
 

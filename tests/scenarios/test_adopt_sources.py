@@ -319,7 +319,7 @@ def test_a_batch_is_tried_whole(stack: Patchq, branch: Path, tmp_path: Path) -> 
     assert "changed" in picture["found"]
     assert "CR LF" in told["0004-returns.patch"]["detail"]
     said = stack.fails(3, "import", "up", str(tmp_path / "in"), "--dry-run")
-    assert "upstream has, at line" in said
+    assert "  the file has, at line" in said
     assert "2 of 6 would be adopted" in said
     said = stack.fails(3, "import", "up", str(tmp_path / "in"), *ME)
     for name in ("0001-Spell-three", "0003-there", "0004-returns", "0005-nothing"):

@@ -111,7 +111,7 @@ class ConflictKind(str, Enum):
     MOVED = "moved"
     #: Another file, folder or symlink is at the path of a new file.
     OBSTRUCTED = "obstructed"
-    #: A step of a script no longer makes the change of its patch.
+    #: A step of a script or a patch of a recipe no longer makes the change of the stack's patch.
     CHANGED_STEP = "changed step"
     OTHER = "other"
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from patchq.adopt.fit import Item, merge_conflict
+from patchq.adopt.fit import Item, drop_commands, merge_conflict
 from patchq.adopt.found import FoundPatch
 from patchq.adopt.gather import AdoptRequest, of_commits
 from patchq.editing.update import Revision, Update, Updated, origin_id, pair, update
@@ -148,11 +148,6 @@ def _conflict(
             f"`patchq export {upstream} --amend {sh(name)}`; --partial updates the others"
         )
     return ConflictError(message, conflicts, hint=hint)
-
-
-def drop_commands(upstream: str, names: Sequence[str]) -> str:
-    """Return commands that drop these patches, as one shell line."""
-    return " && ".join(f"patchq drop {upstream}/{sh(name)}" for name in names)
 
 
 def _revision(found: FoundPatch, info: CommitInfo) -> Revision:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -347,12 +347,16 @@ def _origin(where: str) -> str:
 
 
 def with_carried(
-    project: Project, loaded: Loaded, found: Sequence[FoundPatch], reading: ReadOptions
+    project: Project, loaded: Loaded, found: Sequence[FoundPatch], reading: ReadOptions, *, whole: bool
 ) -> list[FoundPatch]:
-    """Return a recipe's patches, and mark those that make the same change as a patch of the stack.
+    """Return patches of files and recipes, and mark those that an earlier import added to the stack.
 
-    The patches are tried on the tree before the earlier import. A patch that makes another change, or doesn't
-    apply to that tree, isn't marked.
+    A patch is ``equal`` if it makes the same change as a patch of the stack with its name or origin. It is a
+    ``conflict`` if it makes another change to a file of that patch. A new patch gets the place after the patch
+    before it.
+
+    :param whole: True for recipes and folders. Patches of the stack that are from these, and that none of them
+        lists, are ``gone``.
     """
     names = {patch.name for patch in found if not patch.left_out}
     origins = {patch.origin for patch in found if not patch.left_out and patch.origin}
@@ -360,22 +364,119 @@ def with_carried(
     for entry in loaded.entries:
         if entry.name in names or trailer_value(entry.commit.message, "Origin") in origins:
             earlier.append(entry)
+    lost = _lost(loaded, found, names) if whole else []
     if not earlier:
-        return list(found)
-    store, upstream = project.store, loaded.stack.pin.upstream
-    parents = earlier[0].commit.parents
-    start = parents[0] if parents else loaded.state.base
-    base = store.tree_of([loaded.state.base])[0]
-    fitter = Fitter(store, upstream, project.lock.nested_in(upstream), start, reading)
-    before = store.tree_of([start])[0]
+        return [*found, *lost]
+    upstream, order = loaded.stack.pin.upstream, [entry.name for entry in loaded.entries]
+    made = _equal(project, loaded, found, reading, earlier)
+    changed = _changed(project, loaded, found, reading, earlier, made)
+    either = made | changed
+    place = order.index(either[min(either)].name) if either else None
     result = []
-    for patch, (item, after) in zip(found, fitter.fit_all(found), strict=True):
-        if item.is_taken:
-            same = next((one for one in earlier if is_same_change(store, (before, after), one, base)), None)
-            if same:
-                earlier.remove(same)
-                note = f"{patch.where}: the stack already has this patch"
-                patch = replace(patch, name=same.name, carried="equal", diff=b"", notes=(note,))
-            before = after
-        result.append(patch)
-    return result
+    for index, patch in enumerate(found):
+        entry = either.get(index)
+        if entry:
+            carried, note = "equal", f"{patch.where}: the stack already has this patch"
+            if index in changed:
+                carried, note = "conflict", f"the patch makes another change than {upstream}/{entry.name}"
+            patch = replace(patch, name=entry.name, carried=carried, diff=b"", notes=(note,))
+            place = order.index(entry.name) + 1
+        result.append(replace(patch, place=place))
+    kept = {entry.name for entry in either.values()}
+    return [*result, *(patch for patch in lost if patch.name not in kept)]
+
+
+def _lost(loaded: Loaded, found: Sequence[FoundPatch], names: Collection[str]) -> list[FoundPatch]:
+    """Return a ``gone`` entry for each patch of the stack whose file is in a folder of the found ones, but not found.
+
+    :param names: names of the found patches.
+    """
+    upstream = loaded.stack.pin.upstream
+    listed = {patch.origin for patch in found}
+    folders = {origin.rpartition("/")[0] for origin in listed} - {""}
+    lost = []
+    for entry in loaded.entries:
+        origin = trailer_value(entry.commit.message, "Origin")
+        if origin in listed or entry.name in names or origin.rpartition("/")[0] not in folders:
+            continue
+        where = f"{upstream}/{entry.name}"
+        note = f"the import no longer applies {origin}: `patchq drop {upstream}/{sh(entry.name)}` removes the patch"
+        lost.append(FoundPatch(name=entry.name, where=where, author=None, message="", carried="gone", notes=(note,)))
+    return lost
+
+
+def _fitter(project: Project, loaded: Loaded, reading: ReadOptions, before: ReconciledEntry | None) -> Fitter:
+    """Return a trial on the tree before a patch of the stack; without one, on the whole stack."""
+    start = loaded.state.tip
+    if before:
+        start = before.commit.parents[0] if before.commit.parents else loaded.state.base
+    upstream = loaded.stack.pin.upstream
+    return Fitter(project.store, upstream, project.lock.nested_in(upstream), start, reading)
+
+
+def _equal(
+    project: Project,
+    loaded: Loaded,
+    found: Sequence[FoundPatch],
+    reading: ReadOptions,
+    earlier: Sequence[ReconciledEntry],
+) -> dict[int, ReconciledEntry]:
+    """Return the patches of the stack that make the same change as a found one, by the index of that one.
+
+    The found patches are tried in order, on the tree before the earlier import.
+    """
+    store = project.store
+    base, left = store.tree_of([loaded.state.base])[0], list(earlier)
+    fitter = _fitter(project, loaded, reading, earlier[0])
+    before = fitter.tree
+    made: dict[int, ReconciledEntry] = {}
+    for index, (item, after) in enumerate(fitter.fit_all(found)):
+        if not item.is_taken:
+            continue
+        same = next((one for one in left if is_same_change(store, (before, after), one, base)), None)
+        if same:
+            left.remove(same)
+            made[index] = same
+        before = after
+    return made
+
+
+def _changed(
+    project: Project,
+    loaded: Loaded,
+    found: Sequence[FoundPatch],
+    reading: ReadOptions,
+    earlier: Sequence[ReconciledEntry],
+    made: dict[int, ReconciledEntry],
+) -> dict[int, ReconciledEntry]:
+    """Return the patches of the stack of which a found one is another version, by the index of the found one.
+
+    Both have the same origin or name, and change the same file. A patch that has only the name in common is new if
+    it applies on top of the stack.
+
+    :param made: patches with equal ones. Those that are found to be equal on the tree before them are added.
+    """
+    changed: dict[int, ReconciledEntry] = {}
+    for index, patch in enumerate(found):
+        if patch.left_out or patch.problem or index in made:
+            continue
+        for entry in earlier:
+            origin = trailer_value(entry.commit.message, "Origin")
+            is_same_origin = bool(origin) and origin == patch.origin
+            is_taken = entry in made.values() or entry in changed.values()
+            if is_taken or not (is_same_origin or entry.name == patch.name):
+                continue
+            trial = _fitter(project, loaded, reading, entry)
+            before, (item, after) = trial.tree, trial.fit(patch)
+            if after == entry.commit.tree:
+                made[index] = entry
+                break
+            if not is_same_origin and _fitter(project, loaded, reading, None).fit(patch)[0].is_taken:
+                continue
+            paths = {conflict.path for conflict in item.conflicts}
+            paths |= {show_path(change.path) for change in project.store.changes(before, after)}
+            own = project.store.changes(before, entry.commit.tree)
+            if not paths.isdisjoint(show_path(change.path) for change in own):
+                changed[index] = entry
+                break
+    return changed

@@ -6,10 +6,10 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from patchq.adopt._branch import Again, drop_commands, import_again, range_start, refuse_conflicts
+from patchq.adopt._branch import Again, import_again, range_start, refuse_conflicts
 from patchq.adopt._headers import trailer_value
 from patchq.adopt._releases import MOST_DOWNLOADED, search_releases
-from patchq.adopt.fit import CARRIED, Fitter, Item
+from patchq.adopt.fit import CARRIED, Fitter, Item, drop_commands, to_take
 from patchq.adopt.found import FoundPatch, ReadOptions
 from patchq.adopt.gather import AdoptRequest, gather
 from patchq.editing.update import Revision, insert
@@ -179,20 +179,19 @@ def _placed(
     at_end = [*loaded.entries, *new]
     if all(patch.place is None for patch in taken):
         return at_end, ()
+    store, upstream = project.store, loaded.stack.pin.upstream
+    base, on_top = store.tree_of([loaded.state.base, loaded.state.tip])
     revisions = []
     for patch, entry in zip(taken, new, strict=True):
-        if patch.trees is None:
-            return at_end, ()
         place = len(loaded.entries) if patch.place is None else patch.place
-        info = replace(entry.commit, tree=patch.trees[1])
-        revisions.append((place, Revision(name=entry.name, before=patch.trees[0], info=info)))
-    store, upstream = project.store, loaded.stack.pin.upstream
-    base = store.tree_of([loaded.state.base])[0]
+        before, after = patch.trees or (on_top, entry.commit.tree)
+        revisions.append((place, Revision(name=entry.name, before=before, info=replace(entry.commit, tree=after))))
+        on_top = entry.commit.tree
     try:
         return insert(store, upstream, base, loaded.entries, revisions), ()
     except ConflictError:
         named = ", ".join(entry.name for entry in new)
-        return at_end, (f"{named}: at the end of the stack, because of a conflict at the place of the new steps",)
+        return at_end, (f"{named}: at the end of the stack, because of a conflict at the place of the new patches",)
 
 
 def _tried(
@@ -416,10 +415,14 @@ def _refuse_left(
     if taken:
         more = f"; {counted(taken, 'other patch')} would apply"
     changed = [item.name for item in items if item.is_changed_step]
-    gone = [item.name for item in items if item.outcome == "gone"]
+    gone = []
+    for item in items:
+        if item.outcome == "gone":
+            gone.append(item.name)
+            lines.append(f"{item.where} is gone: {item.detail}")
     hint = "--partial adopts those that apply, " if taken else ""
     if changed:
-        hint = f"`{drop_commands(upstream, [*changed, *gone])}`, then import again"
+        hint = to_take(upstream, changed, gone)
         if taken or any(item.outcome in CARRIED for item in items):
             hint += "; --partial keeps the patch as it is and adopts the others"
     elif gone:

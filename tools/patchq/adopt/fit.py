@@ -68,7 +68,7 @@ class Item:
 
     @property
     def is_changed_step(self) -> bool:
-        """True if a step of a script no longer makes the same change as the patch that it made before."""
+        """True if a step or a patch file no longer makes the same change as the patch that it made before."""
         return any(conflict.kind is ConflictKind.CHANGED_STEP for conflict in self.conflicts)
 
 
@@ -175,11 +175,10 @@ class Fitter:
                     upstream=self.upstream,
                     patch=patch.name,
                     path="",
-                    reason="the step changed",
+                    reason="the step changed" if patch.account else "the patch changed",
                     kind=ConflictKind.CHANGED_STEP,
                 )
-                note = f"to take the changed step, `patchq drop {self.upstream}/{sh(patch.name)}`, then import again"
-                item = replace(item, conflicts=(conflict,), notes=(note,))
+                item = replace(item, conflicts=(conflict,), notes=(to_take(self.upstream, [patch.name]),))
             return item, self.tree
         if patch.problem:
             return self._unreadable(patch, patch.problem), self.tree
@@ -417,6 +416,24 @@ class Fitter:
         if with_lf != text and self._applied(with_lf)[0]:
             return "its lines end in CR LF, those of the file in LF: `dos2unix` converts it"
         return ""
+
+
+def to_take(upstream: str, changed: Sequence[str], gone: Sequence[str] = ()) -> str:
+    """Return how to take the new versions of patches, with the stack's messages and without.
+
+    :param gone: patches that the new versions may replace, too.
+    """
+    name = sh(changed[0])
+    return (
+        f"to keep the patch's message and trailers: `patchq apply {upstream} --fix {name}`, make the edit in the "
+        f"worktree, `patchq export {upstream} --amend {name}`; to take a new message, without trailers that were "
+        f"added: `{drop_commands(upstream, [*changed, *gone])}`, then import again"
+    )
+
+
+def drop_commands(upstream: str, names: Sequence[str]) -> str:
+    """Return commands that drop these patches, as one shell line."""
+    return " && ".join(f"patchq drop {upstream}/{sh(name)}" for name in names)
 
 
 def merge_conflict(error: ConflictError) -> str:

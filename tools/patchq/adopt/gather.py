@@ -28,7 +28,7 @@ from patchq.git.objects import CommitInfo
 from patchq.git.repository import Git
 from patchq.names import sh
 from patchq.project.project import Project
-from patchq.recipes.entries import LEFT
+from patchq.recipes.entries import LEFT, UNAPPLIED
 from patchq.recipes.recipe import is_recipe
 from patchq.replay.limits import MOST_ALL, MOST_SCRIPT, read_stream, too_large
 from patchq.replay.scripts import is_dockerfile, is_script
@@ -112,7 +112,8 @@ def _from_paths(project: Project, loaded: Loaded, request: AdoptRequest) -> list
         found += from_stgit(project, path)
     if files:
         read = from_files(files, loaded.stack.pin, request.stdin, request.reading)
-        found += with_carried(project, loaded, read, request.reading) if any(map(is_recipe, files)) else read
+        whole = all(path.is_dir() or is_recipe(path) for path in files)
+        found += with_carried(project, loaded, read, request.reading, whole=whole)
     if scripts:
         found += _take_monkey_patches(project, loaded, scripts)
     if scripts or request.commands:
@@ -246,9 +247,16 @@ def _skipped(place: FolderPlace, upstream: str) -> FoundPatch | None:
     notes: tuple[str, ...] = ()
     if note:
         notes = (note,)
-    name, where = place.name, entry.where if entry else place.where
+    origin = place.origin if entry and entry.state not in UNAPPLIED else ""
     return FoundPatch(
-        name=name, where=where, author=None, message="", notes=notes, left_out=bool(notes), problem=problem
+        name=place.name,
+        where=entry.where if entry else place.where,
+        author=None,
+        message="",
+        notes=notes,
+        left_out=bool(notes),
+        problem=problem,
+        origin=origin,
     )
 
 

@@ -176,7 +176,7 @@ def _show(error: PatchqError, as_json: bool) -> int:
 
 
 def show_conflict(conflict: Conflict, *, err: bool = True) -> None:
-    """Print the lines that a patch expects and the lines that upstream has."""
+    """Print the lines that a patch expects and the lines that the file has."""
     if not conflict.hunk:
         return
     echo(f"  {conflict.upstream}/{conflict.patch}, {conflict.path}, hunk {conflict.hunk}", err=err)
@@ -186,7 +186,7 @@ def show_conflict(conflict: Conflict, *, err: bool = True) -> None:
     if conflict.places:
         echo(f"  these lines occur more than once, at the lines {', '.join(map(str, conflict.places))}", err=err)
         return
-    owner = f"after {conflict.owner} of this import, the file has" if conflict.owner else "upstream has"
-    echo(f"  {owner}, at line {conflict.line}:", err=err)
+    after = f"after {conflict.owner} of this import, " if conflict.owner else ""
+    echo(f"  {after}the file has, at line {conflict.line}:", err=err)
     for line in conflict.found:
         echo(f"    | {line}", fg=None if line in conflict.expected else "green", err=err)

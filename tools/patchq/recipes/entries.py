@@ -38,6 +38,8 @@ class EntryState(Enum):
 
 #: States of entries that are left out, with a note.
 LEFT = {EntryState.COMMENTED, EntryState.CONDITIONAL, EntryState.UNUSED, EntryState.OTHER_SOURCE, EntryState.EDIT}
+#: States of entries that the packager's tool never applies.
+UNAPPLIED = {EntryState.COMMENTED, EntryState.UNUSED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

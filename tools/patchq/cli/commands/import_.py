@@ -241,7 +241,8 @@ def _show_again(done: Imported, name: str) -> None:
         return
     for item in done.items:
         if item.account is None or item.outcome in CARRIED:
-            echo(f"{name}: {item.outcome}: {item.name}" + (f": {item.detail}" if item.detail else ""))
+            outcome = "new" if item.is_taken else item.outcome
+            echo(f"{name}: {outcome}: {item.name}" + (f": {item.detail}" if item.detail else ""))
 
 
 def _accounts(done: Imported) -> list[Account]:
