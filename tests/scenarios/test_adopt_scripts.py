@@ -272,6 +272,19 @@ def test_a_refused_step_keeps_its_patch(patchq: Patchq, tmp_path: Path) -> None:
     assert "up: gone: edit-more: " in patchq.ok("import", "up", str(path))
 
 
+@pytest.mark.parametrize("before", ["", "RUN curl -L https://x/y | python3 -\n"])
+def test_a_removed_step_is_gone_next_to_one_not_understood(patchq: Patchq, tmp_path: Path, before: str) -> None:
+    """The step that is not understood may now be on the line of the removed one."""
+    other = "RUN curl -L https://x/z | python3 -\n"
+    path = write_image(tmp_path / "image", AGAIN.replace("# Spell", f"{before}# Spell") + other)
+    patchq.ok("import", "up", str(path))
+    path.write_text(path.read_text().replace('RUN echo "x = 1" > pkg/x.py\n', ""))
+    said = patchq.ok("import", "up", str(path))
+    line = 7 if before else 6
+    unless = f"unless the step {path}:{line}, which has no result, makes this edit: "
+    assert f"up: gone: edit-x: {unless}{path} no longer makes this edit: `patchq drop up/edit-x` removes it" in said
+
+
 def test_a_test_of_the_package_is_no_edit(patchq: Patchq, tmp_path: Path) -> None:
     site = "/usr/lib/python3/dist-packages"
     lines = f'RUN set -ex; cd {site}; echo "x = 1" > pkg/x.py ; python3 -c "import pkg.mod"\n'

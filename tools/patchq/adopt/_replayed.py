@@ -154,7 +154,11 @@ def _replay_again(
     kept = {entry.name for entry in made.values()}
     for entry in earlier:
         if entry.name not in kept and not _is_unresolved(accounts, entry):
-            notes = (_gone(path, entry, f"`patchq drop {upstream}/{sh(entry.name)}` removes it"),)
+            note = _gone(path, entry, f"`patchq drop {upstream}/{sh(entry.name)}` removes it")
+            at_place = _unresolved_at_place(accounts, entry)
+            if at_place:
+                note = f"unless the step {at_place}, which has no result, makes this edit: {note}"
+            notes = (note,)
             where = f"{upstream}/{entry.name}"
             found.append(FoundPatch(name=entry.name, where=where, author=None, message="", carried="gone", notes=notes))
     return found
@@ -250,16 +254,21 @@ def is_same_change(store: Git, trees: tuple[TreeId, TreeId], entry: ReconciledEn
 
 
 def _is_unresolved(accounts: Sequence[Account], entry: ReconciledEntry) -> bool:
-    """Return True if the step that made a patch is still in the script, but is refused or not understood."""
+    """Return True if the command that made a patch is still in the script, but is refused or not understood."""
     _, _, quoted = entry.commit.message.partition(f"{_COMMAND}\n\n")
     command = "\n".join(line[4:] for line in itertools.takewhile(lambda line: line[:4] == "    ", quoted.split("\n")))
-    for account in accounts:
-        if account.status not in (StepStatus.REFUSED, StepStatus.NOT_UNDERSTOOD):
-            continue
-        is_same_place = ("origin", _origin(account.where)) in _trailers(entry)
-        if is_same_place or (command and command in account.text):
-            return True
-    return False
+    return bool(command) and any(command in account.text for account in _without_result(accounts))
+
+
+def _unresolved_at_place(accounts: Sequence[Account], entry: ReconciledEntry) -> str:
+    """Return the step that is refused or not understood, on the line of the patch's step; empty if there is none."""
+    trailers = _trailers(entry)
+    places = (one.where for one in _without_result(accounts) if ("origin", _origin(one.where)) in trailers)
+    return next(places, "")
+
+
+def _without_result(accounts: Sequence[Account]) -> list[Account]:
+    return [one for one in accounts if one.status in (StepStatus.REFUSED, StepStatus.NOT_UNDERSTOOD)]
 
 
 def _patch_id(store: Git, trees: tuple[TreeId, TreeId]) -> str:
@@ -374,13 +383,13 @@ def with_carried(
     place = order.index(either[min(either)].name) if either else None
     result = []
     for index, patch in enumerate(found):
-        entry = either.get(index)
-        if entry:
+        if index in either:
+            name = either[index].name
             carried, note = "equal", f"{patch.where}: the stack already has this patch"
             if index in changed:
-                carried, note = "conflict", f"the patch makes another change than {upstream}/{entry.name}"
-            patch = replace(patch, name=entry.name, carried=carried, diff=b"", notes=(note,))
-            place = order.index(entry.name) + 1
+                carried, note = "conflict", f"the patch makes another change than {upstream}/{name}"
+            patch = replace(patch, name=name, carried=carried, diff=b"", notes=(note,))
+            place = order.index(name) + 1
         result.append(replace(patch, place=place))
     kept = {entry.name for entry in either.values()}
     return [*result, *(patch for patch in lost if patch.name not in kept)]
