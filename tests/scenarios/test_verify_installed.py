@@ -198,6 +198,24 @@ def test_what_was_built_and_installed_is_told_as_that(env: Environment) -> None:
     assert "checked against: consistent with itself only" in env.words(project=False)
 
 
+def test_the_next_step_builds_wheels_that_are_missing_or_old(env: Environment) -> None:
+    folder = env.patchq.layout.dist / "default"
+    pip = f"{env.python} -m pip install --force-reinstall --no-deps -r "
+    (env.site / "lib" / "__init__.py").write_bytes(b"")
+    assert f"\nnext: {pip}" in env.words()
+    aside = folder.rename(env.patchq.root / "aside")
+    try:
+        assert f"\nnext: patchq build\nthen: {pip}" in env.words()
+        shutil.copytree(aside, folder)
+        requirements = folder / "requirements.txt"
+        head, _, rest = requirements.read_text().partition("\n")
+        requirements.write_text(f"{head[:-64]}{'0' * 64}\n{rest}")
+        assert f"\nnext: patchq build\nthen: {pip}" in env.words()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        aside.rename(folder)
+
+
 # Files
 
 

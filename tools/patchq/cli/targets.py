@@ -79,6 +79,23 @@ def wheels_folder(set_name: str, folder: Path | None = None) -> str:
     return f"dist/{set_name or 'SET'}"
 
 
+def build_needed(set_name: str, folder: Path | None = None) -> str:
+    """Return the command that builds the wheels of the applied stacks; empty if ``dist/SET`` has them.
+
+    :param folder: folder with the wheels, if the user named one; then the command is empty.
+    """
+    from patchq.system.fsio import read_or_none
+
+    with contextlib.suppress(UserError):
+        project = Project.find(Path(click.get_current_context().obj["project"]))
+        stack_id = packages_to_verify((), set_name)[1]
+        requirements = project.layout.dist / project.choose_set(set_name) / "requirements.txt"
+        head = (read_or_none(requirements) or b"").partition(b"\n")[0]
+        if folder is None and (not head or stack_id.encode() not in head):
+            return f"patchq build{project.set_option(project.choose_set(set_name))}"
+    return ""
+
+
 def other_folders(verdict: InstallVerdict, set_name: str) -> list[tuple[str, str]]:
     """Return other folders below ``dist`` whose wheels have the installed versions, with their sets.
 

@@ -43,7 +43,7 @@ def command(
         _probe(archs, nvccs, as_json)
         return
     from patchq.cli.commands.verify_installed import show, verdict_json
-    from patchq.cli.targets import look, wheels_folder
+    from patchq.cli.targets import build_needed, look, wheels_folder
     from patchq.environment.doctor import examine
     from patchq.environment.doctor import mounted as mounted_findings
     from patchq.errors import UserError
@@ -85,7 +85,7 @@ def command(
             mark = {"ok": "ok     ", "note": "note   ", "problem": "PROBLEM"}[f.level]
             echo(f"{mark} {f.topic}: {f.message}" + (f"\n        {f.hint}" if f.hint else ""))
         if verdict:
-            show(verdict, wheels_folder(""))
+            show(verdict, wheels_folder(set_name), build=build_needed(set_name))
     if bad:
         raise click.exceptions.Exit(1)
 

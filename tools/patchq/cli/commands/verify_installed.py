@@ -42,14 +42,14 @@ def command(
     stacks and match their wheels. Elsewhere, such as in an image, checks every package that contains a
     _patchq.json; --stack gives the expected stack id, --dist the expected wheels.
     """
-    from patchq.cli.targets import look, other_folders, wheels_folder
+    from patchq.cli.targets import build_needed, look, other_folders, wheels_folder
 
     verdict = look(python, distributions, set_name, expected, folder)
     if as_json:
         emit("verify-installed", {"ok": verdict.ok, **verdict_json(verdict)})
     else:
         others = other_folders(verdict, set_name) if folder is None and not verdict.ok else []
-        show(verdict, wheels_folder(set_name, folder), others)
+        show(verdict, wheels_folder(set_name, folder), others, build_needed(set_name, folder))
     if not verdict.ok:
         raise click.exceptions.Exit(1)
 
@@ -89,11 +89,12 @@ def _show_package(package: InstalledPackage) -> None:
         echo(f"    problem: {problem}", fg="red")
 
 
-def show(verdict: InstallVerdict, folder: str, others: Sequence[tuple[str, str]] = ()) -> None:
+def show(verdict: InstallVerdict, folder: str, others: Sequence[tuple[str, str]] = (), build: str = "") -> None:
     """Print a verdict as text.
 
     :param folder: folder with the wheels that should be installed.
     :param others: other sets, with their folders, whose wheels are installed instead.
+    :param build: command that builds the wheels first; empty if ``folder`` has them.
     """
     from patchq.cli.differences import can_allow, kernel_sentence, sentences
     from patchq.environment.differences import Level
@@ -116,7 +117,9 @@ def show(verdict: InstallVerdict, folder: str, others: Sequence[tuple[str, str]]
             echo(f"`patchq verify-installed --python {sh(verdict.python)} {sh(option)} {sh(value)}`")
     elif not all(p.is_right for p in verdict.packages):
         install = f"{sh(verdict.python)} -m pip install --force-reinstall --no-deps -r {sh(folder)}/requirements.txt"
-        echo(f"next: {install}")
+        if build:
+            echo(f"next: {build}")
+        echo(f"{'then' if build else 'next'}: {install}")
         echo(
             "if the environment was installed from the wheels of another set or folder, name that one by `--set` or "
             "`--dist`"
