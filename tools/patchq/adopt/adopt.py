@@ -73,7 +73,7 @@ class ImportRequest:
     :ivar dry: change nothing and return the outcomes. For each patch that doesn't apply, search for
         releases on which it does.
     :ivar offline: use only data that is available locally.
-    :ivar most_download: number of bytes to download at most for that search.
+    :ivar most_download: limit, in bytes, on the downloads of the search for releases (see ``dry``).
     """
 
     topic: str = ""

@@ -242,9 +242,9 @@ def _carried(
     bases: Sequence[CommitId],
     shared: bool,
 ) -> tuple[list[ForecastCell], list[Stacked]]:
-    """Return the cells of refs to which the same patches are carried.
+    """Return the outcomes at refs, in cells, to which all plans carry the same patches.
 
-    If ``shared``, also return the patches that apply at each ref.
+    :param shared: also return, for each ref, the patches that apply there.
     """
     plan = plans[0]
     patches = read_patches(project.store, [(name, plan.commits[name]) for name in plan.order])

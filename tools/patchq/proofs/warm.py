@@ -57,8 +57,9 @@ class Warm:
     def _rehearsed(self, project: Project, proof: str, slot: int) -> Execute:
         """Return the function that runs a proof in a slot.
 
-        Forks are used if the proof passes twice in forks: first in a fork that reports its imports, then in a
-        fork for which these imports were preloaded.
+        The proof is tried in two forked processes: the first reports the proof's imports, the second starts with
+        these imports preloaded. If the proof passes in both, later runs use forked processes. Otherwise, each
+        run starts a new Python.
         """
         if (slot, proof) not in self._how:
             how: Execute = in_its_own_process

@@ -123,7 +123,7 @@ class Limits:
     :ivar seconds: time from the command's start to its end.
     :ivar processes: number of processes and threads at the same time.
     :ivar memory: memory of all its processes together in bytes, without mapped files.
-    :ivar disk: bytes by which the copy may grow. Each file or folder counts as at least 4 KiB.
+    :ivar disk: bytes by which the sandbox's copy of the files may grow. Each file or folder counts as at least 4 KiB.
     :ivar output: number of bytes written to standard output and standard error.
     """
 

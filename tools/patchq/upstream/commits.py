@@ -108,7 +108,7 @@ class Lineage(StatusSteps):
         return found
 
     def versions(self, path: bytes, first: TreeEntry | None, made: Container[bytes] = ()) -> list[FileVersion]:
-        """Return a file's versions on the line, following renames.
+        """Return a file's versions along this line of commits, following renames.
 
         :param made: paths that the patch adds. A rename to one of them counts as a deletion.
         """

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     "files",
     multiple=True,
     metavar="FILE",
-    help="Resolved file as PATH=FILE, PATH= to remove a file, or a single .patch file; may be repeated.",
+    help="PATH=FILE: take FILE as the resolved PATH; PATH=: remove PATH; may be repeated. Or one .patch file.",
 )
 @click.option("--recorded", is_flag=True, help="Use the recorded resolution.")
 @click.option("--ref", default="", metavar="REF", help="Ref from whose stack to take the patch.")
