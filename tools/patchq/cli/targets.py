@@ -89,10 +89,12 @@ def build_needed(set_name: str, folder: Path | None = None) -> str:
     with contextlib.suppress(UserError):
         project = Project.find(Path(click.get_current_context().obj["project"]))
         stack_id = packages_to_verify((), set_name)[1]
-        requirements = project.layout.dist / project.choose_set(set_name) / "requirements.txt"
+        chosen = project.choose_set(set_name)
+        requirements = project.layout.dist / chosen / "requirements.txt"
         head = (read_or_none(requirements) or b"").partition(b"\n")[0]
         if folder is None and (not head or stack_id.encode() not in head):
-            return f"patchq build{project.set_option(project.choose_set(set_name))}"
+            set_option = project.set_option(chosen)
+            return f"patchq build{set_option}"
     return ""
 
 

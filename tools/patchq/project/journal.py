@@ -428,7 +428,7 @@ class Journal:
             if "original" in record:  # of an undo or redo
                 self._check_record(record["original"], str(path))
         except (KeyError, TypeError, ValueError, AttributeError, FormatError) as error:
-            hint = f"patchq didn't write {path}: move or delete it"
+            hint = "move that file away, or delete it, because patchq didn't write it"
             raise StateError(f"{path} is not a record of patchq: {error}", hint=hint) from None
         return record
 
