@@ -420,6 +420,19 @@ def _refuse_left(
         if item.outcome == "gone":
             gone.append(item.name)
             lines.append(f"{item.where} is gone: {item.detail}")
+    hint = _hint(upstream, items, changed, gone, taken=taken, is_range=is_range)
+    raise ConflictError("\n".join(lines) + f"\nnothing was adopted{more}", conflicts, hint=hint)
+
+
+def _hint(
+    upstream: str, items: Sequence[Item], changed: Sequence[str], gone: Sequence[str], *, taken: int, is_range: bool
+) -> str:
+    """Return the hint for an import that adopts nothing.
+
+    :param changed: patches whose steps or files make another change now.
+    :param gone: patches that the import no longer makes.
+    :param taken: number of patches that would be adopted.
+    """
     hint = "--partial adopts those that apply, " if taken else ""
     if changed:
         hint = to_take(upstream, changed, gone)
@@ -435,7 +448,7 @@ def _refuse_left(
             "never applies with fuzz, or merge the branch that it comes from: "
             f"`patchq import {upstream} REPOSITORY --range A..B`"
         )
-    raise ConflictError("\n".join(lines) + f"\nnothing was adopted{more}", conflicts, hint=hint)
+    return hint
 
 
 def _verdict(item: Item, upstream: str) -> str:

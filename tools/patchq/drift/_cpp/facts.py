@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -645,30 +645,20 @@ def head_of(file: CppFile, node: Any) -> tuple[str, ...]:
 def tokens_of(file: CppFile, node: Any) -> Iterator[str]:
     """Yield a node's tokens, each in one spelling."""
     kind = node.type
-    if kind in ("comment", "attribute_declaration", "attribute_specifier"):
-        return
-    if kind == "preproc_arg":
-        yield from _macro_tokens(file.text(node))
-        return
-    if kind in ("string_literal", "concatenated_string", "raw_string_literal"):
-        yield file.text(node) if _in_assembly(file, node) else '""'
+    whole = _tokens_without_children(file, node)
+    if whole is not None:
+        yield from whole
         return
     if kind == "update_expression" and node.parent.type in ("expression_statement", "for_statement"):
         yield from tokens_of(file, node.child_by_field_name("argument"))
         yield from ("+=" if "++" in file.text(node) else "-=", "1")
         return
-    if not node.children:
-        text = file.text(node)
-        if text in _IDLE or (text == "::" and _after_std(file, node)):
-            return
-        yield {"NULL": "nullptr"}.get(text, _number(text) if text[:1].isdigit() else text)
-        return
-    if kind in ("binary_expression", "parenthesized_expression") and (value := folded(file.text(node))).isdigit():
-        yield value
-        return
     if kind in _RESPELLED and (parts := list(_respelled(file, node))):
         for part in parts:
-            yield from [part] if isinstance(part, str) else tokens_of(file, part)
+            if isinstance(part, str):
+                yield part
+            else:
+                yield from tokens_of(file, part)
         return
     if kind == "cast_expression":
         yield from ("static_cast", "<")
@@ -692,6 +682,25 @@ def tokens_of(file: CppFile, node: Any) -> Iterator[str]:
         children = children[1:-1]
     for child in children:
         yield from tokens_of(file, child)
+
+
+def _tokens_without_children(file: CppFile, node: Any) -> Sequence[str] | None:
+    """Return the tokens of a node that doesn't need its children; None for other nodes."""
+    kind = node.type
+    if kind in ("comment", "attribute_declaration", "attribute_specifier"):
+        return ()
+    if kind == "preproc_arg":
+        return list(_macro_tokens(file.text(node)))
+    if kind in _MESSAGES:
+        return (file.text(node) if _in_assembly(file, node) else '""',)
+    text = file.text(node)
+    if not node.children:
+        if text in _IDLE or (text == "::" and _after_std(file, node)):
+            return ()
+        return ({"NULL": "nullptr"}.get(text, _number(text) if text[:1].isdigit() else text),)
+    if kind in ("binary_expression", "parenthesized_expression") and (value := folded(text)).isdigit():
+        return (value,)
+    return None
 
 
 _NEEDS_NO_PARENTHESES = {
@@ -725,7 +734,9 @@ def _respelled(file: CppFile, node: Any) -> Iterator[Any]:
     """Yield the tokens and nodes of a node in one of its spellings; nothing if it has only one."""
     left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
     operator = node.child_by_field_name("operator")
-    shown = file.text(operator) if operator is not None else ""
+    shown = ""
+    if operator is not None:
+        shown = file.text(operator)
     match node.type:
         case "primitive_type" | "sized_type_specifier":
             yield _type(file.text(node)) or file.text(node)
@@ -738,28 +749,54 @@ def _respelled(file: CppFile, node: Any) -> Iterator[Any]:
                 yield from (left, combined, right.child_by_field_name("right"))
         case "unary_expression" if shown == "!":
             yield from _negation(file, node.child_by_field_name("argument"))
-        case "if_statement":
-            alternative = node.child_by_field_name("alternative")
-            first = node.child_by_field_name("consequence")
-            if alternative is not None and _leaves(first):
-                yield from ("if", node.child_by_field_name("condition"), first)
-                block = alternative.named_children[-1]
-                yield from block.named_children if block.type == "compound_statement" else [block]
-        case "init_declarator":
-            value = node.child_by_field_name("value")
-            if value is not None and value.type == "initializer_list" and value.named_child_count == 1:
-                yield from (node.child_by_field_name("declarator"), "=", value.named_children[0])
-        case "field_expression":
-            inside = node.child_by_field_name("argument")
-            inside = inside.named_children[0] if inside.type == "parenthesized_expression" else inside
-            if inside.type == "pointer_expression" and file.text(inside).startswith("*"):
-                yield from (inside.child_by_field_name("argument"), "->", node.child_by_field_name("field"))
-        case "call_expression":
-            function = node.child_by_field_name("function")
-            arguments = node.child_by_field_name("arguments")
-            if arguments is not None and _CHECKS.fullmatch(file.text(function)):
-                kept = itertools.takewhile(lambda child: child.type not in _MESSAGES, arguments.named_children)
-                yield from (function, "(", *kept, ")")
+        case "if_statement" | "init_declarator" | "field_expression" | "call_expression":
+            yield from _RESPELLERS[node.type](file, node)
+
+
+def _without_else(_file: CppFile, node: Any) -> Iterator[Any]:
+    """Yield an ``if`` without its ``else``, whose statements follow, if the first branch ends the function or loop."""
+    alternative = node.child_by_field_name("alternative")
+    first = node.child_by_field_name("consequence")
+    if alternative is not None and _leaves(first):
+        yield from ("if", node.child_by_field_name("condition"), first)
+        block = alternative.named_children[-1]
+        if block.type == "compound_statement":
+            yield from block.named_children
+        else:
+            yield block
+
+
+def _assigned(_file: CppFile, node: Any) -> Iterator[Any]:
+    """Yield ``a = b`` for ``a{b}``."""
+    value = node.child_by_field_name("value")
+    if value is not None and value.type == "initializer_list" and value.named_child_count == 1:
+        yield from (node.child_by_field_name("declarator"), "=", value.named_children[0])
+
+
+def _by_arrow(file: CppFile, node: Any) -> Iterator[Any]:
+    """Yield ``a->b`` for ``(*a).b``."""
+    inside = node.child_by_field_name("argument")
+    if inside.type == "parenthesized_expression":
+        inside = inside.named_children[0]
+    if inside.type == "pointer_expression" and file.text(inside).startswith("*"):
+        yield from (inside.child_by_field_name("argument"), "->", node.child_by_field_name("field"))
+
+
+def _without_message(file: CppFile, node: Any) -> Iterator[Any]:
+    """Yield a check without its message."""
+    function = node.child_by_field_name("function")
+    arguments = node.child_by_field_name("arguments")
+    if arguments is not None and _CHECKS.fullmatch(file.text(function)):
+        kept = itertools.takewhile(lambda child: child.type not in _MESSAGES, arguments.named_children)
+        yield from (function, "(", *kept, ")")
+
+
+_RESPELLERS: Mapping[str, Callable[[CppFile, Any], Iterator[Any]]] = {
+    "if_statement": _without_else,
+    "init_declarator": _assigned,
+    "field_expression": _by_arrow,
+    "call_expression": _without_message,
+}
 
 
 def _leaves(node: Any) -> bool:
@@ -771,8 +808,10 @@ def _leaves(node: Any) -> bool:
 def _negation(file: CppFile, node: Any) -> Iterator[Any]:
     """Yield ``a != b`` for ``a == b`` in parentheses, and the reverse; nothing for other expressions."""
     inside = node.named_children[0] if node.type == "parenthesized_expression" else node
-    operator = inside.child_by_field_name("operator") if inside.type == "binary_expression" else None
-    opposite = {"==": "!=", "!=": "=="}.get(file.text(operator)) if operator is not None else None
+    if inside.type != "binary_expression":
+        return
+    operator = inside.child_by_field_name("operator")
+    opposite = {"==": "!=", "!=": "=="}.get(file.text(operator))
     if opposite:
         yield from (inside.child_by_field_name("left"), opposite, inside.child_by_field_name("right"))
 

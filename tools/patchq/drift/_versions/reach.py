@@ -14,7 +14,7 @@ from math import log
 from patchq.drift._cpp.facts import CppFile
 from patchq.drift._python.shape import FunctionNode, walk
 from patchq.drift._versions.comparison import Comparison, Touch, place_of
-from patchq.drift._versions.units import WORDS, Lines, Unit, cpp_units, python_units, words_of
+from patchq.drift._versions.units import WORDS, ChangedUnit, Lines, cpp_units, python_units, words_of
 from patchq.drift.alarms import Reached
 from patchq.drift.bodies import language_of, lines_of, reads_cpp
 from patchq.names import show_path
@@ -118,7 +118,7 @@ class Reach:
 
     def _near(
         self,
-        unit: Unit,
+        unit: ChangedUnit,
         index: Mapping[str, Sequence[_Profile]],
         defined: Mapping[str, Sequence[_Profile]],
         profiles: Iterable[_Profile],
@@ -138,19 +138,30 @@ class Reach:
         for word in unit.around:
             for profile in defined.get(word, ()):
                 scores.setdefault(profile.patch, []).append((_CALLER * self._rarity(word), word))
+        least = _LEAST_ADDED if unit.added else LEAST
         for profile in profiles:
-            place = 0.0 if unit.added else _place_score(unit, profile)
             shared = sorted(scores.get(profile.patch, ()), reverse=True)
-            best: dict[str, float] = {}
-            for score, word in shared:
-                best.setdefault(word, score)
-            score = place + sum(list(best.values())[:_MOST_NAMES])
-            if unit.simple in profile.weights and not unit.added:
-                score += _NAMED * self._rarity(unit.simple)
-                if unit.old in profile.places and profile.weights[unit.simple][0] >= _CHANGED:
-                    score += _NAMED_HERE
-            if score >= (_LEAST_ADDED if unit.added else LEAST):
+            score = self._score(unit, profile, shared)
+            if score >= least:
                 yield score, profile, shared[0][1] if shared else unit.name
+
+    def _score(self, unit: ChangedUnit, profile: _Profile, shared: Sequence[tuple[float, str]]) -> float:
+        """Return how near a change is to a patch.
+
+        :param shared: the scores of the names that both mention, the highest first.
+        """
+        best: dict[str, float] = {}
+        for score, word in shared:
+            best.setdefault(word, score)
+        total = sum(list(best.values())[:_MOST_NAMES])
+        if unit.added:
+            return total
+        total += _place_score(unit, profile)
+        if unit.simple in profile.weights:
+            total += _NAMED * self._rarity(unit.simple)
+            if unit.old in profile.places and profile.weights[unit.simple][0] >= _CHANGED:
+                total += _NAMED_HERE
+        return total
 
     def _rarity(self, word: str) -> float:
         """Return how much a name counts: 1 if two files have it, nearly nothing if many have it."""
@@ -159,7 +170,7 @@ class Reach:
             self._weights[word] = (1 - log(max(1.0, count / 2)) / log(self._files)) ** 3 if count else 0.0
         return self._weights[word]
 
-    def _reached(self, unit: Unit, profile: _Profile, word: str, score: float) -> Reached:
+    def _reached(self, unit: ChangedUnit, profile: _Profile, word: str, score: float) -> Reached:
         touch = profile.weights[word][1] if word in profile.weights else next(iter(profile.touches.values()))
         touch = profile.touches.get(unit.old, touch)
         return Reached(
@@ -175,9 +186,9 @@ class Reach:
 
     # Upstream's changes
 
-    def _units(self) -> Iterator[Unit]:
+    def _units(self) -> Iterator[ChangedUnit]:
         """Yield the definitions of all changed files that differ, without those that only moved."""
-        units: list[Unit] = []
+        units: list[ChangedUnit] = []
         for old_path, new_path in self._pairs():
             path = new_path or old_path
             assert path is not None
@@ -329,7 +340,7 @@ def _class_at(touch: Touch, line: int) -> str:
     return best
 
 
-def _place_score(unit: Unit, profile: _Profile) -> float:
+def _place_score(unit: ChangedUnit, profile: _Profile) -> float:
     """Return the score of the place of a change in the files of a patch."""
     owner = unit.name.rpartition("::" if "::" in unit.name else ".")[0]
     if (unit.old, unit.name) in profile.used:
@@ -353,7 +364,7 @@ def _members(profile: _Profile, path: bytes, owner: str) -> bool:
     return any(p == path and (n == owner or n.startswith(f"{owner}.")) for p, n in profile.used)
 
 
-def _without_moved(units: Sequence[Unit]) -> Iterator[Unit]:
+def _without_moved(units: Sequence[ChangedUnit]) -> Iterator[ChangedUnit]:
     """Yield the units without definitions that are gone in one file and new, with the same words, in another."""
     gone = {(u.name, u.around) for u in units if u.gone}
     moved = {(u.name, u.around) for u in units if u.added} & gone

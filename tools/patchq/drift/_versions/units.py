@@ -30,7 +30,7 @@ _REMARK = re.compile(r"^\s*#(?!\s*(?:if|ifdef|ifndef|elif|else|endif|define|incl
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unit:
+class ChangedUnit:
     """Definition, or statement outside of one, that differs.
 
     :ivar name: qualified name; empty for a statement of the module.
@@ -79,14 +79,14 @@ class Lines:
 
     def unit(
         self, name: str, paths: tuple[bytes, bytes], was: tuple[int, int] | None, now: tuple[int, int] | None
-    ) -> Unit:
+    ) -> ChangedUnit:
         """Return the unit of a definition by its first and last line in each version; None where it isn't there."""
         sides = [lines[place[0] - 1 : place[1]] if place else [] for lines, place in ((self.old, was), (self.new, now))]
         gone, come, line = _different(*sides)
         changed = words_of([*gone, *come])
         changed.update(WORDS.findall(name))
         path, place = (paths[1], now) if now else (paths[0], was or (1, 1))
-        return Unit(
+        return ChangedUnit(
             name=name,
             path=path,
             old=paths[0],
@@ -124,7 +124,7 @@ def _different(old: Sequence[str], new: Sequence[str]) -> tuple[list[str], list[
 
 def python_units(
     old: PythonFile | None, new: PythonFile | None, lines: Lines, paths: tuple[bytes, bytes]
-) -> list[Unit]:
+) -> list[ChangedUnit]:
     """Return the functions, classes and statements of a Python file that differ in effect."""
     if (old and old.tree is None) or (new and new.tree is None):
         return []
@@ -196,7 +196,7 @@ def _is_helper(old: PythonFile, new: PythonFile, name: str) -> bool:
 
 def _outside(
     old: PythonFile | None, new: PythonFile | None, lines: Lines, paths: tuple[bytes, bytes]
-) -> Iterator[Unit]:
+) -> Iterator[ChangedUnit]:
     """Yield the statements of the module and of its classes that differ, grouped by class."""
     sides = [_statements(file) for file in (old, new)]
     for scope in {**sides[0], **sides[1]}:
@@ -218,7 +218,7 @@ def _joined(
     lines: Lines,
     gone: Sequence[tuple[int, int]],
     come: Sequence[tuple[int, int]],
-) -> Unit:
+) -> ChangedUnit:
     """Return one unit for several statements of a class or module."""
     sides = [
         [line for first, last in places for line in side[first - 1 : last]]
@@ -228,7 +228,7 @@ def _joined(
     words = words_of([*less, *more])
     words.update(WORDS.findall(scope))
     path, places = (paths[1], come) if come else (paths[0], gone)
-    return Unit(
+    return ChangedUnit(
         name=scope,
         path=path,
         old=paths[0],
@@ -293,7 +293,7 @@ def _shown(node: ast.stmt) -> str:
 # C++ and CUDA
 
 
-def cpp_units(old: CppFile | None, new: CppFile | None, lines: Lines, paths: tuple[bytes, bytes]) -> list[Unit]:
+def cpp_units(old: CppFile | None, new: CppFile | None, lines: Lines, paths: tuple[bytes, bytes]) -> list[ChangedUnit]:
     """Return the functions, macros, fields and constants of a C++ or CUDA file that differ in effect."""
     found = []
     for name in {**(old.facts if old else {}), **(new.facts if new else {})}:
