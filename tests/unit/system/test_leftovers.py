@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
 
-from patchq.system import leftovers
+from patchq.system import leftovers, runner
 from patchq.system.paths import Layout
 
 
@@ -26,3 +27,21 @@ def test_the_mark_of_a_pack_goes_if_it_is_what_fast_import_wrote_or_a_part_of_it
     mark.write_bytes(content)
     with leftovers.cleared(layout, after_a_kill=True):
         assert mark.exists() is not goes
+
+
+@pytest.mark.parametrize(("code", "stays"), [(-9, False), (1, True)], ids=["killed", "failed"])
+def test_a_lock_goes_if_a_signal_ended_its_process_and_the_command_goes_on(
+    tmp_path: Path, code: int, stays: bool
+) -> None:
+    layout = Layout(tmp_path)
+    (layout.store / "refs").mkdir(parents=True)
+    for path in (layout.private, layout.store / "refs"):
+        path.mkdir(exist_ok=True)
+    before, during = layout.store / "refs/before.lock", layout.store / "packed-refs.lock"
+    before.touch()
+    with leftovers.cleared(layout, after_a_kill=False):
+        during.touch()
+        with contextlib.suppress(runner.CommandError):
+            raise runner.CommandError(["git", "update-ref"], code, b"", b"")
+    assert before.exists()
+    assert during.exists() is stays

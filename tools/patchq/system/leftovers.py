@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from patchq.system import fsio
+from patchq.system import fsio, runner
 from patchq.system.paths import Layout
 
 
@@ -21,7 +21,8 @@ from patchq.system.paths import Layout
 def cleared(layout: Layout, after_a_kill: bool) -> Iterator[None]:
     """Clean up before and after a command that holds the project's lock.
 
-    If the previous command was killed, remove the files that it left. If this command fails, remove its own.
+    If the previous command was killed, remove the files that it left. If this command fails, or goes on after a
+    signal ended one of its processes, remove its own.
     """
     note = layout.private / "locks-of-others"
     if after_a_kill:
@@ -30,8 +31,12 @@ def cleared(layout: Layout, after_a_kill: bool) -> Iterator[None]:
     others = {str(path) for path in _locks(layout)}
     if others:
         fsio.write_atomic(note, b"\0".join(os.fsencode(path) for path in sorted(others)))
+    runner.CommandError.by_signal = False
     try:
         yield
+        # Not after every command: a lock that is new may be that of a git that the user started.
+        if runner.CommandError.by_signal:
+            _clear(layout, others)
     except BaseException:
         _clear(layout, others)
         raise

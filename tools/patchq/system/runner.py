@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import ClassVar
 
 from patchq.errors import PatchqError
 
@@ -39,9 +40,13 @@ class CommandError(PatchqError):
 
     #: True for a git command that failed because its repository lacks an object.
     lacks_object = False
+    #: True once a signal ended a process: it may have left lock files, also if the error is caught.
+    by_signal: ClassVar[bool] = False
 
     def __init__(self, argv: Sequence[str], code: int, stdout: bytes, stderr: bytes) -> None:
         self.argv, self.code, self.stdout, self.stderr = tuple(argv), code, stdout, stderr
+        if code < 0:
+            CommandError.by_signal = True
         message = (stderr or stdout).decode("utf-8", "replace").strip()
         super().__init__(
             f"`{shlex.join(argv)}` ended with {code}:\n{message}",
