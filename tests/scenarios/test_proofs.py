@@ -237,6 +237,39 @@ def test_where_it_is_there_both_are_proven(proven: Patchq, monkeypatch: pytest.M
     assert "on nvcc" not in proven.ok("report")
 
 
+def leave_without_proof(patchq: Patchq, *names: str) -> None:
+    for name in names:
+        file = patchq.patch_file(name)
+        file.write_bytes(b"\n".join(li for li in file.read_bytes().split(b"\n") if not li.startswith(b"Proof:")))
+
+
+def test_a_patch_without_a_proof_fails_only_where_the_rules_require_one(proven: Patchq, tmp_path: Path) -> None:
+    leave_without_proof(proven, "second", "third")
+    proven.ok("apply")
+    expected = {"up/first": "proven", "up/second": "no proof", "up/third": "no proof"}
+    assert {name: state for name, (state, _) in states(proven, "--prove", code=5).items()} == expected
+    (step,) = json.loads(proven.ok("report", "--json"))["todo"]
+    assert (step["step"], step["patches"]) == ("no proof", ["up/second", "up/third"])
+    assert step["command"] == "patchq reword up/second --trailer 'Proof: tests/stacks/up/test_second.py'"
+    lock = proven.layout.lock
+    lock.write_text(lock.read_text() + '\n[upstreams.up.check]\noff = ["proof"]\nreason = "a test"\n')
+    out = proven.ok("test", "--prove", "--junit", str(tmp_path / "junit.xml"))
+    assert "1 proven, 2 no proof" in out
+    assert "error" not in out
+    assert "no proof   up/second: the patch names no test in `Proof:`\n" in out
+    assert [s.get("failures") for s in ElementTree.parse(tmp_path / "junit.xml").getroot()] == ["0", "0", "0"]
+    body = json.loads(proven.ok("test", "--json"))
+    assert (body["ok"], body["counts"]) == (True, {"passed": 1, "no proof": 2})
+    page = tmp_path / "page.html"
+    proven.ok("report", "--html", str(page))
+    said = page.read_text()
+    assert "no proof</span> 2: write a test" in said
+    assert "patchq test --prove" not in said
+    assert "not proven" not in said.partition('id="summary"')[0]
+    set_proof(proven, "first", "def test_it():\n    assert False\n")
+    assert "1 failed, 2 no proof" in proven.fails(5, "test")
+
+
 def test_one_file_for_both_is_run_for_each(proven: Patchq) -> None:
     """What is kept of the first is no result on a machine that isn't there, nor the other way round."""
     proven.ok("test", "first", "--prove")

@@ -191,7 +191,7 @@ def test_figures_say_whose_they_are_and_where_from(page_of: Path, browser: Brows
     assert "50.0 t/s, target: for the test" in text
     (link,) = page.eval_on_selector_all("#speed a", "all => all.map(a => a.getAttribute('href'))")
     assert (page_of.parent / link).read_text().startswith("| engine")
-    assert "its proof has no result" in page.inner_text("#notrun")
+    assert "the patch names no proof" in page.inner_text("#notrun")
 
 
 def hostile(evidence: Evidence) -> Evidence:
@@ -293,5 +293,5 @@ def test_json_and_markdown_are_of_the_same_model(page_of: Path, stack: Patchq) -
     assert (note["level"], note["message"]["text"].partition(";")[0]) == ("note", "up/first on v1: conflict")
     ledger.write_text(ledger.read_text().replace('"conflict"', '"resolved"'))
     stack.ok("report", "--markdown", str(stack.root / "summary.md"))
-    assert "| up/first | no result | Pending | v1: resolved |" in (stack.root / "summary.md").read_text()
+    assert "| up/first | no proof | Pending | v1: resolved |" in (stack.root / "summary.md").read_text()
     assert "there are no results yet" in stack.fails(1, "report")

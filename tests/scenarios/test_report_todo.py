@@ -73,4 +73,5 @@ def test_the_title_is_the_projects_name(stack: Patchq, name: str) -> None:
     stack.ok("report", "--html", str(stack.root / "r.html"))
     page = (stack.root / "r.html").read_text()
     assert f"<h1>{name or stack.root.name}</h1>" in page
-    assert page.index("What to do next") < page.index("patchq forecast up --newest") < page.index("patchq test --prove")
+    write = "patchq reword up/first --trailer &#39;Proof: tests/stacks/up/test_first.py&#39;"
+    assert page.index("What to do next") < page.index("patchq forecast up --newest") < page.index(write)

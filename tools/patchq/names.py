@@ -70,6 +70,16 @@ def sh(word: object) -> str:
     return shlex.quote(text)
 
 
+def proof_path(patch: str) -> str:
+    """Return the path of the test that proves a patch by default.
+
+    >>> proof_path("up/fix-it")
+    'tests/stacks/up/test_fix_it.py'
+    """
+    upstream, _, name = patch.partition("/")
+    return f"tests/stacks/{upstream}/test_{re.sub('[^A-Za-z0-9]', '_', name)}.py"
+
+
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun, in the plural unless the number is 1.
 

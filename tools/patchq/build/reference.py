@@ -35,6 +35,12 @@ def wheels_of(project: Project, set_name: str = "") -> tuple[list[Reference], li
     return found + thin, wrong + wrong_thin
 
 
+def is_built(project: Project, set_name: str, stack_id: str) -> bool:
+    """Return whether ``requirements.txt`` in ``dist/SET`` exists and was written for a stack (empty: any)."""
+    data = fsio.read_or_none(project.layout.dist / set_name / "requirements.txt")
+    return data is not None and stack_id.encode() in data.partition(b"\n")[0]
+
+
 def wheels_in(
     folder: Path, built: Mapping[str, tuple[tuple[int, ...], str]] | None = None
 ) -> tuple[list[Reference], list[str]]:

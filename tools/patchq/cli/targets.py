@@ -84,16 +84,14 @@ def build_needed(set_name: str, folder: Path | None = None) -> str:
 
     :param folder: folder with the wheels, if the user named one; then the command is empty.
     """
-    from patchq.system.fsio import read_or_none
+    from patchq.build.reference import is_built
 
     with contextlib.suppress(UserError):
         project = Project.find(Path(click.get_current_context().obj["project"]))
         stack_id = packages_to_verify((), set_name)[1]
-        chosen = project.choose_set(set_name)
-        requirements = project.layout.dist / chosen / "requirements.txt"
-        head = (read_or_none(requirements) or b"").partition(b"\n")[0]
-        if folder is None and (not head or stack_id.encode() not in head):
-            set_option = project.set_option(chosen)
+        set_name = project.choose_set(set_name)
+        if folder is None and not is_built(project, set_name, stack_id):
+            set_option = project.set_option(set_name)
             return f"patchq build{set_option}"
     return ""
 

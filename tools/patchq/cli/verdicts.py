@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from patchq.cli.common import emit
 from patchq.cli.terminal import echo
-from patchq.names import sh
+from patchq.names import proof_path, sh
 from patchq.project.project import Project
 
 if TYPE_CHECKING:
     from patchq.proofs.judge import Verdict
 
-_COLOURS = {"proven": "green", "passed": "green", "not run": "yellow"}
+_COLOURS = {"proven": "green", "passed": "green", "not run": "yellow", "no proof": "yellow"}
 
 
 def results_file(project: Project) -> Path:
@@ -79,8 +79,7 @@ def show_verdicts(verdicts: Sequence[Verdict], as_json: bool, schema: str) -> No
         echo(f"{v.state:<10} ", fg=_COLOURS.get(v.state, "red"), nl=False)
         echo(f"{v.proof.title}: {v.message}")
         if not v.proof.files:
-            upstream, _, name = v.proof.name.partition("/")
-            test = f"tests/stacks/{upstream}/test_{name.replace('-', '_')}.py"
+            test = proof_path(v.proof.name)
             echo(f"           write {test}, then `patchq reword {sh(v.proof.name)} --trailer {sh(f'Proof: {test}')}`")
         elif not v.ok:
             echo(f"           {'on a machine that has it' if v.state == NOT_RUN else 'again'}: {v.command}")

@@ -185,7 +185,7 @@ def mutate(
                 forks.unchanged[proof.name] = here
             missing = [n for n in proof.needs if n not in machine.can]
             if missing or not proof.files:
-                message = "the patch names no Proof:"
+                message = "the patch names no test in `Proof:`"
                 if missing:
                     message = f"not run: needs {', '.join(missing)}"
                 found.append(Strength(patch=proof.name, proof=proof.files, tried=(), message=message, in_all=in_all))

@@ -13,6 +13,8 @@ from patchq.proofs.plan import MUTANT, WITH, WITHOUT, Proof
 PASSED, FAILED, ERROR, NOT_RUN = "passed", "failed", "error", "not run"
 #: State of a cell or a proof whose process was killed from outside.
 NO_RESULT = "no result"
+#: State of a patch that names no proof, and of its cell.
+NO_PROOF = "no proof"
 #: States of a proof that ran with and without its patch.
 PROVEN, NOT_PROVEN = "proven", "not proven"
 
@@ -75,7 +77,7 @@ class Verdict:
 
     - ``proven``: passed with the patch and failed without it
     - ``passed``: passed with the patch; the run without it was not requested
-    - ``failed``, ``not proven``, ``not run`` or ``no result``
+    - ``failed``, ``not proven``, ``not run``, ``no result`` or ``no proof``
     """
 
     proof: Proof
@@ -87,6 +89,13 @@ class Verdict:
     @property
     def ok(self) -> bool:
         return self.state in (PROVEN, PASSED)
+
+    @property
+    def fails(self) -> bool:
+        """True if the proof failed, or if it is missing and the project requires it."""
+        if self.state == NO_PROOF:
+            return self.proof.required
+        return self.state in (FAILED, NOT_PROVEN)
 
 
 def state_of(tests: Sequence[Mapping[str, str]] | None, message: str) -> tuple[str, str]:
@@ -121,6 +130,8 @@ def verdict_of(proof: Proof, cells: Sequence[CellResult], prove: bool) -> Verdic
     by_kind = {c.variant: c for c in cells}
     here = by_kind[WITH]
     again = f"patchq test {proof.name}" + (" --prove" if prove else "")
+    if here.state == NO_PROOF:
+        return Verdict(proof=proof, state=NO_PROOF, message=here.message, cells=tuple(cells))
     if here.state == NOT_RUN:
         return Verdict(proof=proof, state=NOT_RUN, message=here.message, cells=tuple(cells), command=again)
     if broken := next((c for c in cells if c.state == NO_RESULT), None):

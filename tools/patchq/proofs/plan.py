@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
@@ -32,6 +32,7 @@ WITH, WITHOUT, MUTANT = "with", "without", "mutant"
 class Proof:
     """Tests that prove one patch.
 
+    :ivar required: False if the rules for ``patchq check`` don't require proofs.
     :ivar on: requirement in the ``Proof-On:`` trailer of an additional proof; empty for the patch's first
         proof.
     """
@@ -42,6 +43,7 @@ class Proof:
     files: tuple[str, ...]
     needs: tuple[str, ...]
     on: str = ""
+    required: bool = True
 
     @property
     def name(self) -> str:
@@ -228,10 +230,13 @@ def plan_cells(
     """
     with planning(project, set_name) as whole:
         here = whole.variant
-        proofs = proofs_of(whole.stacks, patches)
+        proofs = []
+        for proof in proofs_of(whole.stacks, patches):
+            rules = project.lock.upstreams[proof.upstream].check
+            proofs.append(replace(proof, required="proof" not in {*rules.off, *rules.warn}))
         cells: list[ProofCell] = []
         for proof in proofs:
-            variants = [here] + ([whole.without(proof.name)] if prove else [])
+            variants = [here] + ([whole.without(proof.name)] if prove and proof.files else [])
             for v in variants:
                 cells.append(
                     ProofCell(proof=proof, variant=v, key=result_key(project, proof, v, machine), set_name=set_name)

@@ -24,7 +24,7 @@ from patchq.errors import EnvironmentFault
 from patchq.formats.lock import BuildConfig
 from patchq.names import sh
 from patchq.project.project import Project
-from patchq.proofs.judge import ERROR, NOT_RUN, CellResult, state_of
+from patchq.proofs.judge import NO_PROOF, NOT_RUN, CellResult, state_of
 from patchq.proofs.plan import ProofCell, Variant
 from patchq.system import fsio, runner
 
@@ -129,6 +129,9 @@ def run_cell(
         "trees": {} if installed else dict(variant.trees),
         "left_out": variant.left_out,
     }
+    if not proof.files:
+        message = "the patch names no test in `Proof:`"
+        return CellResult(proof=proof.title, variant=variant.kind, state=NO_PROOF, message=message, **about)
     reason = ""
     if missing:
         reason = f"needs {', '.join(missing)}"
@@ -136,10 +139,6 @@ def run_cell(
         reason = "the thin wheel leaves this patch out"
     if reason:
         return CellResult(proof=proof.title, variant=variant.kind, state=NOT_RUN, message=reason, **about)
-    if not proof.files:
-        return CellResult(
-            proof=proof.title, variant=variant.kind, state=ERROR, message="the patch names no Proof:", **about
-        )
     start = time.monotonic()
     folder = installed.data if installed else checkout(project, variant, slot)
     done = run_pytest(project, folder, proof.files, timeout=cell.timeout, execute=execute, installed=installed)

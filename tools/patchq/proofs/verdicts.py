@@ -9,7 +9,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from patchq import __version__
-from patchq.proofs.judge import FAILED, NO_RESULT, NOT_PROVEN, NOT_RUN, CellResult, Verdict, result_of
+from patchq.proofs.judge import FAILED, NO_PROOF, NO_RESULT, NOT_PROVEN, NOT_RUN, CellResult, Verdict, result_of
 from patchq.proofs.plan import Proof
 
 _CONTROL = {i: "\N{REPLACEMENT CHARACTER}" for i in range(32) if i not in (9, 10, 13)}
@@ -18,7 +18,7 @@ _CONTROL = {i: "\N{REPLACEMENT CHARACTER}" for i in range(32) if i not in (9, 10
 def proofs_json(verdicts: Sequence[Verdict]) -> dict[str, Any]:
     """Return verdicts as a JSON body of the schema ``patchq/test/1``."""
     return {
-        "ok": all(v.ok or v.state == NOT_RUN for v in verdicts),
+        "ok": not any(v.fails or v.state == NO_RESULT for v in verdicts),
         "counts": counts(verdicts),
         "proofs": list(map(_proof_json, verdicts)),
     }
@@ -31,6 +31,7 @@ def _proof_json(verdict: Verdict) -> dict[str, Any]:
         "files": verdict.proof.files,
         "needs": verdict.proof.needs,
         "on": verdict.proof.on,
+        "required": verdict.proof.required,
         "state": verdict.state,
         "message": verdict.message,
         "command": verdict.command,
@@ -46,7 +47,8 @@ def parse_proofs(body: dict[str, Any]) -> list[Verdict]:
     found = []
     for p in body["proofs"]:
         upstream, _, name = p["patch"].partition("/")
-        proof = Proof(upstream, p["ref"], name, tuple(p["files"]), tuple(p["needs"]), p.get("on", ""))
+        required = p.get("required", True) is True
+        proof = Proof(upstream, p["ref"], name, tuple(p["files"]), tuple(p["needs"]), p.get("on", ""), required)
         cells = []
         for raw in p["cells"]:
             cell = result_of(raw)
@@ -75,7 +77,7 @@ def by_patch(verdicts: Sequence[Verdict]) -> dict[str, Verdict]:
     found: dict[str, Verdict] = {}
     for v in sorted(verdicts, key=lambda v: bool(v.proof.on)):
         here = found.setdefault(v.proof.name, v)
-        if here.ok and not v.ok and v.state != NOT_RUN:
+        if (here.ok or here.state == NO_PROOF) and not v.ok and v.state != NOT_RUN:
             found[v.proof.name] = v
     return found
 
@@ -91,7 +93,7 @@ def counts(verdicts: Sequence[Verdict]) -> dict[str, int]:
 def junit(verdicts: Sequence[Verdict]) -> bytes:
     """Return JUnit XML with a test suite per proof and a test case per cell.
 
-    A cell that was not run is reported as skipped, not as passed.
+    A cell that was not run is reported as skipped, not as passed. So is a missing proof that isn't required.
     """
     root = ElementTree.Element("testsuites", name="patchq proofs")
     for v in verdicts:
@@ -125,6 +127,8 @@ def _case(verdict: Verdict, cell: CellResult) -> ElementTree.Element:
         wanted = "passed"
     if cell.state == NOT_RUN:
         ElementTree.SubElement(case, "skipped", message=_clean(f"not run: {cell.message}"))
+    elif cell.state == NO_PROOF and not verdict.fails:
+        ElementTree.SubElement(case, "skipped", message=_clean(f"no proof: {cell.message}"))
     elif cell.state == NO_RESULT:
         ElementTree.SubElement(case, "error", message=_clean(cell.message))
     elif cell.state != wanted:
@@ -148,11 +152,12 @@ def sarif(verdicts: Sequence[Verdict], stack_path: dict[str, str]) -> dict[str, 
         NOT_PROVEN: "The proof doesn't fail without its patch",
         NOT_RUN: "The proof was not run",
         NO_RESULT: "The environment gave no result",
+        NO_PROOF: "The patch names no proof",
     }
     results = []
     for v in verdicts:
         if not v.ok:
-            level = "note" if v.state == NOT_RUN else "error"
+            level = "error" if v.fails or v.state == NO_RESULT else "note"
             path = stack_path.get(v.proof.name, "patches")
             results.append(_result(v.state.replace(" ", "-"), level, f"{v.proof.title}: {v.message}", path))
     return {

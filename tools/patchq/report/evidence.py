@@ -22,11 +22,11 @@ from patchq.names import counted, sh
 from patchq.project.project import Project
 from patchq.project.refs import age, older_first
 from patchq.project.stack import Stack, ledger_path, load_stack
-from patchq.proofs.judge import FAILED, NOT_PROVEN, NOT_RUN, Verdict
+from patchq.proofs.judge import FAILED, NO_PROOF, NOT_PROVEN, NOT_RUN, Verdict
 from patchq.proofs.verdicts import by_patch
 from patchq.report.ahead import DROPPED, Ahead, ReportCell, count
 from patchq.report.bench import ledger_file, read_goals, read_measurements
-from patchq.report.todo import StackTodo, next_step
+from patchq.report.todo import StackTodo, next_step, proof_command
 from patchq.stacks.deps import dependencies
 from patchq.stacks.views import PatchInfo, list_patches, status
 from patchq.system import project_files
@@ -42,7 +42,7 @@ class PatchView:
 
     :ivar since: day of the patch's author date, ``2026-11-21``.
     :ivar days: number of days since then.
-    :ivar proof: last result of the patch's proof (``proven`` …), or empty.
+    :ivar proof: last result of the patch's proof (``proven`` …), ``no proof``, or empty.
     :ivar message: reason for this result.
     :ivar needs: patches without which it can't be carried, as ``upstream/name``.
     :ivar strength: number of mutants that the proof killed in the last run of ``test --mutate``.
@@ -123,6 +123,7 @@ class Evidence:
     :ivar ahead: cost of each pinned ref that is newer than the set's own.
     :ivar todo: next step for each stack.
     :ivar prove: command that runs the proofs whose results are missing.
+    :ivar write_proof: command that names the proof of the first patch without one; empty if all have one.
     :ivar bounds: upper bounds from ``measurements/targets.toml``.
     """
 
@@ -145,6 +146,7 @@ class Evidence:
     ahead: tuple[Ahead, ...] = ()
     todo: tuple[StackTodo, ...] = ()
     prove: str = "patchq test --prove"
+    write_proof: str = ""
 
     @property
     def patches(self) -> list[PatchView]:
@@ -204,15 +206,15 @@ def gather(
         set_option = f" --set {sh(set_name)}"
     todo = []
     for stack, found in zip(stacks, status(project, set_name), strict=True):
-        failing = []
-        for patch in stack.patches:
-            if patch.proof in (FAILED, NOT_PROVEN):
-                failing.append(patch.name)
+        failing = [patch.name for patch in stack.patches if patch.proof in (FAILED, NOT_PROVEN)]
+        required = {verdict.proof.name for verdict in verdicts if verdict.fails}
+        lacking = [patch.name for patch in stack.patches if patch.proof == NO_PROOF and patch.name in required]
         newer = []
         for release in ahead:
             if release.upstream == stack.upstream:
                 newer.append(release)
-        todo.append(next_step(found, failing, newer, set_option))
+        todo.append(next_step(found, failing, lacking, newer, set_option))
+    unproven = [patch.name for stack in stacks for patch in stack.patches if patch.proof == NO_PROOF]
     goals = read_goals(project)
     return Evidence(
         project=project.lock.name or project.layout.root.name,
@@ -234,6 +236,7 @@ def gather(
         ahead=tuple(ahead),
         todo=tuple(todo),
         prove=f"patchq test --prove{set_option}",
+        write_proof=proof_command(unproven[0], set_option) if unproven else "",
     )
 
 
@@ -260,12 +263,13 @@ def _stacks(
                 if not info.problem:
                     when = stack.load(info.name)[0].author.when
                 verdict = verdict_of.get(name)
+                state = _proof_state(info, verdict)
                 view = PatchView(
                     info=info,
                     since=time.strftime("%Y-%m-%d", time.gmtime(when)) if when else "",
                     days=int((time.time() - when) // _DAY) if when else 0,
-                    proof=verdict.state if verdict else "",
-                    message=verdict.message if verdict else "",
+                    proof=state,
+                    message=verdict.message if verdict and state == verdict.state else "",
                     needs=needs.get(name, ()),
                     cost=cost_of.get(name),
                     strength=known_strength(project, name),
@@ -284,15 +288,26 @@ def _stacks(
     return stacks
 
 
+def _proof_state(info: PatchInfo, verdict: Verdict | None) -> str:
+    """Return the last result of a patch's proof, or ``no proof``; empty if there is neither."""
+    state = verdict.state if verdict else ""
+    if not (info.proofs or info.problem) and state not in (FAILED, NOT_PROVEN):
+        return NO_PROOF
+    if state == NO_PROOF:  # the patch has got a proof since the last run
+        return ""
+    return state
+
+
 def _not_run(verdicts: Sequence[Verdict], stacks: Sequence[StackView]) -> list[tuple[str, str]]:
     found = []
     for verdict in verdicts:
         if verdict.state == NOT_RUN:
             found.append((verdict.proof.title, verdict.message))
-    known = by_patch(verdicts)
     for stack in stacks:
         for patch in stack.patches:
-            if patch.name not in known:
+            if patch.proof == NO_PROOF:
+                found.append((patch.name, "the patch names no proof"))
+            elif not patch.proof:
                 found.append((patch.name, "its proof has no result: `patchq test --prove`"))
     return found
 

@@ -29,7 +29,7 @@ MOST_REFS = 9
 #: Outcomes by the CSS class that colours them.
 _TONES = {
     "k": ("clean", "offset", WRITTEN, "proven", "passed"),
-    "g": ("merged", "by rule", "replayed", "resolved", "not run"),
+    "g": ("merged", "by rule", "replayed", "resolved", "not run", "no proof"),
     "h": ("absorbed",),
     "x": ("conflict", "obsolete", "failed", "not proven"),
     "o": (DROPPED,),
@@ -127,6 +127,7 @@ _STEP_LABELS = {
     NextStep.EXPORT: ("not exported", "g"),
     NextStep.EDITED: ("edited", "g"),
     NextStep.PROOF_FAILS: ("not proven", "x"),
+    NextStep.NO_PROOF: ("no proof", "g"),
     NextStep.NOT_LOOKED_AT: ("no forecast", "o"),
     NextStep.REVIEW: ("needs review", "x"),
     NextStep.CARRY: ("ready", "k"),
@@ -150,6 +151,8 @@ def _say_step(evidence: Evidence, todo: StackTodo, stack: StackView) -> str:
         return "the worktree has edits that are in no patch"
     if todo.step is NextStep.PROOF_FAILS:
         return f"the proofs of {patches} fail"
+    if todo.step is NextStep.NO_PROOF:
+        return f"{patches} without a proof: write a test that fails without the patch, then run"
     if todo.step is NextStep.NOT_LOOKED_AT:
         return f"{onto} has no forecast for {patches}"
     if todo.step in (NextStep.REVIEW, NextStep.CARRY):

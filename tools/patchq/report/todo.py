@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from patchq.names import sh
+from patchq.names import proof_path, sh
 from patchq.report.ahead import Ahead
 from patchq.stacks.views import StackState, StackStatus, WorktreeState
 
@@ -19,6 +19,7 @@ class NextStep(str, Enum):
     EXPORT = "export"
     EDITED = "edited"
     PROOF_FAILS = "proof fails"
+    NO_PROOF = "no proof"
     NOT_LOOKED_AT = "not looked at"
     REVIEW = "review"
     CARRY = "carry"
@@ -42,10 +43,18 @@ class StackTodo:
     patches: tuple[str, ...] = ()
 
 
-def next_step(stack: StackStatus, failing: Sequence[str], ahead: Sequence[Ahead], set_option: str) -> StackTodo:
+def proof_command(patch: str, set_option: str) -> str:
+    """Return the command that names the proof of a patch, after the user wrote the test."""
+    return f"patchq reword {sh(patch)} --trailer {sh(f'Proof: {proof_path(patch)}')}{set_option}"
+
+
+def next_step(
+    stack: StackStatus, failing: Sequence[str], lacking: Sequence[str], ahead: Sequence[Ahead], set_option: str
+) -> StackTodo:
     """Return the next step for a stack.
 
     :param failing: patches of the stack that are not proven.
+    :param lacking: patches of the stack without a proof that the last run of the proofs required.
     :param ahead: newer pinned refs of the stack's upstream, oldest first.
     :param set_option: `` --set SET``, or an empty string for the default set.
     """
@@ -69,6 +78,9 @@ def next_step(stack: StackStatus, failing: Sequence[str], ahead: Sequence[Ahead]
     elif failing:
         step, patches = NextStep.PROOF_FAILS, tuple(failing)
         command = f"patchq test {' '.join(map(sh, failing))} --prove{set_option}"
+    elif lacking:
+        step, patches = NextStep.NO_PROOF, tuple(lacking)
+        command = proof_command(lacking[0], set_option)
     elif open_refs:
         release = open_refs[0]
         onto, patches = release.ref, tuple(patch for patch, _ in release.needs)

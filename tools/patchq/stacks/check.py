@@ -17,7 +17,7 @@ from patchq.formats.header import NEEDS, STATUS_WORDS, Header, mail_safe
 from patchq.formats.lock import Pin, Upstream
 from patchq.formats.series import SUFFIX
 from patchq.git.repository import Git
-from patchq.names import AppliedPatch, BlobId, CommitId, TreeId, sh, show_path
+from patchq.names import AppliedPatch, BlobId, CommitId, TreeId, proof_path, sh, show_path
 from patchq.patterns.regenerate import RuleStop
 from patchq.patterns.rules import TRAILER, rules_of
 from patchq.patterns.trees import is_made_by
@@ -249,7 +249,7 @@ def _check_message(full: str, header: Header) -> list[_Problem]:
 
 def _check_trailers(project: Project, full: str, header: Header) -> list[_Problem]:
     found: list[_Problem] = []
-    upstream, _, name = full.partition("/")
+    upstream = full.partition("/")[0]
     reword = f"`patchq reword {sh(full)} --trailer"
     statuses = header.values("Upstream-Status")
     match = None
@@ -265,7 +265,7 @@ def _check_trailers(project: Project, full: str, header: Header) -> list[_Proble
         found.append(("topic", f"Topic: is {', '.join(topics) or 'missing'}", hint))
     proofs = header.values("Proof")
     if not proofs:
-        test = f"tests/stacks/{upstream}/test_{re.sub('[^A-Za-z0-9]', '_', name)}.py"
+        test = proof_path(full)
         hint = f"write {test}, a test that fails without the patch, then {reword} 'Proof: {test}'`"
         found.append(("proof", "Proof: is missing", hint))
     found += _check_proofs(project, header)

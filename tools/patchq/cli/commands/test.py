@@ -75,7 +75,7 @@ def command(
     With --mutate: measures proof strength and shows the mutants that survive. An interrupted run resumes.
     """
     from patchq.proofs import verdicts as report
-    from patchq.proofs.judge import NO_RESULT
+    from patchq.proofs.judge import NO_PROOF, NO_RESULT
     from patchq.proofs.prove import run_installed, run_proofs
     from patchq.system.fsio import dump_json, write_atomic
 
@@ -87,6 +87,8 @@ def command(
         return
 
     def tell(result: CellResult) -> None:
+        if result.state == NO_PROOF:
+            return
         again = " (known)"
         if not result.cached:
             again = f" ({result.seconds:.0f} s)"
@@ -134,11 +136,11 @@ def _show(
 ) -> None:
     """Print verdicts, write the requested reports, and exit with the code of the worst verdict."""
     from patchq.errors import EnvironmentFault
-    from patchq.proofs.judge import NO_RESULT, NOT_RUN
+    from patchq.proofs.judge import NO_RESULT
 
     write_reports(project, verdicts, junit, sarif, set_name)
     show_verdicts(verdicts, as_json, "test")
-    if any(not v.ok and v.state not in (NOT_RUN, NO_RESULT) for v in verdicts):
+    if any(v.fails for v in verdicts):
         raise click.exceptions.Exit(5)
     if any(v.state == NO_RESULT for v in verdicts):
         raise click.exceptions.Exit(EnvironmentFault.exit_code)
