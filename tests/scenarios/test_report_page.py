@@ -295,3 +295,5 @@ def test_json_and_markdown_are_of_the_same_model(page_of: Path, stack: Patchq) -
     stack.ok("report", "--markdown", str(stack.root / "summary.md"))
     assert "| up/first | no proof | Pending | v1: resolved |" in (stack.root / "summary.md").read_text()
     assert "there are no results yet" in stack.fails(1, "report")
+    said = stack.ok("report", "--html", str(stack.root / "r.html"))
+    assert said.startswith("no proof was run yet\nno proof: 3 of 3 patches in the set default\n")

@@ -72,7 +72,10 @@ def command(
             emit("report", {**proofs_json(found.verdicts), **body})
             return
     verdicts = last or []
-    show_verdicts(verdicts, as_json, "report")
+    if last is None:
+        echo("no proof was run yet")
+    else:
+        show_verdicts(verdicts, as_json, "report")
     set_name = project.choose_set(set_name)
     count = sum(len(stack.names) for stack in project.stacks(set_name))
     echo(f"no proof: {len(without_proof(project, set_name))} of {counted(count, 'patch')} in the set {set_name}")
