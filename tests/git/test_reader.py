@@ -127,6 +127,7 @@ def test_a_name_of_two_lines(store: Git) -> None:
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_one_that_ended_is_not_missed(store: Git, how: int) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it, and so would git
     one = written(store, b"one")
     first = reader_of(store)
     assert first.contents([one]) == {one: b"one"}
