@@ -394,6 +394,12 @@ def test_a_changed_patch_names_the_one_that_it_replaces(patchq: Patchq, plain: P
     assert "line 3!\n" in (patchq.tree() / "a.txt").read_text()
 
 
+def test_a_patch_that_changed_in_its_white_space_is_no_equal_one(patchq: Patchq, plain: Path) -> None:
+    (plain / "1-three.patch").write_text(THREE.replace("+line three", "+    line three"))
+    shown = patchq.fails(3, "import", "up", "plain", *ME)
+    assert "plain/1-three.patch: the patch makes another change than up/three\n" in shown
+
+
 def test_a_changed_patch_keeps_its_message(patchq: Patchq, plain: Path) -> None:
     """The first commands of the hint work as printed, and lose no trailer."""
     patchq.ok("reword", "three", "-m", "Spell it", "--trailer", "Topic: words")

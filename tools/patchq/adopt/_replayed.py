@@ -242,9 +242,10 @@ def _patches_made_by(
 
 
 def is_same_change(store: Git, trees: tuple[TreeId, TreeId], entry: ReconciledEntry, base: TreeId) -> bool:
-    """Return True if a step and a patch have the same diff, or if the step's change results in the patch's tree."""
-    if _patch_id(store, trees) == store.patch_ids_of([entry.commit.commit])[0]:
-        return True
+    """Return True if the change of a step, merged into the tree before a patch, results in the patch's tree.
+
+    Patch ids don't decide: git computes them without white space, which is code in Python.
+    """
     parents = entry.commit.parents
     onto = store.tree_of([parents[0]])[0] if parents else base
     try:
@@ -458,7 +459,7 @@ def _changed(
     earlier: Sequence[ReconciledEntry],
     made: dict[int, ReconciledEntry],
 ) -> dict[int, ReconciledEntry]:
-    """Return the patches of the stack of which a found one is another version, by the index of the found one.
+    """Return the patches of the stack that the found ones are other versions of, by the index of the found one.
 
     Both have the same origin or name, and change the same file. A patch that has only the name in common is new if
     it applies on top of the stack.

@@ -80,7 +80,7 @@ def origin_id(message: str, repository: str) -> str:
 def pair(
     store: Git, entries: Sequence[ReconciledEntry], revisions: Sequence[Revision], repository: str
 ) -> dict[int, str]:
-    """Return the patch of which each commit is a new version, by the commit's index.
+    """Return, for each commit that is a new version of a patch, this patch, by the commit's index.
 
     A commit is matched by its id in ``Origin:``, by ``Change-Id:``, by author, date and subject, and
     by its diff. Among the patches imported from this repository, author and date or the subject

@@ -24,7 +24,7 @@ from patchq.upstream.commits import pull_request_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Culprit:
-    """Upstream commit because of which a patch no longer applies.
+    """Upstream commit that broke a patch.
 
     :ivar pull_request: number of the commit's pull request; empty if unknown.
     """
@@ -47,7 +47,7 @@ def blame(
     set_name: str = "",
     from_ref: str = "",
 ) -> list[Culprit]:
-    """Find the upstream commits because of which patches no longer apply.
+    """Find the upstream commits that broke patches.
 
     Search along first parents. The search begins at the last ref (or the pin) to which a patch applies, and
     ends at the first ref at which the patch stops. If several commits break the patch, one of them is

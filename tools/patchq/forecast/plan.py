@@ -99,7 +99,7 @@ class CarryPlan:
 
     @property
     def dropped(self) -> tuple[Drop, ...]:
-        """Return the ledger's decisions because of which patches are not in the new stack."""
+        """Return the ledger's decisions that keep patches out of the new stack."""
         return tuple(filter(None, (absence.drop for absence in self.absent.values())))
 
     @property
@@ -198,7 +198,7 @@ class Planner:
         )
 
     def _drops(self, names: Iterable[str], source: Stack, onto: Pin) -> dict[str, Drop]:
-        """Return, by patch, the decisions because of which patches are not in the stack of ``onto``."""
+        """Return, by patch, the decisions that keep patches out of the stack of ``onto``."""
         found: dict[str, Drop] = {}
         for name in names:
             drop = self._drop(name, source, onto)
@@ -219,7 +219,7 @@ class Planner:
         return order
 
     def _drop(self, name: str, source: Stack, onto: Pin) -> Drop | None:
-        """Return the decision because of which a patch is not in the stack of ``onto``; None if no decision does."""
+        """Return the decision that keeps a patch out of the stack of ``onto``; None if there is no such decision."""
         pins = self.project.lock.upstreams[self.upstream].pins.values()
         refs = refs_up_to(pins, onto)
         if name in source.names:

@@ -76,7 +76,7 @@ class Attempt:
     :ivar files: files that conflicted or no longer exist.
     :ivar grade: how similar upstream's code is to an absorbed patch.
     :ivar evidence: place where the upstream code was found.
-    :ivar broke: upstream commit or release because of which the patch conflicts, if known.
+    :ivar broke: upstream commit or release that made the patch conflict, if known.
     :ivar how: note of the user about the resolution, or name of the patch's replacement.
     :ivar lines: number of lines of the patch that changed in the resolution.
     :ivar proof: result of its proof afterwards: ``passed``, ``proven``, ``failed``, ``not run: …``,

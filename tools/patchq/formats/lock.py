@@ -141,8 +141,8 @@ class Lock:
     ``sets`` maps each set to its refs by upstream. ``environments`` maps sets to container
     settings.
 
-    :ivar mismatches: for each set, the distributions of which an upstream requires another version than the
-        set contains, with the reason why this is accepted.
+    :ivar mismatches: for each set, the distributions whose version differs from the one that an upstream
+        requires, with the reason why this is accepted.
     :ivar mergers: merge programs by name, for ``resolve --merger``.
     :ivar name: name of the project, for reports; if empty, the name of its folder is used.
     :ivar patchq: version of patchq with which the project was made; empty if not recorded.

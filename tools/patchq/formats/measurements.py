@@ -26,7 +26,7 @@ _LONGEST = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """One result in a file of benchmark results.
+    """Result in a file of benchmark results.
 
     :ivar test: ``tg32`` (32 tokens decoded, one request), ``pp2048`` (prefill), ``serve c8`` (eight
         requests at once).

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _ID = re.compile(r"[0-9a-f]{40}")
 #: Number of paths on a command line, whose size is limited.
-_MOST_PATHS = 1000
+_MOST_PATHS = 200
 #: Number of packs above which :meth:`Objects.join_packs` repacks.
 MAX_PACKS = 50
 

@@ -75,7 +75,7 @@ class Variant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProofCell:
-    """One run of a proof on a variant of the stacks.
+    """Run of a proof on a variant of the stacks.
 
     :ivar timeout: time limit in seconds; None for no limit.
     """

@@ -219,7 +219,7 @@ def _judge(
 
 
 def _refusal(checks: Sequence[ResolutionCheck], *, has_proof: bool) -> str:
-    """Return the check because of which a proposal is refused; empty if it isn't refused.
+    """Return the check that refuses a proposal; empty if none does.
 
     A proposal is refused if the patch has a proof that can't run on this machine, but not if the patch has no
     proof.
