@@ -44,9 +44,10 @@ from pathlib import Path
 import whole_commits
 
 from patchq.formats import diff
+from patchq.formats.outcomes import Grade
 from patchq.merge.blocks import blocks
 from patchq.sources import index
-from patchq.upstream.match import IDENTICAL, FileSight, judge, look
+from patchq.upstream.match import FileSight, judge, look
 
 TUNING = {
     "flashinfer-python": [
@@ -294,7 +295,7 @@ def reverses(folder: Path, part: Part) -> bool:
 def judge_case(folder: Path, case: Case) -> str:
     """Return what patchq would do: retire, ask or carry."""
     if all(merges_to_nothing(folder, p) for p in case.parts):
-        sights = [FileSight(path=p.path, grade=IDENTICAL, where=p.versions[-1][0], share=1.0) for p in case.parts]
+        sights = [FileSight(path=p.path, grade=Grade.IDENTICAL, where=p.versions[-1][0], share=1.0) for p in case.parts]
     else:
         sights = [look(p.path, p.hunks, p.patched, p.base, p.versions) for p in case.parts]
     found = judge(sights, [label for label, _ in case.parts[0].versions])

@@ -28,9 +28,10 @@ from pathlib import Path
 
 from whole_commits import HALF, Bench, hunks_of, number_of, taken_back, takes_back
 
+from patchq.formats.outcomes import Outcome
 from patchq.git.objects import CommitInfo
 from patchq.git.repository import Git, scratch
-from patchq.merge.patches import ABSORBED, read_patches
+from patchq.merge.patches import read_patches
 from patchq.merge.threeway import carry, look_at
 from patchq.names import CommitId
 from patchq.upstream.commits import Landed, Lineage, SideBranches
@@ -158,7 +159,7 @@ def main() -> int:
             past = landed.look(patch)
             seen = with_past(match(patch, first, [("onto", last)]), past)
             landing = column.landings[0]
-            yes = verdict(landing, seen, "onto")[0] == ABSORBED or landed.has_whole(patch)
+            yes = verdict(landing, seen, "onto")[0] == Outcome.ABSORBED or landed.has_whole(patch)
             counts[case.kind, "cases"] += 1
             counts[case.kind, "patchq"] += yes
             counts[case.kind, "git cherry"] += ids[patch.name] in theirs

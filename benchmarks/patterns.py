@@ -27,10 +27,11 @@ from tempfile import TemporaryDirectory
 
 from patchq.formats import diff
 from patchq.formats.header import Ident
+from patchq.formats.outcomes import Outcome
 from patchq.git.diffs import PathChange
 from patchq.git.objects import TreeEntry, blob_id
 from patchq.git.repository import Git, bare_repository
-from patchq.merge.patches import ABSORBED, BY_RULE, OBSOLETE, STOPS, Landing, Patch, read_patches, write_commits
+from patchq.merge.patches import STOPS, Landing, Patch, read_patches, write_commits
 from patchq.merge.target import Column
 from patchq.merge.threeway import carry
 from patchq.names import CommitId
@@ -196,9 +197,9 @@ class Replay:
         """Count one hunk at one release, carried by its diff and with its rules."""
         (one, by_diff), (other, by_rule) = plain, ruled
         self.summary["places"] += 1
-        if by_diff.outcome in (ABSORBED, OBSOLETE):
+        if by_diff.outcome in (Outcome.ABSORBED, Outcome.OBSOLETE):
             self.summary[
-                "places that upstream has" if by_diff.outcome == ABSORBED else "places whose file is gone"
+                "places that upstream has" if by_diff.outcome == Outcome.ABSORBED else "places whose file is gone"
             ] += 1
             return
         if by_diff.outcome not in STOPS:
@@ -213,7 +214,7 @@ class Replay:
                 self.summary[f"carried by diff, the rules give {'the same' if same else 'OTHER'} bytes"] += 1
             return
         self.summary["conflicts"] += 1
-        if by_rule.outcome != BY_RULE:
+        if by_rule.outcome != Outcome.BY_RULE:
             self.show(f"{where}: stops: {by_rule.message}")
             return
         result = self.result(other, by_rule)

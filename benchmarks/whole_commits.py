@@ -36,9 +36,10 @@ from pathlib import Path
 from packaging.version import Version
 
 from patchq.formats.header import Ident
+from patchq.formats.outcomes import Outcome
 from patchq.git.objects import CommitInfo, TreeEntry
 from patchq.git.repository import Git, scratch
-from patchq.merge.patches import ABSORBED, Patch, read_patches
+from patchq.merge.patches import Patch, read_patches
 from patchq.merge.target import Column
 from patchq.merge.threeway import carry, look_at
 from patchq.names import CommitId
@@ -329,9 +330,9 @@ class Judges:
             ALONE: plain,
         }
         self.message = {name: s.past or s.message for name, s in seen.items()}
-        return {name: verdict(landing, sight, "onto")[0] == ABSORBED for name, sight in seen.items()} | {
+        return {name: verdict(landing, sight, "onto")[0] == Outcome.ABSORBED for name, sight in seen.items()} | {
             "git cherry": self.ids[patch.name] in self.cherry,
-            "git rebase drops": landing.outcome == ABSORBED,
+            "git rebase drops": landing.outcome == Outcome.ABSORBED,
         }
 
 

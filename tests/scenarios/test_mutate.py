@@ -11,7 +11,7 @@ from kit import Patchq, git
 from patchq.mutation import strength
 from patchq.mutation._mutants import Mutant, mutants_of
 from patchq.mutation.known import KnownStrength, known_strength
-from patchq.mutation.strength import KILLED, NOT_REACHED, SURVIVED, Strength, Tried, pool
+from patchq.mutation.strength import NOT_REACHED, MutantState, Strength, Tried, pool
 from patchq.project.project import Project
 from patchq.proofs.judge import CellResult
 
@@ -182,7 +182,7 @@ def test_a_sample_has_a_new_seed_that_is_printed_with_the_pooled_share(limited: 
 )
 def test_the_interval_is_wilsons(killed: int, judged: int, low: float, high: float) -> None:
     mutant = mutants_of("pkg/limit.py", SOURCE, {3})[0]
-    tried = [Tried(mutant=mutant, state=KILLED)] * killed + [Tried(mutant=mutant, state=SURVIVED)] * (judged - killed)
+    tried = [Tried(mutant=mutant, state=MutantState.KILLED)] * killed + [Tried(mutant=mutant, state=MutantState.SURVIVED)] * (judged - killed)
     pooled = pool([Strength(patch="up/p", proof=(), tried=tuple(tried))])
     assert (pooled.killed, pooled.judged) == (killed, judged)
     assert (round(pooled.low, 4), round(pooled.high, 4)) == (low, high)

@@ -26,7 +26,7 @@ import blind_gb10_newest
 from by_hand_vllm import ByHand
 from mutants import ROOT, forks_of, run_mutants, whole_of
 
-from patchq.proofs.judge import ERROR, FAILED
+from patchq.formats.outcomes import ProofState
 
 EVIDENCE = ROOT / "docs" / "evidence"
 MUTANTS = {"gb10": blind_gb10.MUTANTS, "gb10-newest": blind_gb10_newest.MUTANTS}
@@ -84,7 +84,7 @@ def run_patch(set_name: str, patch: str, mutants: list[ByHand]) -> None:
             row = {
                 "patch": patch,
                 "mutant": mutant.name,
-                "killed": found.state in (FAILED, ERROR),
+                "killed": found.state in (ProofState.FAILED, ProofState.ERROR),
                 "state": found.state,
                 "message": found.message.partition("\n")[0].replace(f"{ROOT}/", "")[:200],
                 "seconds": round(time.monotonic() - started, 1),

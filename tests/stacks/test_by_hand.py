@@ -25,7 +25,7 @@ import pytest
 from by_hand_vllm import ByHand
 from mutants import content_of, forks_of, run_mutants, whole_of
 
-from patchq.proofs.judge import ERROR, FAILED
+from patchq.formats.outcomes import ProofState
 
 SET = os.environ.get("PATCHQ_SET") or "gb10"
 MUTANTS = {
@@ -78,4 +78,4 @@ def test_its_proof_sees_it(request: pytest.FixtureRequest, patch: str) -> None:
     with forks_of(whole, patch) as forks:
         results = run_mutants(whole, mutants, forks, timeout=900.0)
     states = {mutant.name: result.state for mutant, result in zip(mutants, results, strict=True)}
-    assert {name: state for name, state in states.items() if state not in (FAILED, ERROR)} == {}
+    assert {name: state for name, state in states.items() if state not in (ProofState.FAILED, ProofState.ERROR)} == {}

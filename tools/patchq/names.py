@@ -7,11 +7,19 @@ import shlex
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import NewType
 
 CommitId = NewType("CommitId", str)
 TreeId = NewType("TreeId", str)
 BlobId = NewType("BlobId", str)
+
+
+class TextEnum(str, Enum):
+    """Enum whose members equal their text in files and in JSON, and print as this text."""
+
+    def __str__(self) -> str:
+        return str(self.value)
 
 
 class Shown(dict[int, str]):

@@ -12,8 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from patchq.formats.ledger import (
-    GRADES,
-    OUTCOMES,
     Attempt,
     Drop,
     FileOffset,
@@ -28,6 +26,7 @@ from patchq.formats.ledger import (
     stream,
     summary,
 )
+from patchq.formats.outcomes import Grade, Outcome
 
 WORDS = st.text(st.characters(codec="utf-8", exclude_categories=("Cs",)), min_size=1, max_size=20)
 FILES = st.lists(st.builds(FileOutcome, WORDS, st.integers(0, 9)), max_size=3).map(tuple)
@@ -40,11 +39,11 @@ ATTEMPTS = st.builds(
     patch_id=WORDS,
     from_ref=WORDS,
     onto=WORDS,
-    outcome=st.sampled_from(OUTCOMES),
+    outcome=st.sampled_from(Outcome),
     tool=WORDS,
     time=WORDS,
     files=FILES,
-    grade=st.sampled_from(GRADES),
+    grade=st.sampled_from(Grade),
     evidence=st.text(max_size=9),
     broke=st.text(max_size=9),
     how=st.text(max_size=9),
@@ -58,7 +57,14 @@ ATTEMPTS = st.builds(
 
 def attempt(patch: str, onto: str, outcome: str, time: str = "2026-01-01T00:00:00Z", **rest: object) -> Attempt:
     return Attempt(
-        patch=patch, patch_id="0" * 40, from_ref="v1", onto=onto, outcome=outcome, tool="patchq 0", time=time, **rest
+        patch=patch,
+        patch_id="0" * 40,
+        from_ref="v1",
+        onto=onto,
+        outcome=Outcome(outcome),
+        tool="patchq 0",
+        time=time,
+        **rest,
     )  # type: ignore[arg-type]
 
 

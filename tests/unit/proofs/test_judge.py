@@ -6,14 +6,15 @@ import itertools
 
 import pytest
 
-from patchq.proofs.judge import ERROR, FAILED, NO_RESULT, NOT_RUN, PASSED, state_of
+from patchq.formats.outcomes import ProofState
+from patchq.proofs.judge import state_of
 
 #: Outcomes of a test in the order in which they decide, with the state and the reason.
 OUTCOMES = {
-    "error": (ERROR, "test_error: no module"),
-    "assertion": (FAILED, "test_assertion: assert 1 == 2"),
-    "skipped": (NOT_RUN, "needs nvcc"),
-    "passed": (PASSED, "1 test"),
+    "error": (ProofState.ERROR, "test_error: no module"),
+    "assertion": (ProofState.FAILED, "test_assertion: assert 1 == 2"),
+    "skipped": (ProofState.NOT_RUN, "needs nvcc"),
+    "passed": (ProofState.PASSED, "1 test"),
 }
 MESSAGES = {"error": "Traceback\nno module\n", "assertion": "assert 1 == 2\nmore", "skipped": "not run: needs nvcc"}
 
@@ -31,10 +32,10 @@ def test_the_worst_test_decides(kinds: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("tests", "output", "expected"),
     [
-        (None, "killed by signal 9\n", (NO_RESULT, "killed by signal 9")),
-        (None, "", (NO_RESULT, "the process was killed")),
-        ([], "collected\nno tests ran\n", (ERROR, "no test ran: no tests ran")),
-        ([], "", (ERROR, "no test ran: pytest printed nothing")),
+        (None, "killed by signal 9\n", (ProofState.NO_RESULT, "killed by signal 9")),
+        (None, "", (ProofState.NO_RESULT, "the process was killed")),
+        ([], "collected\nno tests ran\n", (ProofState.ERROR, "no test ran: no tests ran")),
+        ([], "", (ProofState.ERROR, "no test ran: pytest printed nothing")),
     ],
 )
 def test_without_tests_the_output_is_the_reason(

@@ -36,7 +36,7 @@ from patchq.system.paths import LOCK_NAME
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class BuildResult:
     """Wheels that were built, and the upstreams that have no patches to build."""
 
     wheels: tuple[Built, ...]
@@ -53,7 +53,7 @@ def build(
     isolation: bool = True,
     offline: bool = False,
     platforms: Sequence[str] = (),
-) -> Outcome:
+) -> BuildResult:
     """Build wheels of a set's patched upstreams into ``dist/SET``.
 
     :param names: upstreams to build; default: all that have a build.
@@ -105,7 +105,7 @@ def build(
         project.count(f"wheels of {set_name}", len(patched), len(patched), "upstreams")
         if built or job.dist.is_dir():
             write_beside(job)
-        return Outcome(tuple(built), unpatched)
+        return BuildResult(tuple(built), unpatched)
 
 
 def _infer_builds(project: Project, set_name: str, names: Sequence[str]) -> None:

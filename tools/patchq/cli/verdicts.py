@@ -69,8 +69,8 @@ def write_reports(
 
 def show_verdicts(verdicts: Sequence[Verdict], as_json: bool, schema: str) -> None:
     """Print verdicts as JSON, or as lines with the command to run a proof again."""
+    from patchq.formats.outcomes import ProofState
     from patchq.proofs import verdicts as report
-    from patchq.proofs.judge import NOT_RUN
 
     if as_json:
         emit(schema, report.proofs_json(verdicts))
@@ -82,5 +82,5 @@ def show_verdicts(verdicts: Sequence[Verdict], as_json: bool, schema: str) -> No
             test = proof_path(v.proof.name)
             echo(f"           write {test}, then `patchq reword {sh(v.proof.name)} --trailer {sh(f'Proof: {test}')}`")
         elif not v.ok:
-            echo(f"           {'on a machine that has it' if v.state == NOT_RUN else 'again'}: {v.command}")
+            echo(f"           {'on a machine that has it' if v.state == ProofState.NOT_RUN else 'again'}: {v.command}")
     echo(", ".join(f"{n} {state}" for state, n in report.counts(verdicts).items()) or "no patches")

@@ -8,14 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from patchq.contribute._selection import BranchPlan, set_with
-from patchq.contribute.gates import FAILED
 from patchq.contribute.proposal import BranchPatch, TestRun
 from patchq.errors import BuildError
+from patchq.formats.outcomes import ProofState
 from patchq.git.diffs import PathChange
 from patchq.merge.patches import write_commits as write
 from patchq.names import CommitId, counted
 from patchq.project.project import Project
-from patchq.proofs.judge import NOT_RUN, PASSED, Verdict, state_of
+from patchq.proofs.judge import Verdict, state_of
 from patchq.proofs.plan import Proof, planning
 from patchq.proofs.prove import prove_trees
 from patchq.proofs.run import checkout, run_pytest, trees_lock
@@ -55,7 +55,7 @@ def prove(project: Project, plan: BranchPlan, branch: Branch, set_name: str) -> 
     found = prove_trees(project, proofs, chosen, plan.upstream, (branch.base.commit, branch.tip))
     bad = []
     for v in found:
-        if not v.ok and v.state != NOT_RUN:
+        if not v.ok and v.state != ProofState.NOT_RUN:
             bad.append(f"\n  {v.proof.name}: {v.state}: {v.message}")
     if bad:
         raise BuildError(
@@ -80,7 +80,7 @@ def run_added_tests(project: Project, plan: BranchPlan, branch: Branch, set_name
     (only,) = write(store, branch.base.commit, [(replace(info, message="tests alone\n"), changes)], {})
     with planning(project, set_with(project, plan, set_name)) as whole:
         sides = [whole.at("tests", plan.upstream, tip) for tip in (only, branch.tip)]
-    states: list[list[tuple[str, str]]] = []
+    states: list[list[tuple[ProofState, str]]] = []
     with trees_lock(project):
         for side in sides:
             trees = checkout(project, side, 0)
@@ -92,11 +92,11 @@ def run_added_tests(project: Project, plan: BranchPlan, branch: Branch, set_name
     found = []
     for path, (before, why), (after, wrong) in zip(paths, *states, strict=True):
         message = ""
-        if after != PASSED:
+        if after != ProofState.PASSED:
             message = f"on the branch: {after}: {wrong}"
-        if not message and before != FAILED:
+        if not message and before != ProofState.FAILED:
             message = f"without the change: {before}: {why}"
-        if NOT_RUN in (before, after):
+        if ProofState.NOT_RUN in (before, after):
             message = ""
         found.append(TestRun(path=path, before=before, after=after, message=message))
     return tuple(found)

@@ -15,9 +15,9 @@ from pathlib import Path, PurePosixPath
 
 from patchq.errors import FormatError, UserError
 from patchq.formats.header import Ident
+from patchq.formats.outcomes import Outcome
 from patchq.formats.render import render
 from patchq.git import person
-from patchq.merge.patches import ABSORBED
 from patchq.names import sh
 from patchq.project.journal import Change
 from patchq.project.project import Project
@@ -444,7 +444,7 @@ def _row(step: PatchStep, verdict: Verdict | None) -> FollowRow:
     files = ", ".join(f"{path} ({hunks})" if hunks > 1 else path for path, hunks in step.files)
     if step.commit:
         if verdict:
-            proof = verdict.state
+            proof = str(verdict.state)
         else:
             proof = step.proof or "not run"
         if verdict and not verdict.ok:
@@ -452,10 +452,10 @@ def _row(step: PatchStep, verdict: Verdict | None) -> FollowRow:
         else:
             output = step.how
         return FollowRow(patch=step.patch, outcome=step.outcome, proof=proof, message=output)
-    if step.outcome == ABSORBED and step.proof:
+    if step.outcome == Outcome.ABSORBED and step.proof:
         return FollowRow(patch=step.patch, outcome="upstream has it", proof=step.proof, message=step.evidence)
     has = ""
-    if step.grade and (step.undecided or step.outcome != ABSORBED):
+    if step.grade and (step.undecided or step.outcome != Outcome.ABSORBED):
         has = f"upstream has it, {step.grade}: {step.evidence}"
     how = step.how
     if step.undecided:

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from patchq.errors import FormatError
+from patchq.formats.outcomes import ProofState
 from patchq.git.repository import Checkout, Git, bare_repository
 from patchq.names import CommitId
 from patchq.sources import index
 from patchq.system import project_files, runner
 
-PASSED, FAILED, NOT_RUN = "passed", "failed", "not run"
 #: Limit for the lines of a hook's output, and of its changes.
 MOST_LINES = 60
 #: Time limit in seconds for one pre-commit run.
@@ -39,14 +39,14 @@ class Gate:
 
     hook: str
     tool: str
-    state: str
+    state: ProofState
     message: str = ""
     before: str = ""
 
     @property
     def ok(self) -> bool:
         """True unless the branch makes the hook fail."""
-        return self.state != FAILED or self.before == FAILED
+        return self.state != ProofState.FAILED or self.before == ProofState.FAILED
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,26 +148,26 @@ def run_gates(store: Git, config: str, replacements: Mapping[str, bytes], base: 
         plan = _plan(config, folder, changed)
         results = _run(folder, plan, changed)
         changes = git.run("diff", "--no-color", "--no-ext-diff").decode("utf-8", "replace")
-        before: dict[str, str] = {}
-        if FAILED in [state for state, _ in results.values()]:
+        before: dict[str, ProofState] = {}
+        if ProofState.FAILED in [state for state, _ in results.values()]:
             git.run("checkout", "--quiet", "--force", base)
             before = _states(folder, plan, changed)
     for key, (state, message) in results.items():
-        if state == FAILED and "modified by this hook" in message:  # includes the changes of all hooks
+        if state == ProofState.FAILED and "modified by this hook" in message:  # includes the changes of all hooks
             results[key] = (state, message + "\n" + "\n".join(changes.splitlines()[:MOST_LINES]))
     gates = []
     not_run = []
     for planned in plan:
         if planned.key in results:
             state, message = results[planned.key]
-            on_base = before.get(planned.key, "") if state == FAILED else ""
+            on_base = before.get(planned.key, "") if state == ProofState.FAILED else ""
             gates.append(Gate(planned.key, planned.tool, state, message, on_base))
         if planned.missing:
-            not_run.append(Gate(planned.key, planned.tool, NOT_RUN, planned.missing))
+            not_run.append(Gate(planned.key, planned.tool, ProofState.NOT_RUN, planned.missing))
     return gates + not_run
 
 
-def _states(folder: Path, plan: Sequence[_Hook], changed: Iterable[str]) -> dict[str, str]:
+def _states(folder: Path, plan: Sequence[_Hook], changed: Iterable[str]) -> dict[str, ProofState]:
     """Return the state of each hook, run on the changed files that exist in a folder."""
     there = set()
     for path in changed:
@@ -300,7 +300,7 @@ def _applies(body: Mapping[str, Any], whole: Mapping[str, Any], folder: Path, ch
     return False
 
 
-def _run(folder: Path, plan: Sequence[_Hook], files: Iterable[str]) -> dict[str, tuple[str, str]]:
+def _run(folder: Path, plan: Sequence[_Hook], files: Iterable[str]) -> dict[str, tuple[ProofState, str]]:
     """Run hooks on files of a tree, and return each hook's state and output."""
     hooks, files = [hook for hook in plan if not hook.missing], sorted(files)
     if not hooks or not files:
@@ -310,18 +310,18 @@ def _run(folder: Path, plan: Sequence[_Hook], files: Iterable[str]) -> dict[str,
     except runner.CommandError:
         pass
     # If one hook can't be installed, pre-commit runs none, so run each hook separately.
-    found: dict[str, tuple[str, str]] = {}
+    found: dict[str, tuple[ProofState, str]] = {}
     for hook in hooks:
         try:
             found |= _pre_commit(folder, [hook], files)
         except runner.CommandError as error:
             lines = (error.stdout + error.stderr).decode("utf-8", "replace").splitlines() or [error.message]
             why = next((line.strip() for line in lines if "ERROR" in line), lines[-1])
-            found[hook.key] = (NOT_RUN, f"it can't be installed here: {why}")
+            found[hook.key] = (ProofState.NOT_RUN, f"it can't be installed here: {why}")
     return found
 
 
-def _pre_commit(folder: Path, hooks: Sequence[_Hook], files: Sequence[str]) -> dict[str, tuple[str, str]]:
+def _pre_commit(folder: Path, hooks: Sequence[_Hook], files: Sequence[str]) -> dict[str, tuple[ProofState, str]]:
     """Run hooks in one pre-commit process, and return each hook's state and output.
 
     :raises runner.CommandError: if pre-commit itself fails, not a hook.
@@ -345,12 +345,12 @@ def _pre_commit(folder: Path, hooks: Sequence[_Hook], files: Sequence[str]) -> d
 
 
 #: States by the last word of a hook's line, which follows dots and an optional remark.
-_WORDS = {"Passed": PASSED, "Failed": FAILED, "Skipped": ""}
+_WORDS = {"Passed": ProofState.PASSED, "Failed": ProofState.FAILED, "Skipped": None}
 
 
-def _read(output: str, keys: Sequence[str]) -> dict[str, tuple[str, str]]:
+def _read(output: str, keys: Sequence[str]) -> dict[str, tuple[ProofState, str]]:
     """Parse pre-commit's output into each hook's state and output. Omit skipped hooks, which matched no file."""
-    found: dict[str, tuple[str, list[str]]] = {}
+    found: dict[str, tuple[ProofState | None, list[str]]] = {}
     lines: list[str] = []
     for line in output.splitlines():
         name, _, rest = line.partition("...")
@@ -363,5 +363,5 @@ def _read(output: str, keys: Sequence[str]) -> dict[str, tuple[str, str]]:
     shown = {}
     for key, (state, message) in found.items():
         if state:
-            shown[key] = (state, "\n".join(message[:MOST_LINES]) if state == FAILED else "")
+            shown[key] = (state, "\n".join(message[:MOST_LINES]) if state == ProofState.FAILED else "")
     return shown

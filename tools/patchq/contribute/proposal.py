@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from patchq.contribute.duplicates import Duplicates, Searched
-from patchq.contribute.gates import NOT_RUN, Gate
+from patchq.contribute.gates import Gate
 from patchq.forecast.overlap import HunkOverlap
 from patchq.formats.header import without_trailers
+from patchq.formats.outcomes import CellState, Grade, Outcome, ProofState
 from patchq.git.repository import Git
 from patchq.merge.patches import STOPS
 from patchq.names import CommitId
-from patchq.proofs.judge import PROVEN, Verdict
+from patchq.proofs.judge import Verdict
 from patchq.proofs.upstream_tests import FileResult
 from patchq.sources.rules import Rules
 
@@ -52,7 +53,7 @@ class BranchPatch:
     status: str
     topic: str
     needs: tuple[str, ...]
-    outcome: str
+    outcome: Outcome
     commit: str = ""
     absent: bool = False
     moved: str = ""
@@ -97,8 +98,8 @@ class Affected:
     """
 
     ref: str
-    outcome: str
-    grade: str = ""
+    outcome: Outcome | CellState
+    grade: Grade = Grade.NONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +165,7 @@ class Proposal:
         found: dict[str, None] = {}
         for verdict in self.verdicts:
             for cell in verdict.cells:
-                if cell.state != NOT_RUN:
+                if cell.state != ProofState.NOT_RUN:
                     found[_machine(cell.machine)] = None
         return "; ".join(found)
 
@@ -173,14 +174,14 @@ class Proposal:
         """Proofs and hooks that did not run, worded for upstream."""
         proofs = []
         for v in self.verdicts:
-            if v.state == NOT_RUN:
+            if v.state == ProofState.NOT_RUN:
                 proofs.append(f"{self.member(v.proof.patch).plain_subject} ({v.message})")
         return [*proofs, *self._gates_not_run()]
 
     def _gates_not_run(self) -> list[str]:
         found = []
         for g in self.gates:
-            if g.state == NOT_RUN:
+            if g.state == ProofState.NOT_RUN:
                 found.append(f"{g.hook} ({g.tool}): {g.message}")
         return found
 
@@ -245,7 +246,7 @@ class Proposal:
         """Checks that did not run or have no clear result, with the reasons."""
         found = []
         for v in self.verdicts:
-            if v.state != PROVEN:
+            if v.state != ProofState.PROVEN:
                 found.append(f"the proof of {v.proof.patch}: {v.message}")
         found += self._gates_not_run()
         if self.no_upstreams:

@@ -20,13 +20,13 @@ from patchq.forecast.overlap import HunkOverlap, by_commits, by_releases
 from patchq.formats import ledger as ledgers
 from patchq.formats.diff import REGULAR
 from patchq.formats.header import Header, Ident, mail_safe, with_trailer, without_ours
-from patchq.formats.ledger import WRITTEN
 from patchq.formats.lock import ContributeConfig
+from patchq.formats.outcomes import CellState, Grade, Outcome
 from patchq.git.diffs import PathChange
 from patchq.git.objects import CommitInfo, TreeEntry, blob_id
 from patchq.git.repository import bare_repository, scratch
 from patchq.git.transport import fetch_history
-from patchq.merge.patches import ABSORBED, STOPS, Landing, Patch, read_patches
+from patchq.merge.patches import STOPS, Landing, Patch, read_patches
 from patchq.merge.patches import write_commits as write
 from patchq.merge.threeway import carry, look_at
 from patchq.names import BlobId, CommitId, counted, sh
@@ -183,11 +183,11 @@ def _carry(project: Project, plan: BranchPlan, owner: Owner) -> Branch:
     for number, patch in enumerate(patches):
         header, chosen, landing = plan.headers[patch.name], patch.name in plan.chosen, there.landings[number]
         status = header.value("Upstream-Status")
-        outcome, grade, evidence = landing.outcome, "", ""
+        outcome, grade, evidence = landing.outcome, Grade.NONE, ""
         if landing.outcome in STOPS:
             seen = match(patch, own[0], [(plan.onto.ref, own[1])])
             outcome, grade, evidence = verdict(landing, seen, plan.onto.ref)
-        absent = outcome == ABSORBED and not chosen
+        absent = outcome == Outcome.ABSORBED and not chosen
         name = f"{plan.upstream}/{patch.name}"
         if status.split(" ")[0] not in PROPOSABLE and not absent:
             reasons.append(f"{name} is {status}" + ("" if chosen else f", and {plan.chosen[0]} needs it"))
@@ -220,7 +220,7 @@ def _carry(project: Project, plan: BranchPlan, owner: Owner) -> Branch:
         )
         text = f"can't be proposed to {plan.upstream} at {plan.onto.ref}:\n  " + "\n  ".join(reasons)
         outcomes = {m.outcome for m in members}
-        if outcomes.intersection(STOPS) - {ABSORBED}:
+        if outcomes.intersection(STOPS) - {Outcome.ABSORBED}:
             raise ConflictError(text, conflicts, hint=hint)
         raise UserError(text, hint=hint)
     kept = []
@@ -236,7 +236,7 @@ def _carry(project: Project, plan: BranchPlan, owner: Owner) -> Branch:
 
 
 def _stopped(
-    project: Project, plan: BranchPlan, name: str, outcome: str, grade: str, evidence: str, landing: Landing
+    project: Project, plan: BranchPlan, name: str, outcome: Outcome, grade: Grade, evidence: str, landing: Landing
 ) -> str:
     message = f"{name}: {outcome}" + (f" ({grade})" if grade else "")
     files = []
@@ -362,11 +362,12 @@ def _affected(
     columns = carry(project.store, [whole], commits, plan.carried.base)
     base, *bare = look_at(project.store, [whole], [plan.carried.base, *commits], plan.carried.base)
     found = []
+    outcome: Outcome | CellState
     for ref, column, there in zip(refs, columns, bare, strict=True):
         landing = column.landings[0]
-        outcome, grade = landing.outcome, ""
+        outcome, grade = landing.outcome, Grade.NONE
         if outcome in STOPS and ref in having:
-            outcome = WRITTEN
+            outcome = CellState.WRITTEN
         elif outcome in STOPS:
             outcome, grade, _ = verdict(landing, match(whole, base, [(ref, there)]), ref)
         found.append(Affected(ref, outcome, grade))

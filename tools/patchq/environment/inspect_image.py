@@ -30,8 +30,7 @@ from patchq.environment.installed import (
     judge_package,
     thin_packages,
 )
-from patchq.formats.signing import Signing
-from patchq.formats.verification import Verification
+from patchq.formats.verification import Signing, Verification
 
 #: Labels that ``compose`` writes: the stack's id, the SHA-256 of upstream.lock, and the set's name.
 LABELS = ("patchq.stack", "patchq.lock", "patchq.set")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from patchq.errors import UserError
 from patchq.extras import install_command
-from patchq.formats.signing import Signing
+from patchq.formats.verification import Signing
 from patchq.system import fsio, project_files, runner
 
 if TYPE_CHECKING:

@@ -21,9 +21,10 @@ from patchq.forecast.summary import summary as count
 from patchq.formats.header import parse_trailers
 from patchq.formats.ledger import Drop, line_map
 from patchq.formats.lock import Pin
+from patchq.formats.outcomes import Grade, Outcome
 from patchq.git.repository import scratch
 from patchq.merge import rerere
-from patchq.merge.patches import REPLAYED, STOPS, Patch, read_patches
+from patchq.merge.patches import STOPS, Patch, read_patches
 from patchq.merge.target import Column
 from patchq.merge.threeway import carry, carry_each, look_at
 from patchq.names import BlobId, CommitId
@@ -330,7 +331,7 @@ def _ways(
 def _cells(upstream: str, plan: CarryPlan, number: int, base: Column, ways: Sequence[_Way]) -> list[ForecastCell]:
     """Return the cells of a patch. If the patch stops at a ref, search upstream for the patch's change."""
     patch = base.patches[number]
-    replays = any(way.versions[-1][1].landings[number].outcome == REPLAYED for way in ways)
+    replays = any(way.versions[-1][1].landings[number].outcome == Outcome.REPLAYED for way in ways)
     unproved = ""
     if replays:
         unproved = _unproved(patch)
@@ -338,14 +339,14 @@ def _cells(upstream: str, plan: CarryPlan, number: int, base: Column, ways: Sequ
     for way in ways:
         ref, column = way.versions[-1]
         landing = column.landings[number]
-        outcome, grade, evidence, message = landing.outcome, "", "", landing.message
+        outcome, grade, evidence, message = landing.outcome, Grade.NONE, "", landing.message
         commits: tuple[UpstreamCommit, ...] = ()
         if outcome in STOPS:
             last = len(way.versions) - 1
             seen = way.asked.about(patch, matches(patch, base, way.versions, [last])[last])
             outcome, grade, evidence = verdict(landing, seen, ref)
             commits = seen.commits
-        elif outcome == REPLAYED and unproved:
+        elif outcome == Outcome.REPLAYED and unproved:
             message = f"by a recorded resolution that no proof confirms: {unproved}"
         checked = ""
         if landing.offsets:
@@ -362,7 +363,7 @@ def _cells(upstream: str, plan: CarryPlan, number: int, base: Column, ways: Sequ
                 checked=checked,
                 message=message,
                 known=patch.name in plan.known,
-                unproved=outcome == REPLAYED and bool(unproved),
+                unproved=outcome == Outcome.REPLAYED and bool(unproved),
                 commits=commits,
             )
         )

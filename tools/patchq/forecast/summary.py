@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from itertools import chain
 
 from patchq.formats.ledger import FileOffset
-from patchq.merge.patches import ABSORBED, CONFLICT, OBSOLETE, REPLAYED, FileConflict
+from patchq.formats.outcomes import Grade, Outcome
+from patchq.merge.patches import FileConflict
 from patchq.names import counted
 from patchq.upstream.status import UpstreamCommit
 
@@ -30,9 +31,9 @@ class ForecastCell:
 
     patch: str
     ref: str
-    outcome: str
+    outcome: Outcome
     files: tuple[FileConflict, ...] = ()
-    grade: str = ""
+    grade: Grade = Grade.NONE
     evidence: str = ""
     offsets: tuple[FileOffset, ...] = ()
     checked: str = ""
@@ -44,7 +45,7 @@ class ForecastCell:
     @property
     def needs_review(self) -> bool:
         """Return whether the patch needs review."""
-        return self.outcome in (CONFLICT, OBSOLETE) or self.unproved
+        return self.outcome in (Outcome.CONFLICT, Outcome.OBSOLETE) or self.unproved
 
     @property
     def hunks(self) -> int:
@@ -113,9 +114,9 @@ def summary(ref: str, cells: Sequence[ForecastCell], dropped: Sequence[str] = ()
     return RefTally(
         ref=ref,
         known=tuple(c.patch for c in cells if c.known),
-        upstream_has=tuple(c.patch for c in rest if c.outcome == ABSORBED),
-        lands=tuple(c.patch for c in rest if c.outcome not in (ABSORBED, REPLAYED)),
-        replays=tuple(c.patch for c in rest if c.outcome == REPLAYED),
+        upstream_has=tuple(c.patch for c in rest if c.outcome == Outcome.ABSORBED),
+        lands=tuple(c.patch for c in rest if c.outcome not in (Outcome.ABSORBED, Outcome.REPLAYED)),
+        replays=tuple(c.patch for c in rest if c.outcome == Outcome.REPLAYED),
         needs=tuple(c.patch for c in work),
         hunks=sum(c.hunks for c in work),
         files=len(files),

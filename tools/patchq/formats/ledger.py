@@ -14,33 +14,21 @@ from typing import Any
 
 from patchq.formats import jsonlines
 from patchq.formats.jsonlines import Problem
+from patchq.formats.outcomes import DropReason, Grade, Outcome
 
 #: Newest format of a line. Each line uses the oldest format that can express it, so that an older
 #: patchq reads what it can.
 VERSION = 6
-#: Outcomes of a patch, cheapest first; see docs/reference/formats.md.
-OUTCOMES = (
-    "clean",
-    "offset",
-    "merged",
-    "by rule",
-    "replayed",
-    "resolved",
-    "absorbed",
-    "obsolete",
-    "conflict",
-    "withdrawn",
-)
 #: Outcomes after which the stack of the new ref has the patch.
-CARRIED = OUTCOMES[:6]
-#: State of a patch that was written for a ref, not carried to it.
-WRITTEN = "carried"
-GRADES = ("", "identical", "contained", "edited")
+CARRIED = tuple(Outcome)[:6]
 #: ``how`` of an undecided patch. In lines before version 6, only this start marks one.
 NOT_CARRIED_YET = "not carried yet"
-#: Reasons to drop a patch.
-UPSTREAM_HAS_IT, NOT_NEEDED, SKIPPED = "upstream has it", "no longer needed", "skipped"
-_REASONS = {"absorbed": UPSTREAM_HAS_IT, "withdrawn": NOT_NEEDED, "obsolete": NOT_NEEDED, "conflict": SKIPPED}
+_REASONS = {
+    Outcome.ABSORBED: DropReason.UPSTREAM_HAS_IT,
+    Outcome.WITHDRAWN: DropReason.NOT_NEEDED,
+    Outcome.OBSOLETE: DropReason.NOT_NEEDED,
+    Outcome.CONFLICT: DropReason.SKIPPED,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +79,11 @@ class Attempt:
     patch_id: str
     from_ref: str
     onto: str
-    outcome: str
+    outcome: Outcome
     tool: str
     time: str
     files: tuple[FileOutcome, ...] = ()
-    grade: str = ""
+    grade: Grade = Grade.NONE
     evidence: str = ""
     broke: str = ""
     how: str = ""
@@ -109,13 +97,13 @@ class Attempt:
     def line(self) -> bytes:
         """Return this attempt as a line of the ledger."""
         version = 1
-        if self.outcome == "withdrawn":
+        if self.outcome == Outcome.WITHDRAWN:
             version = 3
         elif self.offsets or self.checked:
             version = 2
         if self.dropped:
             version = 4
-        if self.outcome == "by rule":
+        if self.outcome == Outcome.BY_RULE:
             version = 5
         if self.undecided or _is_undecided(self.outcome, self.how):
             version = 6
@@ -151,6 +139,8 @@ _TEXTS = _NAMES - {"files", "lines", "offsets", "dropped", "undecided"}
 _Draft = make_dataclass("_Draft", [(f.name, Any, field(default=f.default)) for f in fields(Attempt)], slots=True)
 _NEEDED = ("patch", "patch_id", "from_ref", "onto", "outcome", "tool", "time")
 _MUST = frozenset(_NEEDED)
+_OUTCOMES = {outcome.value: outcome for outcome in Outcome}
+_GRADES = {grade.value: grade for grade in Grade}
 
 
 def _attempt(raw: Any) -> Attempt:
@@ -163,8 +153,9 @@ def _attempt(raw: Any) -> Attempt:
     # Fast path for nearly all lines: a million of them take seconds.
     values = raw.values()
     plain = _MUST <= raw.keys() <= _TEXTS and set(map(type, values)) == {str} and "" not in values
-    if plain and raw["outcome"] in OUTCOMES and raw.get("grade", "") in GRADES:
+    if plain and raw["outcome"] in _OUTCOMES and raw.get("grade", "") in _GRADES:
         draft: Any = _Draft(**raw)
+        draft.outcome, draft.grade = _OUTCOMES[draft.outcome], _GRADES[draft.grade]
         draft.undecided = version < 6 and _is_undecided(draft.outcome, draft.how)
         draft.__class__ = Attempt
         made: Attempt = draft
@@ -173,9 +164,9 @@ def _attempt(raw: Any) -> Attempt:
         raise ValueError(f"lacks {', '.join(missing)}")
     if unknown := sorted(raw.keys() - _NAMES):
         raise ValueError(f"has unknown fields {', '.join(unknown)}")
-    if raw["outcome"] not in OUTCOMES:
+    if raw["outcome"] not in _OUTCOMES:
         raise ValueError(f"has the unknown outcome {raw['outcome']!r}")
-    if raw.get("grade", "") not in GRADES:
+    if raw.get("grade", "") not in tuple(_GRADES):
         raise ValueError(f"has the unknown grade {raw['grade']!r}")
     undecided = raw.pop("undecided", False)
     texts = [v for k, v in raw.items() if k in _TEXTS]
@@ -187,14 +178,15 @@ def _attempt(raw: Any) -> Attempt:
     dropped = tuple(
         DroppedLine(str(line["path"]), int(line["line"]), str(line["text"])) for line in raw.pop("dropped", ())
     )
+    raw["outcome"], raw["grade"] = _OUTCOMES[raw["outcome"]], _GRADES[raw.get("grade", "")]
     if version < 6:
         undecided = _is_undecided(raw["outcome"], raw.get("how", ""))
     return Attempt(**raw, files=files, offsets=offsets, dropped=dropped, undecided=undecided)
 
 
-def _is_undecided(outcome: str, how: str) -> bool:
+def _is_undecided(outcome: Outcome, how: str) -> bool:
     """Return True if a line before version 6 leaves the decision open."""
-    return how.startswith(NOT_CARRIED_YET) or (outcome in ("conflict", "obsolete") and not how)
+    return how.startswith(NOT_CARRIED_YET) or (outcome in (Outcome.CONFLICT, Outcome.OBSOLETE) and not how)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,7 +199,7 @@ class Drop:
 
     patch: str
     ref: str
-    reason: str
+    reason: DropReason
     how: str = ""
 
     @property
@@ -216,14 +208,14 @@ class Drop:
         return f"dropped at {self.ref}: {self.reason}"
 
 
-def drop_reason(outcome: str, *, undecided: bool) -> str:
+def drop_reason(outcome: Outcome, *, undecided: bool) -> DropReason | None:
     """Return why an outcome drops a patch.
 
-    Return an empty string if the outcome doesn't drop the patch, or if the user hasn't decided yet.
+    Return None if the outcome doesn't drop the patch, or if the user hasn't decided yet.
     """
     if undecided:
-        return ""
-    return _REASONS.get(outcome, "")
+        return None
+    return _REASONS.get(outcome)
 
 
 def find_drop(
@@ -304,7 +296,7 @@ class Cost:
 
 
 #: Outcomes that need neither the user nor a recorded resolution.
-_BY_ITSELF = frozenset((*CARRIED[:4], "withdrawn"))
+_BY_ITSELF = frozenset((*CARRIED[:4], Outcome.WITHDRAWN))
 
 
 class Tally:
@@ -344,7 +336,7 @@ class Tally:
             stopped, lines = self._sums[patch]
             # Sorted by time; attempts of the same time keep their order in the ledger.
             ordered = sorted(last.items(), key=lambda item: item[1][0])
-            retired = next((onto for onto, (_, outcome) in ordered if outcome == "absorbed"), "")
+            retired = next((onto for onto, (_, outcome) in ordered if outcome == Outcome.ABSORBED), "")
             survived = sum(outcome in CARRIED for _, outcome in last.values())
             hot = tuple(self._hot[patch].most_common())
             found.append(

@@ -9,16 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from patchq.errors import FormatError, StateTooNew, StateTooOld, UserError, nearest
-from patchq.formats import toml, verification
+from patchq.formats import toml
 from patchq.formats._checkrules import RULES, SIGNERS, CheckRules
+from patchq.formats.verification import Signing, Verification, read_signing, read_verification
 from patchq.names import CommitId
 from patchq.system.paths import check_inside, check_name, check_ref, find_twins
-
-if TYPE_CHECKING:
-    from patchq.formats.signing import Signing
 
 VERSION = 1
 #: Size limit of a lock in bytes.
@@ -159,7 +157,7 @@ class Lock:
     patchq: str = ""
     name: str = ""
     signing: Signing | None = None
-    verify: verification.Verification = field(default_factory=verification.Verification)
+    verify: Verification = field(default_factory=Verification)
 
     def pins_of(self, set_name: str) -> list[Pin]:
         """Return the pins of a set, with parents before the upstreams nested in them.
@@ -216,19 +214,17 @@ def parse(data: bytes, where: str = "upstream.lock") -> Lock:
     for name, table in reader.table(raw, "mismatches", "").items():
         mismatches[name] = reader.mismatches(name, table, sets)
     made_with = reader.text(raw, "patchq", "patchq")
-    rules = verification.read(raw, where)
-    programs, who = _rare_tables(raw, where)
     return Lock(
         default_set=default,
         upstreams=upstreams,
         sets=sets,
         environments=environments,
-        mergers=programs,
+        mergers=_read_mergers(raw, where),
         mismatches=mismatches,
         patchq=made_with,
         name=reader.text(raw, "name", "name"),
-        signing=who,
-        verify=rules,
+        signing=read_signing(raw, where),
+        verify=read_verification(raw, where),
     )
 
 
@@ -253,19 +249,6 @@ def _check_nesting(upstreams: Mapping[str, Upstream], reader: _LockReader) -> No
                 f"upstreams.{upstream.name}.into",
                 "the upstream that contains it is nested, too; only one level is supported",
             )
-
-
-def _rare_tables(raw: Mapping[str, Any], where: str) -> tuple[Mapping[str, str], Signing | None]:
-    """Read the tables ``mergers`` and ``signing``. Their modules are imported only if the lock contains the tables."""
-    programs: Mapping[str, str] = {}
-    who: Signing | None = None
-    if "mergers" in raw:
-        programs = _read_mergers(raw, where)
-    if "signing" in raw:
-        from patchq.formats.signing import read as read_signing
-
-        who = read_signing(raw, where)
-    return programs, who
 
 
 def _read_mergers(raw: Mapping[str, Any], where: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Table ``verify`` of a lock: additional items that ``verify-installed`` and ``verify-image`` accept."""
+"""Tables ``verify`` and ``signing`` of a lock: what the verifiers accept, and whose signature they require."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from patchq.errors import FormatError
+from patchq.system.paths import check_inside
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +23,16 @@ class Verification:
     groups: tuple[str, ...] = ()
 
 
-def read(raw: Mapping[str, Any], where: str) -> Verification:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signing:
+    """Required signer: ``key`` (public key file in the project), or sigstore's ``identity`` and ``issuer``."""
+
+    key: str = ""
+    identity: str = ""
+    issuer: str = ""
+
+
+def read_verification(raw: Mapping[str, Any], where: str) -> Verification:
     """Return the ``verify`` table of a lock; an empty one if the lock contains none.
 
     :raises FormatError: for other keys, or values that aren't lists of names.
@@ -47,3 +57,30 @@ def read(raw: Mapping[str, Any], where: str) -> Verification:
 
 def _is_name(value: object) -> bool:
     return isinstance(value, str) and bool(value) and value.isprintable() and "/" not in value
+
+
+def read_signing(raw: Mapping[str, Any], where: str) -> Signing | None:
+    """Return the signer that a lock requires; None if the lock requires no signature.
+
+    :raises FormatError: if the table contains neither a key, nor an identity with its issuer.
+    """
+    if "signing" not in raw:
+        return None
+    table = raw["signing"]
+    if isinstance(table, dict):
+        named = set(table)
+    else:
+        named = set()
+    if named not in ({"key"}, {"identity", "issuer"}) or not all(_is_line(v) for v in table.values()):
+        raise FormatError(
+            f"{where}: signing: is neither a key nor an identity with its issuer",
+            hint='[signing] key = "keys/release.pem", or identity = "…" and issuer = "https://…"',
+        )
+    if "key" in table:
+        check_inside(table["key"], f"{where}: signing.key")
+    return Signing(**table)
+
+
+def _is_line(value: object) -> bool:
+    # A value with a leading dash would be an option of the program that receives it.
+    return isinstance(value, str) and value.isprintable() and bool(value) and not value.startswith("-")

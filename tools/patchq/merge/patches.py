@@ -8,6 +8,7 @@ from enum import Enum
 
 from patchq.formats import diff
 from patchq.formats.ledger import FileOffset
+from patchq.formats.outcomes import Outcome
 from patchq.git.diffs import PathChange
 from patchq.git.fastimport import commit_start, import_commits, quote_path
 from patchq.git.mergetree import Stage
@@ -17,14 +18,8 @@ from patchq.merge.blocks import Block, blocks
 from patchq.names import BlobId, CommitId, TreeId, show_path
 from patchq.patterns.rules import Rule, rules_of
 
-#: Outcomes of a patch on a ref, cheapest first. ``absorbed``: the ref already has the exact result.
-CLEAN, OFFSET, MERGED, ABSORBED, OBSOLETE, CONFLICT = "clean", "offset", "merged", "absorbed", "obsolete", "conflict"
-#: Outcome of a conflict settled by a recorded resolution.
-REPLAYED = "replayed"
-#: Outcome of a conflict settled by the patch's own rules.
-BY_RULE = "by rule"
 #: Outcomes that stop a rebase.
-STOPS = (ABSORBED, OBSOLETE, CONFLICT)
+STOPS = (Outcome.ABSORBED, Outcome.OBSOLETE, Outcome.CONFLICT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +109,7 @@ class Landing:
     """
 
     patch: str
-    outcome: str
+    outcome: Outcome
     files: tuple[FileConflict, ...] = ()
     changes: tuple[PathChange, ...] = ()
     stages: tuple[Stage, ...] = ()

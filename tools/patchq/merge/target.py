@@ -8,6 +8,7 @@ from functools import partial
 
 from patchq.formats import diff
 from patchq.formats.ledger import FileOffset
+from patchq.formats.outcomes import Outcome
 from patchq.formats.treepath import parents_of
 from patchq.git.diffs import PathChange
 from patchq.git.merges import Side
@@ -16,17 +17,7 @@ from patchq.git.objects import TreeEntry, blob_id
 from patchq.git.repository import Git
 from patchq.merge._linemap import SAME, LineMap, LineMaps, place, stand_alone
 from patchq.merge.blocks import seems_made
-from patchq.merge.patches import (
-    ABSORBED,
-    CLEAN,
-    CONFLICT,
-    OFFSET,
-    Landing,
-    Patch,
-    StopKind,
-    StopReason,
-    whole_files,
-)
+from patchq.merge.patches import Landing, Patch, StopKind, StopReason, whole_files
 from patchq.names import BlobId, TreeId, show_path
 from patchq.patterns.regenerate import RuleStop, regenerate
 
@@ -129,7 +120,7 @@ class Column:
                 continue
             if patch.name in self.taken:
                 self.leave_out(patch)
-                self.landings[number] = Landing(patch=patch.name, outcome=ABSORBED)
+                self.landings[number] = Landing(patch=patch.name, outcome=Outcome.ABSORBED)
                 continue
             # If a patch renames a folder, its other files move too: only a merge of whole trees detects it.
             alone = self.left.isdisjoint(patch.left)
@@ -151,7 +142,7 @@ class Column:
     def _finish(self, patch: Patch, landing: Landing) -> Landing:
         """Apply a patch's rules, and put the patch's changes into the tree unless the rules conflict."""
         landing = self.by_its_rules(patch, landing)
-        if landing.outcome == CONFLICT:
+        if landing.outcome == Outcome.CONFLICT:
             self.leave_out(patch)
         else:
             self.put(landing.changes)
@@ -181,7 +172,7 @@ class Column:
                 if any(shifts):
                     offsets.append(FileOffset(show_path(edit.path), shifts))
         if patch.edits and already == len(patch.edits):
-            return Landing(patch=patch.name, outcome=ABSORBED)
+            return Landing(patch=patch.name, outcome=Outcome.ABSORBED)
         if already or self._is_obstructed(new):
             return None
         for edit, entry, lines in placed:
@@ -190,7 +181,10 @@ class Column:
             if hunks and edit.new and entry.blob != edit.new.blob and self.last[edit.path] is not patch:
                 self.maps.put(edit.new.blob, entry.blob, lines.patched(hunks, landed=True))
         return Landing(
-            patch=patch.name, outcome=OFFSET if offsets else CLEAN, changes=tuple(new), offsets=tuple(offsets)
+            patch=patch.name,
+            outcome=Outcome.OFFSET if offsets else Outcome.CLEAN,
+            changes=tuple(new),
+            offsets=tuple(offsets),
         )
 
     # Rules
@@ -242,7 +236,7 @@ class Column:
     def by_its_rules(self, patch: Patch, landing: Landing) -> Landing:
         """Return the apply result; a conflict if the patch's rules give another result than the merge."""
         unchanged = all(self.entries.get(edit.path) == edit.old for edit in patch.edits)
-        if not patch.rules or landing.outcome == ABSORBED:
+        if not patch.rules or landing.outcome == Outcome.ABSORBED:
             return landing
         if unchanged and not any(rule.has_glob for rule in patch.rules):
             return landing
@@ -260,7 +254,7 @@ class Column:
                     stages.append(Stage(path, entry, number))
         return Landing(
             patch=patch.name,
-            outcome=CONFLICT,
+            outcome=Outcome.CONFLICT,
             files=whole_files(stages),
             changes=landing.changes,
             stages=tuple(stages),

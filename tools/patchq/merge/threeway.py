@@ -19,6 +19,7 @@ from functools import partial
 from itertools import chain
 
 from patchq.formats import diff
+from patchq.formats.outcomes import Outcome
 from patchq.formats.treepath import parents_of
 from patchq.git.diffs import PathChange
 from patchq.git.merges import Merged, MergeObjects, Pending, Side, by_path, flat_trees
@@ -27,21 +28,7 @@ from patchq.git.objects import TreeEntry, blob_id
 from patchq.git.repository import Git, scratch
 from patchq.merge._linemap import LineMaps
 from patchq.merge.blocks import is_twice, mark_added, seems_made
-from patchq.merge.patches import (
-    ABSORBED,
-    BY_RULE,
-    CONFLICT,
-    MERGED,
-    OBSOLETE,
-    REPLAYED,
-    FileConflict,
-    Landing,
-    Patch,
-    StopKind,
-    StopReason,
-    stage_paths,
-    whole_files,
-)
+from patchq.merge.patches import FileConflict, Landing, Patch, StopKind, StopReason, stage_paths, whole_files
 from patchq.merge.rerere import Recorded
 from patchq.merge.target import Column, MergeRequest
 from patchq.merge.upstream_lines import dropped_lines
@@ -397,13 +384,13 @@ def _land(request: MergeRequest, merged: Merged, recorded: Recorded | None) -> N
         merged, reasons = _refuse_repeats(column, patch, merged)
     if not merged.stages:
         if merged.changes:
-            outcome = MERGED
+            outcome = Outcome.MERGED
         else:
-            outcome = ABSORBED
+            outcome = Outcome.ABSORBED
         landing = Landing(patch=patch.name, outcome=outcome, changes=merged.changes)
         landing = column.by_its_rules(patch, landing)
         column.landings[request.number] = landing
-        if landing.outcome == CONFLICT:
+        if landing.outcome == Outcome.CONFLICT:
             column.leave_out(patch)
         else:
             column.put(merged.changes)
@@ -418,12 +405,14 @@ def _land(request: MergeRequest, merged: Merged, recorded: Recorded | None) -> N
     if recorded and not merged.failed and (changes := _replayed(column, merged, recorded)):
         column.put(changes)
         resolved = whole_files(merged.stages)
-        column.landings[request.number] = Landing(patch=patch.name, outcome=REPLAYED, files=resolved, changes=changes)
+        column.landings[request.number] = Landing(
+            patch=patch.name, outcome=Outcome.REPLAYED, files=resolved, changes=changes
+        )
         return
     column.leave_out(patch)
-    outcome, paths = CONFLICT, stage_paths(merged.stages)
+    outcome, paths = Outcome.CONFLICT, stage_paths(merged.stages)
     if missing := _all_missing(column, patch):
-        outcome, paths = OBSOLETE, missing
+        outcome, paths = Outcome.OBSOLETE, missing
     files = _conflicts(column, merged, paths)
     column.landings[request.number] = Landing(
         patch=patch.name,
@@ -489,7 +478,7 @@ def _by_rule(column: Column, patch: Patch, merged: Merged) -> Landing:
             column.unwritten.discard(change.new.blob)
     return Landing(
         patch=patch.name,
-        outcome=BY_RULE,
+        outcome=Outcome.BY_RULE,
         files=tuple(_conflicts(column, merged, stage_paths(merged.stages))),
         changes=changes,
         stages=merged.stages,
@@ -499,7 +488,7 @@ def _by_rule(column: Column, patch: Patch, merged: Merged) -> Landing:
 
 
 def _conflict(patch: Patch, *reasons: StopReason) -> Landing:
-    return Landing(patch=patch.name, outcome=CONFLICT, reasons=reasons)
+    return Landing(patch=patch.name, outcome=Outcome.CONFLICT, reasons=reasons)
 
 
 def _left_to_user(column: Column, patch: Patch, merged: Merged) -> Merged:

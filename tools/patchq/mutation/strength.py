@@ -18,17 +18,18 @@ from typing import Any
 
 from patchq.environment.machine import Machine, this_machine
 from patchq.extras import need
+from patchq.formats.outcomes import ProofState
 from patchq.mutation._mutants import Mutant, mutants_of
 from patchq.mutation.known import remember
+from patchq.names import TextEnum
 from patchq.project.project import Project
-from patchq.proofs.judge import ERROR, FAILED, NOT_RUN, PASSED, CellResult
+from patchq.proofs.judge import CellResult
 from patchq.proofs.plan import Proof, ProofCell, WholeSet, planning, proofs_of, result_key
 from patchq.proofs.prove import run_cells_kept
 from patchq.proofs.run import run_here
 from patchq.proofs.warm import Warm, warm
 from patchq.system import project_files
 
-KILLED, SURVIVED, EQUIVALENT, UNTRIED = "killed", "survived", "equivalent", "not tried"
 #: Message for a patch that was not reached within the budget's seconds.
 NOT_REACHED = "not tried: the time was over before its turn"
 #: The same for a run that the user interrupted.
@@ -41,6 +42,15 @@ _FEW = 3
 _Z95 = 1.959964
 
 
+class MutantState(TextEnum):
+    """Result of one mutant."""
+
+    KILLED = "killed"
+    SURVIVED = "survived"
+    EQUIVALENT = "equivalent"
+    UNTRIED = "not tried"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
     """Mutant that was tried, with its result.
@@ -49,7 +59,7 @@ class Tried:
     """
 
     mutant: Mutant
-    state: str
+    state: MutantState
     message: str = ""
     seconds: float = 0.0
 
@@ -73,20 +83,20 @@ class Strength:
     in_all: int = 0
     interrupted: bool = False
 
-    def count(self, state: str) -> int:
+    def count(self, state: MutantState) -> int:
         return sum(t.state == state for t in self.tried)
 
     @property
     def score(self) -> float | None:
         """Share of killed mutants among the killed and surviving ones; None if there are none of either."""
-        judged = self.count(KILLED) + self.count(SURVIVED)
+        judged = self.count(MutantState.KILLED) + self.count(MutantState.SURVIVED)
         if judged:
-            return self.count(KILLED) / judged
+            return self.count(MutantState.KILLED) / judged
         return None
 
     @property
     def whole(self) -> bool:
-        return not self.count(UNTRIED) and not self.message
+        return not self.count(MutantState.UNTRIED) and not self.message
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +143,8 @@ def pool(strengths: Sequence[Strength]) -> Pooled:
 
     Wilson (1927), https://en.wikipedia.org/wiki/Binomial_proportion_confidence_interval#Wilson_score_interval
     """
-    killed = sum(strength.count(KILLED) for strength in strengths)
-    judged = killed + sum(strength.count(SURVIVED) for strength in strengths)
+    killed = sum(strength.count(MutantState.KILLED) for strength in strengths)
+    judged = killed + sum(strength.count(MutantState.SURVIVED) for strength in strengths)
     if not judged:
         return Pooled(killed=0, judged=0, low=0.0, high=1.0)
     share = killed / judged
@@ -228,7 +238,7 @@ def _try(
     progress: Callable[[str, Tried], None],
 ) -> list[Tried] | str:
     """Return the result of each mutant, or a message if the proof itself doesn't pass."""
-    untried = [Tried(mutant=mutant, state=UNTRIED) for mutant in mutants]
+    untried = [Tried(mutant=mutant, state=MutantState.UNTRIED) for mutant in mutants]
     if clock.is_over():
         return untried
     if isinstance(run_cells, Warm):
@@ -240,7 +250,7 @@ def _try(
     except KeyboardInterrupt:
         clock.interrupted = True
         return untried
-    if first.state != PASSED:
+    if first.state != ProofState.PASSED:
         return f"the proof itself: {first.state}: {first.message}"
     timeout = SPARE_SECONDS + 5 * first.seconds
     equivalent = equivalents(project.layout.root, proof.files)
@@ -248,12 +258,12 @@ def _try(
     todo = []
     for mutant in mutants:
         if mutant.name in equivalent:
-            tried.append(Tried(mutant=mutant, state=EQUIVALENT, message=equivalent[mutant.name]))
+            tried.append(Tried(mutant=mutant, state=MutantState.EQUIVALENT, message=equivalent[mutant.name]))
         else:
             todo.append(mutant)
     # In small groups, to keep within the budget's seconds.
     for few in _by(todo, 4):
-        answers = {m.name: Tried(mutant=m, state=UNTRIED) for m in few}
+        answers = {m.name: Tried(mutant=m, state=MutantState.UNTRIED) for m in few}
         if not clock.is_over():
             chosen = [replace(cells[m.name], timeout=timeout) for m in few]
             try:
@@ -279,12 +289,12 @@ def _answer(mutant: Mutant, result: CellResult) -> Tried:
     A failed assertion or an error in the proof kills the mutant. The mutant survives if the proof passes or
     is not run.
     """
-    if result.state in (FAILED, ERROR):
-        return Tried(mutant=mutant, state=KILLED, message=result.message, seconds=result.seconds)
-    if result.state in (PASSED, NOT_RUN):
-        state = SURVIVED
+    if result.state in (ProofState.FAILED, ProofState.ERROR):
+        return Tried(mutant=mutant, state=MutantState.KILLED, message=result.message, seconds=result.seconds)
+    if result.state in (ProofState.PASSED, ProofState.NOT_RUN):
+        state = MutantState.SURVIVED
     else:
-        state = UNTRIED
+        state = MutantState.UNTRIED
     return Tried(mutant=mutant, state=state, message=result.message, seconds=result.seconds)
 
 
@@ -366,6 +376,6 @@ def as_json(strength: Strength) -> dict[str, Any]:
         "whole": strength.whole,
         "score": round(score, 4) if score is not None else None,
         "in_all": strength.in_all,
-        **{state.replace(" ", "_"): strength.count(state) for state in (KILLED, SURVIVED, EQUIVALENT, UNTRIED)},
+        **{state.value.replace(" ", "_"): strength.count(state) for state in MutantState},
         "mutants": mutants,
     }

@@ -18,9 +18,10 @@ from typing import Any
 from patchq.environment.machine import this_machine
 from patchq.errors import EnvironmentFault, UserError
 from patchq.extras import need
+from patchq.formats.outcomes import ProofState
 from patchq.names import counted
 from patchq.project.project import Project
-from patchq.proofs.judge import ERROR, NO_RESULT, CellResult
+from patchq.proofs.judge import CellResult
 from patchq.proofs.plan import ProofCell, variant_of
 from patchq.proofs.run import run_cell
 from patchq.sources.index import cache_folder
@@ -103,7 +104,7 @@ def work(payload: dict[str, bytes], cell: ProofCell) -> CellResult:
             return CellResult(
                 proof=cell.proof.title,
                 variant=cell.variant.kind,
-                state=ERROR,
+                state=ProofState.ERROR,
                 message=message,
                 machine=this_machine().facts(),
             )
@@ -114,7 +115,7 @@ def work(payload: dict[str, bytes], cell: ProofCell) -> CellResult:
             return CellResult(
                 proof=cell.proof.title,
                 variant=cell.variant.kind,
-                state=NO_RESULT,
+                state=ProofState.NO_RESULT,
                 message=message,
                 machine=this_machine().facts(),
             )

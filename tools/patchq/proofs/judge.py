@@ -6,17 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from patchq.formats.outcomes import ProofState
 from patchq.names import counted
 from patchq.proofs.plan import MUTANT, WITH, WITHOUT, Proof
-
-#: States of a cell.
-PASSED, FAILED, ERROR, NOT_RUN = "passed", "failed", "error", "not run"
-#: State of a cell or a proof whose process was killed from outside.
-NO_RESULT = "no result"
-#: State of a patch that names no proof, and of its cell.
-NO_PROOF = "no proof"
-#: States of a proof that ran with and without its patch.
-PROVEN, NOT_PROVEN = "proven", "not proven"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +17,7 @@ class CellResult:
 
     proof: str
     variant: str
-    state: str
+    state: ProofState
     tests: tuple[dict[str, str], ...] = ()
     message: str = ""
     seconds: float = 0.0
@@ -41,7 +33,9 @@ def is_kept(result: CellResult) -> bool:
     An error may be caused by the environment, for example by a missing package or compiler, so it isn't
     cached. An error of a mutant is caused by the mutant, because the same proof has just passed without it.
     """
-    return result.state in (PASSED, FAILED) or (result.state == ERROR and result.variant == MUTANT)
+    if result.state == ProofState.ERROR:
+        return result.variant == MUTANT
+    return result.state in (ProofState.PASSED, ProofState.FAILED)
 
 
 def result_of(raw: Mapping[str, object]) -> CellResult | None:
@@ -68,7 +62,12 @@ def result_of(raw: Mapping[str, object]) -> CellResult | None:
         texts += test.values()
     if not all(isinstance(text, str) for text in texts):
         return None
-    return CellResult(**{**checked, "tests": tuple(checked["tests"]), "left_out": tuple(checked["left_out"])})
+    if checked["state"] not in tuple(ProofState):
+        return None
+    checked.update(
+        state=ProofState(checked["state"]), tests=tuple(checked["tests"]), left_out=tuple(checked["left_out"])
+    )
+    return CellResult(**checked)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,24 +80,24 @@ class Verdict:
     """
 
     proof: Proof
-    state: str
+    state: ProofState
     message: str
     cells: tuple[CellResult, ...]
     command: str = ""
 
     @property
     def ok(self) -> bool:
-        return self.state in (PROVEN, PASSED)
+        return self.state in (ProofState.PROVEN, ProofState.PASSED)
 
     @property
     def fails(self) -> bool:
         """True if the proof failed, or if it is missing and the project requires it."""
-        if self.state == NO_PROOF:
+        if self.state == ProofState.NO_PROOF:
             return self.proof.required
-        return self.state in (FAILED, NOT_PROVEN)
+        return self.state in (ProofState.FAILED, ProofState.NOT_PROVEN)
 
 
-def state_of(tests: Sequence[Mapping[str, str]] | None, message: str) -> tuple[str, str]:
+def state_of(tests: Sequence[Mapping[str, str]] | None, message: str) -> tuple[ProofState, str]:
     """Return the state that follows from the outcomes of tests, and the reason.
 
     Errors take precedence over failures: a proof that can't be imported shows nothing, even if other tests
@@ -107,22 +106,25 @@ def state_of(tests: Sequence[Mapping[str, str]] | None, message: str) -> tuple[s
     :param tests: None if the process was killed from outside.
     """
     if tests is None:
-        return NO_RESULT, (message.strip().splitlines() or ["the process was killed"])[-1]
+        return ProofState.NO_RESULT, (message.strip().splitlines() or ["the process was killed"])[-1]
     first: dict[str, Mapping[str, str]] = {}
     for test in tests:
         first.setdefault(test["outcome"], test)
     if error := first.get("error"):
         return (
-            ERROR,
+            ProofState.ERROR,
             f"{error['test']}: {error['message'].strip().splitlines()[-1] if error['message'].strip() else 'error'}",
         )
     if failure := first.get("assertion"):
-        return FAILED, f"{failure['test']}: {failure['message'].splitlines()[0] if failure['message'] else 'failed'}"
+        return (
+            ProofState.FAILED,
+            f"{failure['test']}: {failure['message'].splitlines()[0] if failure['message'] else 'failed'}",
+        )
     if skipped := first.get("skipped"):
-        return NOT_RUN, skipped["message"].removeprefix("not run: ") or "skipped"
+        return ProofState.NOT_RUN, skipped["message"].removeprefix("not run: ") or "skipped"
     if not tests:
-        return ERROR, "no test ran: " + (message.strip().splitlines() or ["pytest printed nothing"])[-1]
-    return PASSED, counted(len(tests), "test")
+        return ProofState.ERROR, "no test ran: " + (message.strip().splitlines() or ["pytest printed nothing"])[-1]
+    return ProofState.PASSED, counted(len(tests), "test")
 
 
 def verdict_of(proof: Proof, cells: Sequence[CellResult], prove: bool) -> Verdict:
@@ -130,40 +132,46 @@ def verdict_of(proof: Proof, cells: Sequence[CellResult], prove: bool) -> Verdic
     by_kind = {c.variant: c for c in cells}
     here = by_kind[WITH]
     again = f"patchq test {proof.name}" + (" --prove" if prove else "")
-    if here.state == NO_PROOF:
-        return Verdict(proof=proof, state=NO_PROOF, message=here.message, cells=tuple(cells))
-    if here.state == NOT_RUN:
-        return Verdict(proof=proof, state=NOT_RUN, message=here.message, cells=tuple(cells), command=again)
-    if broken := next((c for c in cells if c.state == NO_RESULT), None):
+    if here.state == ProofState.NO_PROOF:
+        return Verdict(proof=proof, state=ProofState.NO_PROOF, message=here.message, cells=tuple(cells))
+    if here.state == ProofState.NOT_RUN:
+        return Verdict(proof=proof, state=ProofState.NOT_RUN, message=here.message, cells=tuple(cells), command=again)
+    if broken := next((c for c in cells if c.state == ProofState.NO_RESULT), None):
         return Verdict(
             proof=proof,
-            state=NO_RESULT,
+            state=ProofState.NO_RESULT,
             message=f"{broken.variant} the patch: {broken.message}",
             cells=tuple(cells),
             command=again,
         )
-    if here.state != PASSED:
+    if here.state != ProofState.PASSED:
         return Verdict(
-            proof=proof, state=FAILED, message=f"with the patch: {here.message}", cells=tuple(cells), command=again
+            proof=proof,
+            state=ProofState.FAILED,
+            message=f"with the patch: {here.message}",
+            cells=tuple(cells),
+            command=again,
         )
     if not prove:
-        return Verdict(proof=proof, state=PASSED, message=counted(len(here.tests), "test"), cells=tuple(cells))
+        return Verdict(
+            proof=proof, state=ProofState.PASSED, message=counted(len(here.tests), "test"), cells=tuple(cells)
+        )
     gone = by_kind[WITHOUT]
-    if gone.state == FAILED:
+    if gone.state == ProofState.FAILED:
         failures = [t for t in gone.tests if t["outcome"] == "assertion"]
         first = ""
         if failures and failures[0]["message"]:
             first = failures[0]["message"].splitlines()[0][:160]
         return Verdict(
             proof=proof,
-            state=PROVEN,
+            state=ProofState.PROVEN,
             message=f"without the patch, {len(failures)} of {len(gone.tests)} fail: {first}",
             cells=tuple(cells),
         )
-    if gone.state == PASSED:
+    if gone.state == ProofState.PASSED:
         message = "passes without the patch: the proof can't fail, or upstream already has the change"
-    elif gone.state == ERROR:
+    elif gone.state == ProofState.ERROR:
         message = f"without the patch it errors instead of failing: {gone.message}"
     else:
         message = f"without the patch: {gone.message}"
-    return Verdict(proof=proof, state=NOT_PROVEN, message=message, cells=tuple(cells), command=again)
+    return Verdict(proof=proof, state=ProofState.NOT_PROVEN, message=message, cells=tuple(cells), command=again)

@@ -15,9 +15,10 @@ from pathlib import Path
 
 from patchq.environment.machine import Machine, this_machine
 from patchq.errors import EnvironmentFault
+from patchq.formats.outcomes import ProofState
 from patchq.names import CommitId, ProofRequest, sh
 from patchq.project.project import Project
-from patchq.proofs.judge import NO_RESULT, NOT_RUN, CellResult, Verdict, is_kept, result_of, verdict_of
+from patchq.proofs.judge import CellResult, Verdict, is_kept, result_of, verdict_of
 from patchq.proofs.plan import (
     RESULT_VERSION,
     WITH,
@@ -81,7 +82,7 @@ def run_installed(
             progress(result)
             verdict = verdict_of(proof, [result], False)
             command = verdict.command
-            if verdict.state != NOT_RUN and command:
+            if verdict.state != ProofState.NOT_RUN and command:
                 command += f" --python {sh(python)}"
             verdicts.append(replace(verdict, command=command))
     return verdicts
@@ -112,7 +113,7 @@ def prove_trees(
     return _judged(proofs, cells, results, True)
 
 
-def prove_at(project: Project, request: ProofRequest) -> tuple[str, str]:
+def prove_at(project: Project, request: ProofRequest) -> tuple[ProofState, str]:
     """Run a proof on a tree that isn't part of a stack yet. Return the proof's state and the reason.
 
     The caller must hold the project's lock.
@@ -127,7 +128,7 @@ def prove_at(project: Project, request: ProofRequest) -> tuple[str, str]:
     proof = Proof(request.upstream, "", request.patch, request.files, request.needs)
     with trees_lock(project):
         result = run_cell(project, ProofCell(proof=proof, variant=variant, key="", set_name=request.set_name))
-    if result.state == NO_RESULT:
+    if result.state == ProofState.NO_RESULT:
         raise EnvironmentFault(
             f"the proof of {proof.name} gave no result: {result.message}",
             hint="nothing was recorded: fix the environment, and run the command again",

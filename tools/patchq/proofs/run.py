@@ -22,9 +22,10 @@ from patchq.environment.machine import this_machine
 from patchq.environment.verify import interpreter, module_file
 from patchq.errors import EnvironmentFault
 from patchq.formats.lock import BuildConfig
+from patchq.formats.outcomes import ProofState
 from patchq.names import sh
 from patchq.project.project import Project
-from patchq.proofs.judge import NO_PROOF, NOT_RUN, CellResult, state_of
+from patchq.proofs.judge import CellResult, state_of
 from patchq.proofs.plan import ProofCell, Variant
 from patchq.system import fsio, runner
 
@@ -131,14 +132,14 @@ def run_cell(
     }
     if not proof.files:
         message = "the patch names no test in `Proof:`"
-        return CellResult(proof=proof.title, variant=variant.kind, state=NO_PROOF, message=message, **about)
+        return CellResult(proof=proof.title, variant=variant.kind, state=ProofState.NO_PROOF, message=message, **about)
     reason = ""
     if missing:
         reason = f"needs {', '.join(missing)}"
     elif installed and proof.name in installed.left_out:
         reason = "the thin wheel leaves this patch out"
     if reason:
-        return CellResult(proof=proof.title, variant=variant.kind, state=NOT_RUN, message=reason, **about)
+        return CellResult(proof=proof.title, variant=variant.kind, state=ProofState.NOT_RUN, message=reason, **about)
     start = time.monotonic()
     folder = installed.data if installed else checkout(project, variant, slot)
     done = run_pytest(project, folder, proof.files, timeout=cell.timeout, execute=execute, installed=installed)

@@ -9,7 +9,8 @@ from typing import Any
 from xml.etree import ElementTree
 
 from patchq import __version__
-from patchq.proofs.judge import FAILED, NO_PROOF, NO_RESULT, NOT_PROVEN, NOT_RUN, CellResult, Verdict, result_of
+from patchq.formats.outcomes import ProofState
+from patchq.proofs.judge import CellResult, Verdict, result_of
 from patchq.proofs.plan import Proof
 
 _CONTROL = {i: "\N{REPLACEMENT CHARACTER}" for i in range(32) if i not in (9, 10, 13)}
@@ -18,7 +19,7 @@ _CONTROL = {i: "\N{REPLACEMENT CHARACTER}" for i in range(32) if i not in (9, 10
 def proofs_json(verdicts: Sequence[Verdict]) -> dict[str, Any]:
     """Return verdicts as a JSON body of the schema ``patchq/test/1``."""
     return {
-        "ok": not any(v.fails or v.state == NO_RESULT for v in verdicts),
+        "ok": not any(v.fails or v.state == ProofState.NO_RESULT for v in verdicts),
         "counts": counts(verdicts),
         "proofs": list(map(_proof_json, verdicts)),
     }
@@ -77,7 +78,7 @@ def by_patch(verdicts: Sequence[Verdict]) -> dict[str, Verdict]:
     found: dict[str, Verdict] = {}
     for v in sorted(verdicts, key=lambda v: bool(v.proof.on)):
         here = found.setdefault(v.proof.name, v)
-        if (here.ok or here.state == NO_PROOF) and not v.ok and v.state != NOT_RUN:
+        if (here.ok or here.state == ProofState.NO_PROOF) and not v.ok and v.state != ProofState.NOT_RUN:
             found[v.proof.name] = v
     return found
 
@@ -125,11 +126,11 @@ def _case(verdict: Verdict, cell: CellResult) -> ElementTree.Element:
     wanted = "failed"
     if cell.variant == "with":
         wanted = "passed"
-    if cell.state == NOT_RUN:
+    if cell.state == ProofState.NOT_RUN:
         ElementTree.SubElement(case, "skipped", message=_clean(f"not run: {cell.message}"))
-    elif cell.state == NO_PROOF and not verdict.fails:
+    elif cell.state == ProofState.NO_PROOF and not verdict.fails:
         ElementTree.SubElement(case, "skipped", message=_clean(f"no proof: {cell.message}"))
-    elif cell.state == NO_RESULT:
+    elif cell.state == ProofState.NO_RESULT:
         ElementTree.SubElement(case, "error", message=_clean(cell.message))
     elif cell.state != wanted:
         fault = ElementTree.SubElement(case, "failure", message=_clean(verdict.message))
@@ -148,16 +149,16 @@ def sarif(verdicts: Sequence[Verdict], stack_path: dict[str, str]) -> dict[str, 
     :param stack_path: path of each patch's file in the project, by patch (``upstream/name``).
     """
     rules = {
-        FAILED: "The proof fails with its patch",
-        NOT_PROVEN: "The proof doesn't fail without its patch",
-        NOT_RUN: "The proof was not run",
-        NO_RESULT: "The environment gave no result",
-        NO_PROOF: "The patch names no proof",
+        ProofState.FAILED: "The proof fails with its patch",
+        ProofState.NOT_PROVEN: "The proof doesn't fail without its patch",
+        ProofState.NOT_RUN: "The proof was not run",
+        ProofState.NO_RESULT: "The environment gave no result",
+        ProofState.NO_PROOF: "The patch names no proof",
     }
     results = []
     for v in verdicts:
         if not v.ok:
-            level = "error" if v.fails or v.state == NO_RESULT else "note"
+            level = "error" if v.fails or v.state == ProofState.NO_RESULT else "note"
             path = stack_path.get(v.proof.name, "patches")
             results.append(_result(v.state.replace(" ", "-"), level, f"{v.proof.title}: {v.message}", path))
     return {

@@ -16,15 +16,16 @@ from pathlib import Path
 from typing import Any
 
 from patchq.environment.machine import this_machine
+from patchq.formats.outcomes import ProofState
 from patchq.project.project import Project
-from patchq.proofs.judge import FAILED, PASSED, CellResult
+from patchq.proofs.judge import CellResult
 from patchq.proofs.plan import WITH, WITHOUT, ProofCell
 from patchq.proofs.run import Execute, in_its_own_process, in_slots, run_cell, run_here
 from patchq.system import runner
 
 #: Minimum number of cells for forks. Fewer cells take less time than the preloading of torch.
 FEW = 8
-_EXPECTED = {WITH: PASSED, WITHOUT: FAILED}
+_EXPECTED = {WITH: ProofState.PASSED, WITHOUT: ProofState.FAILED}
 
 
 class Warm:
@@ -66,9 +67,9 @@ class Warm:
             cell = self.unchanged.get(proof)
             if cell:
                 execute = self._in_fork(project, slot, learn=True)
-                if run_cell(project, cell, slot, execute).state == PASSED:
+                if run_cell(project, cell, slot, execute).state == ProofState.PASSED:
                     execute = self._in_fork(project, slot, learn=False)
-                    if run_cell(project, cell, slot, execute).state == PASSED:
+                    if run_cell(project, cell, slot, execute).state == ProofState.PASSED:
                         how = execute
             self._how[slot, proof] = how
         return self._how[slot, proof]

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Any
 
 from patchq.formats.header import Header, parse_trailers
+from patchq.formats.outcomes import Grade, Outcome
 from patchq.git.repository import Git, bare_repository
 from patchq.git.transport import fetch_history
 from patchq.names import CommitId, sh, show_path
@@ -132,13 +133,13 @@ class Brief:
     from_ref: str
     onto: str
     patch: str
-    outcome: str
+    outcome: Outcome
     subject: str
     why: str
     topic: str
     status: str
     message: str
-    grade: str
+    grade: Grade
     evidence: str
     worktree: str
     files: tuple[Disputed, ...]

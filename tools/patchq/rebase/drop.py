@@ -12,16 +12,16 @@ from patchq.forecast.plan import Planner
 from patchq.forecast.summary import ForecastCell
 from patchq.formats.header import Header
 from patchq.formats.ledger import Attempt
-from patchq.merge.patches import ABSORBED
+from patchq.formats.outcomes import Grade, Outcome, ProofState
 from patchq.names import ProofRequest
 from patchq.project.journal import Change
 from patchq.project.project import Project
 from patchq.project.refs import complete_pin, pin_at
 from patchq.project.stack import ledger_with
-from patchq.rebase.stops import NOT_RUN, PASSED, Prove, base_of, on_evidence_alone, proof_word
+from patchq.rebase.stops import Prove, base_of, on_evidence_alone, proof_word
 from patchq.system import fsio
 from patchq.upstream.history import at_hand
-from patchq.upstream.status import UpstreamCommit
+from patchq.upstream.status import HunkState, UpstreamCommit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,18 +37,18 @@ class DropEvidence:
 
     patch: str
     ref: str
-    outcome: str
-    grade: str
+    outcome: Outcome
+    grade: Grade
     evidence: str
     commits: tuple[UpstreamCommit, ...]
     proof: str
-    state: str
+    state: ProofState
     how: str = ""
 
     @property
     def landed(self) -> list[UpstreamCommit]:
         """Return the upstream commits, among ``commits``, that contain the patch."""
-        return [commit for commit in self.commits if commit.did == "landed"]
+        return [commit for commit in self.commits if commit.did == HunkState.PRESENT]
 
 
 def gather(
@@ -69,7 +69,7 @@ def gather(
     found = forecast(project, upstream, [ref], set_name=set_name, from_ref=from_ref)
     cells = [_cell(found, name) for name in names]
     if not names:
-        cells = [cell for cell in found.cells if cell.outcome == ABSORBED]
+        cells = [cell for cell in found.cells if cell.outcome == Outcome.ABSORBED]
     return [_with_proof(project, upstream, ref, cell, prove, set_name, from_ref) for cell in cells]
 
 
@@ -93,17 +93,19 @@ def retire(
         upstream doesn't have the whole patch or ``how`` is empty.
     """
     (seen,) = gather(project, upstream, ref, [name], prove, set_name=set_name, from_ref=from_ref)
-    if seen.outcome != ABSORBED and not how:
+    if seen.outcome != Outcome.ABSORBED and not how:
         raise UserError(
             f"upstream's {ref} doesn't have all of {seen.patch}" + (f": {seen.evidence}" if seen.evidence else ""),
             hint="if upstream replaced the patch, name the replacement after --how",
         )
-    if seen.state != PASSED and not (seen.state == NOT_RUN and how and seen.outcome == ABSORBED):
+    if seen.state != ProofState.PASSED and not (
+        seen.state == ProofState.NOT_RUN and how and seen.outcome == Outcome.ABSORBED
+    ):
         hint = "the patch is still needed, or its proof tests more than upstream's change does"
-        if seen.state == NOT_RUN:
+        if seen.state == ProofState.NOT_RUN:
             hint = "to drop it without a proof, give the reason after --how; the ledger keeps the reason"
         raise BuildError(f"{seen.patch} is not retired: its proof on the bare {ref}: {seen.proof}", hint=hint)
-    if seen.state != PASSED:
+    if seen.state != ProofState.PASSED:
         how = on_evidence_alone(seen.evidence, how)
     done = replace(seen, how=how or f"retired: upstream has it ({seen.evidence})")
     _record(project, upstream, done, set_name, from_ref)
@@ -169,7 +171,7 @@ def _with_proof(
         if request.files:
             state, message = prove(request)
         else:
-            state, message = (NOT_RUN, "the patch names no proof")
+            state, message = (ProofState.NOT_RUN, "the patch names no proof")
     return DropEvidence(
         patch=cell.patch,
         ref=ref,
@@ -194,7 +196,7 @@ def _record(project: Project, upstream: str, seen: DropEvidence, set_name: str, 
             patch_id=patch_id or "0" * 40,
             from_ref=plan.from_ref,
             onto=seen.ref,
-            outcome=ABSORBED,
+            outcome=Outcome.ABSORBED,
             tool=f"patchq {__version__}",
             time=fsio.utc_now(),
             files=(),
@@ -203,7 +205,7 @@ def _record(project: Project, upstream: str, seen: DropEvidence, set_name: str, 
             broke="",
             how=seen.how,
             lines=0,
-            proof="passed on the bare upstream" if seen.state == PASSED else seen.proof,
+            proof="passed on the bare upstream" if seen.state == ProofState.PASSED else seen.proof,
         )
         change = Change(verb="retire", summary=f"retire {seen.patch} at {seen.ref}")
         change.files.update(ledger_with(project.layout, upstream, [attempt]))

@@ -21,6 +21,7 @@ from patchq.formats.diff import GITLINK, REGULAR
 from patchq.formats.header import Header
 from patchq.formats.header import parse as parse_mail
 from patchq.formats.lock import Lock
+from patchq.formats.outcomes import ProofState
 from patchq.merge import rerere
 from patchq.merge.patches import STOPS, read_patches, replace_files, write_commits
 from patchq.merge.threeway import carry
@@ -44,7 +45,7 @@ from patchq.rebase.state import (
     stopped,
     upstreams_under_way,
 )
-from patchq.rebase.stops import FAILED, NOT_RUN, PASSED, Prove, Taken
+from patchq.rebase.stops import Prove, Taken
 from patchq.stacks.apply import carried_stacks
 from patchq.stacks.check import check_diff
 from patchq.stacks.engine import Engine, Incoming
@@ -128,7 +129,7 @@ def _refuse(
     """
     name = f"{progress.upstream}/{stop.patch}"
     for check in checks:
-        if check.state != FAILED:
+        if check.state != ProofState.FAILED:
             continue
         if check.name == UPSTREAM_LINES:
             options = ""
@@ -190,7 +191,7 @@ class Resolution:
     @property
     def refused(self) -> tuple[ResolutionCheck, ...]:
         """Return the checks that failed."""
-        return tuple(c for c in self.checks if c.state == FAILED)
+        return tuple(c for c in self.checks if c.state == ProofState.FAILED)
 
 
 def resolve(
@@ -580,7 +581,7 @@ class ResolutionCheck:
     """
 
     name: str
-    state: str
+    state: ProofState
     message: str
 
 
@@ -654,7 +655,7 @@ def judge(
     """Run the checks until one fails. The proof takes longest and runs last."""
     checks: list[ResolutionCheck] = []
     commit = CommitId(step.commit)
-    tests: list[tuple[str, Callable[[], tuple[str, str]]]] = [
+    tests: list[tuple[str, Callable[[], tuple[ProofState, str]]]] = [
         (SETTLED, lambda: _settled(project, progress, stop, candidate)),
         (APPLIES, lambda: _applies(project, progress, stop, commit, candidate.tree)),
         (UPSTREAM_LINES, lambda: _upstream_lines(project, progress, stop, commit, wish)),
@@ -667,14 +668,14 @@ def judge(
     for name, test in tests:
         state, message = test()
         checks.append(ResolutionCheck(name, state, message))
-        if state == FAILED or (state == NOT_RUN and name == PASSES_WITH):
+        if state == ProofState.FAILED or (state == ProofState.NOT_RUN and name == PASSES_WITH):
             break
     return checks
 
 
 def _upstream_lines(
     project: Project, progress: RebaseProgress, stop: Stop, commit: CommitId, wish: ResolveRequest
-) -> tuple[str, str]:
+) -> tuple[ProofState, str]:
     """Check that the resolution removes no lines of upstream except those that the user accepts."""
     dropped = dropped_by(project, progress, stop, commit)
     left = []
@@ -683,23 +684,28 @@ def _upstream_lines(
             left.append(line)
     if left:
         commits = commits_of(project, progress, left)
-        return FAILED, f"upstream added these lines, and the resolution drops them: {show_dropped(left, commits)}"
-    return PASSED, f"{len(dropped)} dropped, as named" if dropped else "none is dropped"
+        return (
+            ProofState.FAILED,
+            f"upstream added these lines, and the resolution drops them: {show_dropped(left, commits)}",
+        )
+    return ProofState.PASSED, f"{len(dropped)} dropped, as named" if dropped else "none is dropped"
 
 
-def _settled(project: Project, progress: RebaseProgress, stop: Stop, candidate: Candidate) -> tuple[str, str]:
+def _settled(project: Project, progress: RebaseProgress, stop: Stop, candidate: Candidate) -> tuple[ProofState, str]:
     """Check that every conflicting file is resolved, and that the patch still changes something."""
     marked, undecided = stops.unsettled(project, stop, candidate.tree, candidate.undecided)
     if marked:
-        return FAILED, f"{show_path(marked[0])} has conflict markers"
+        return ProofState.FAILED, f"{show_path(marked[0])} has conflict markers"
     if undecided:
-        return FAILED, f"{show_path(undecided[0])}: {stops.UNDECIDED}"
+        return ProofState.FAILED, f"{show_path(undecided[0])}: {stops.UNDECIDED}"
     if candidate.tree == project.store.tree_of([progress.tip])[0]:
-        return FAILED, "nothing is left of the patch"
-    return PASSED, f"{len(stop.paths)} files"
+        return ProofState.FAILED, "nothing is left of the patch"
+    return ProofState.PASSED, f"{len(stop.paths)} files"
 
 
-def _applies(project: Project, progress: RebaseProgress, stop: Stop, commit: CommitId, tree: TreeId) -> tuple[str, str]:
+def _applies(
+    project: Project, progress: RebaseProgress, stop: Stop, commit: CommitId, tree: TreeId
+) -> tuple[ProofState, str]:
     """Check that the exported patch file applies without offset and gives the same tree."""
     (mail,) = format_patches(project.store, progress.tip, commit, 1)
     engine = Engine(project.store, progress.upstream, project.lock.nested_in(progress.upstream))
@@ -707,22 +713,22 @@ def _applies(project: Project, progress: RebaseProgress, stop: Stop, commit: Com
         header, text = parse_mail(mail, stop.patch)
         (applied,) = engine.apply(progress.tip, [Incoming(name=stop.patch, header=header, diff=text, where=stop.patch)])
     except PatchqError as error:
-        return FAILED, error.message
+        return ProofState.FAILED, error.message
     if applied.offsets or project.store.tree_of([applied.commit])[0] != tree:
-        return FAILED, "applying its patch file gives another tree"
-    return PASSED, f"onto {progress.upstream} {progress.onto.ref}, exactly"
+        return ProofState.FAILED, "applying its patch file gives another tree"
+    return ProofState.PASSED, f"onto {progress.upstream} {progress.onto.ref}, exactly"
 
 
-def _text(project: Project, upstream: str, commit: CommitId) -> tuple[str, str]:
+def _text(project: Project, upstream: str, commit: CommitId) -> tuple[ProofState, str]:
     """Run the text checks of the command ``check`` on the commit's diff."""
     (text,) = project.store.diffs_of([commit])
     found = [message for _, message, _ in check_diff(text, upstream)]
     if found:
-        return (FAILED, "; ".join(found))
-    return (PASSED, "no debugging, no markers")
+        return (ProofState.FAILED, "; ".join(found))
+    return (ProofState.PASSED, "no debugging, no markers")
 
 
-def _python(project: Project, commit: CommitId) -> tuple[str, str]:
+def _python(project: Project, commit: CommitId) -> tuple[ProofState, str]:
     """Check that changed Python files compile. Files that didn't compile before are not checked."""
     new, old = {}, {}
     for change in project.store.changes_of([commit])[0]:
@@ -734,8 +740,8 @@ def _python(project: Project, commit: CommitId) -> tuple[str, str]:
     for path, content in project.store.texts(new).items():
         message = _compiled(content)
         if message and not (path in before and _compiled(before[path])):
-            return FAILED, f"{show_path(path)} doesn't compile: {message}"
-    return PASSED, f"{counted(len(new), 'file')} compiled"
+            return ProofState.FAILED, f"{show_path(path)} doesn't compile: {message}"
+    return ProofState.PASSED, f"{counted(len(new), 'file')} compiled"
 
 
 def _compiled(source: bytes) -> str:
@@ -749,20 +755,24 @@ def _compiled(source: bytes) -> str:
     return ""
 
 
-def _proof(project: Project, progress: RebaseProgress, stop: Stop, commit: CommitId, prove: Prove) -> tuple[str, str]:
+def _proof(
+    project: Project, progress: RebaseProgress, stop: Stop, commit: CommitId, prove: Prove
+) -> tuple[ProofState, str]:
     state, message = stops.run_proof(project, progress, stop.patch, commit, prove)
-    if state == PASSED:
-        return PASSED, message
-    if state == NOT_RUN:
-        return (NOT_RUN, message)
-    return (FAILED, f"with the patch its proof {state}: {message}")
+    if state == ProofState.PASSED:
+        return ProofState.PASSED, message
+    if state == ProofState.NOT_RUN:
+        return (ProofState.NOT_RUN, message)
+    return (ProofState.FAILED, f"with the patch its proof {state}: {message}")
 
 
-def _no_proof(project: Project, progress: RebaseProgress, stop: Stop, prove: Prove) -> tuple[str, str]:
+def _no_proof(project: Project, progress: RebaseProgress, stop: Stop, prove: Prove) -> tuple[ProofState, str]:
     """Check that the proof fails by an assertion without the patch."""
     state, message = stops.run_proof(project, progress, stop.patch, progress.tip, prove)
-    if state == FAILED:
-        return PASSED, message
-    if state == PASSED:
-        return FAILED, "its proof passes without the patch: upstream has the change, or the proof can't fail"
-    return (NOT_RUN if state == NOT_RUN else FAILED), f"without the patch its proof: {state}: {message}"
+    if state == ProofState.FAILED:
+        return ProofState.PASSED, message
+    if state == ProofState.PASSED:
+        return ProofState.FAILED, "its proof passes without the patch: upstream has the change, or the proof can't fail"
+    return (
+        ProofState.NOT_RUN if state == ProofState.NOT_RUN else ProofState.FAILED
+    ), f"without the patch its proof: {state}: {message}"

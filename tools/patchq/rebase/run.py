@@ -20,20 +20,11 @@ from patchq.formats import ledger as ledgers
 from patchq.formats.lock import Pin, Upstream
 from patchq.formats.lock import parse as parse_lock
 from patchq.formats.lockedit import with_pin
+from patchq.formats.outcomes import Outcome, ProofState
 from patchq.git.objects import CommitInfo
 from patchq.git.worktree import branch_of
 from patchq.merge import rerere
-from patchq.merge.patches import (
-    BY_RULE,
-    CONFLICT,
-    STOPS,
-    Landing,
-    Patch,
-    StopKind,
-    StopReason,
-    read_patches,
-    write_commits,
-)
+from patchq.merge.patches import STOPS, Landing, Patch, StopKind, StopReason, read_patches, write_commits
 from patchq.merge.target import Column
 from patchq.merge.threeway import Moves, carry
 from patchq.names import CommitId, TreeId, sh
@@ -287,12 +278,12 @@ def _land(
     if progress.leave_out and not recorded:
         ahead = _commits_ahead(project, progress, patches, column)
     for number, (patch, landing) in enumerate(zip(patches, landings, strict=True)):
-        if landing.outcome not in (*STOPS, BY_RULE):
+        if landing.outcome not in (*STOPS, Outcome.BY_RULE):
             run.append((patch, landing))
             continue
         _commit(project, progress, run, column, ahead)
         run = []
-        if landing.outcome == BY_RULE:
+        if landing.outcome == Outcome.BY_RULE:
             landing, step = _prove_rule(project, progress, patch, landing, column, prove)
             if step:
                 take(project, progress, step)
@@ -320,7 +311,7 @@ def _commits_ahead(
     whole = []
     for number, patch in enumerate(patches):
         landing = column.landings[number]
-        if landing.outcome == BY_RULE:
+        if landing.outcome == Outcome.BY_RULE:
             return {}
         if landing.outcome not in STOPS:
             whole.append((patch, landing))
@@ -366,10 +357,10 @@ def _prove_rule(
     """
     commit = _commits(project, progress, [(patch, landing)], column)[patch.name]
     state, message = stops.run_proof(project, progress, patch.name, commit, prove)
-    if state in (stops.PASSED, stops.NOT_RUN):
+    if state in (ProofState.PASSED, ProofState.NOT_RUN):
         step = PatchStep(
             patch=patch.name,
-            outcome=BY_RULE,
+            outcome=Outcome.BY_RULE,
             commit=commit,
             files=tuple((file.path, len(file.lines)) for file in landing.files),
             how="by its rules",
@@ -378,7 +369,7 @@ def _prove_rule(
         )
         return landing, step
     reason = StopReason(kind=StopKind.PROOF, text=f"{state}: {message}")
-    return replace(landing, outcome=CONFLICT, changes=landing.conflicted, reasons=(reason,)), None
+    return replace(landing, outcome=Outcome.CONFLICT, changes=landing.conflicted, reasons=(reason,)), None
 
 
 def _over(project: Project, progress: RebaseProgress) -> Result | None:

@@ -14,8 +14,9 @@ from patchq.forecast.summary import ForecastCell, RefTally, summary
 from patchq.formats import ledger as ledgers
 from patchq.formats.ledger import Drop, FileOffset, drop_reason
 from patchq.formats.lock import Pin
+from patchq.formats.outcomes import DropReason, Grade, Outcome
 from patchq.git.worktree import Worktree
-from patchq.merge.patches import ABSORBED, FileConflict
+from patchq.merge.patches import FileConflict
 from patchq.names import CommitId
 from patchq.project.project import Project
 from patchq.system import fsio
@@ -38,10 +39,10 @@ class PatchStep:
     """
 
     patch: str
-    outcome: str
+    outcome: Outcome
     commit: str = ""
     files: tuple[tuple[str, int], ...] = ()
-    grade: str = ""
+    grade: Grade = Grade.NONE
     evidence: str = ""
     how: str = ""
     lines: int = 0
@@ -71,11 +72,11 @@ class Stop:
     """
 
     patch: str
-    outcome: str
+    outcome: Outcome
     conflicts: tuple[tuple[str, tuple[int, ...]], ...]
     parked: str
     stages: tuple[tuple[str, str, str, int], ...]
-    grade: str = ""
+    grade: Grade = Grade.NONE
     evidence: str = ""
     message: str = ""
     carries: int = 0
@@ -198,7 +199,7 @@ def tally_result(found: Result) -> RefTally:
     cells = []
     for s in found.steps:
         name = f"{found.upstream}/{s.patch}"
-        if not s.commit and drop_reason(s.outcome, undecided=s.undecided) and s.outcome != ABSORBED:
+        if not s.commit and drop_reason(s.outcome, undecided=s.undecided) and s.outcome != Outcome.ABSORBED:
             dropped.append(name)
             continue
         files = (FileConflict(path, (0,) * hunks) for path, hunks in s.files)
@@ -304,7 +305,9 @@ def _progress(raw: dict[str, Any], upstream: str) -> RebaseProgress:
     settled = []
     for item in raw.pop("settled", ()):
         settled.append(Settled(**{**item, "stop": _stop(item["stop"])}))
-    dropped = [Drop(**item) for item in raw.pop("dropped", ())]
+    dropped = []
+    for item in raw.pop("dropped", ()):
+        dropped.append(Drop(**{**item, "reason": DropReason(item["reason"])}))
     found = RebaseProgress(
         **{**raw, "onto": Pin(**raw["onto"]), "order": tuple(raw["order"]), "target": tuple(raw["target"])},
         done=done,
@@ -336,19 +339,24 @@ def _ids_of(raw: Mapping[str, Any]) -> list[str]:
 def _attempt(raw: Mapping[str, Any]) -> ledgers.Attempt:
     files = tuple(ledgers.FileOutcome(**file) for file in raw["files"])
     dropped = tuple(ledgers.DroppedLine(**line) for line in raw.get("dropped", ()))
-    return ledgers.Attempt(**{**raw, "files": files, "offsets": _offsets(raw), "dropped": dropped})
+    return ledgers.Attempt(**{**raw, **_typed(raw), "files": files, "offsets": _offsets(raw), "dropped": dropped})
 
 
 def _step(raw: Mapping[str, Any]) -> PatchStep:
     files = tuple((path, hunks) for path, hunks in raw["files"])
     dropped = tuple((path, line, text) for path, line, text in raw.get("dropped", ()))
-    return PatchStep(**{**raw, "files": files, "offsets": _offsets(raw), "dropped": dropped})
+    return PatchStep(**{**raw, **_typed(raw), "files": files, "offsets": _offsets(raw), "dropped": dropped})
 
 
 def _stop(raw: Mapping[str, Any]) -> Stop:
     conflicts = tuple((path, tuple(lines)) for path, lines in raw["conflicts"])
     stages = tuple((path, mode, blob, number) for path, mode, blob, number in raw["stages"])
-    return Stop(**{**raw, "conflicts": conflicts, "stages": stages})
+    return Stop(**{**raw, **_typed(raw), "conflicts": conflicts, "stages": stages})
+
+
+def _typed(raw: Mapping[str, Any]) -> dict[str, Outcome | Grade]:
+    """Parse the outcome and the grade of a step, a stop or an attempt."""
+    return {"outcome": Outcome(raw["outcome"]), "grade": Grade(raw.get("grade", ""))}
 
 
 def _offsets(raw: Mapping[str, Any]) -> tuple[FileOffset, ...]:

@@ -16,6 +16,7 @@ from patchq.formats import ledger as ledgers
 from patchq.formats.diff import GITLINK, SYMLINK
 from patchq.formats.header import Header, Ident, parse_trailers
 from patchq.formats.lock import Pin
+from patchq.formats.outcomes import Outcome, ProofState
 from patchq.formats.treepath import parents_of
 from patchq.git.diffs import PathChange
 from patchq.git.mergetree import Stage
@@ -23,17 +24,7 @@ from patchq.git.objects import CommitInfo, TreeEntry, blob_id
 from patchq.git.repository import Git, scratch
 from patchq.git.worktree import Worktree, branch_of
 from patchq.merge import rerere
-from patchq.merge.patches import (
-    ABSORBED,
-    BY_RULE,
-    REPLAYED,
-    STOPS,
-    Landing,
-    Patch,
-    replace_files,
-    stage_paths,
-    write_commits,
-)
+from patchq.merge.patches import STOPS, Landing, Patch, replace_files, stage_paths, write_commits
 from patchq.merge.target import Column
 from patchq.merge.threeway import Moves, look_at
 from patchq.merge.upstream_lines import find_dropped, show_dropped
@@ -50,17 +41,14 @@ from patchq.upstream.history import at_hand
 from patchq.upstream.match import Asked, UpstreamMatch, matches, once_more, verdict
 from patchq.upstream.releases import Releases, on_the_way
 
-RESOLVED = "resolved"
-#: States of proofs and of checks.
-PASSED, FAILED, NOT_RUN = "passed", "failed", "not run"
 _CACHE = re.compile(rb"(?:^|/)(?:__pycache__|\.pytest_cache|\.mypy_cache|\.ruff_cache)/")
 _MOST_NAMED = 20
 #: Message for a conflicting path without markers that the user has not resolved.
 UNDECIDED = "one side changed it, and the other removed or replaced it"
 
-#: Function that runs a proof and returns its state (``passed``, ``failed``, ``error``, ``not run``)
+#: Function that runs a proof and returns its state :class:`ProofState`
 #: and a message.
-Prove = Callable[[ProofRequest], tuple[str, str]]
+Prove = Callable[[ProofRequest], tuple[ProofState, str]]
 
 
 def stop_at(
@@ -159,10 +147,10 @@ def retire(project: Project, progress: RebaseProgress, stop: Stop, prove: Prove)
 
     :returns: the step; None if the patch must stop.
     """
-    if stop.outcome != ABSORBED:
+    if stop.outcome != Outcome.ABSORBED:
         return None
     state, message = run_proof(project, progress, stop.patch, progress.base, prove, bare=True)
-    if state != PASSED:
+    if state != ProofState.PASSED:
         word = f"its proof on the bare {progress.upstream} {progress.onto.ref}: {proof_word(state, message)}"
         progress.stop = replace(stop, message=f"not retired: {word}")
         return None
@@ -185,14 +173,14 @@ def retire_on_word(project: Project, progress: RebaseProgress, stop: Stop, prove
             hint="if upstream replaced the patch, name the replacement after --how; `--skip` leaves the patch out",
         )
     state, message = run_proof(project, progress, stop.patch, progress.base, prove, bare=True)
-    if state == PASSED:
+    if state == ProofState.PASSED:
         return _retired(stop, how)
-    if state == NOT_RUN and stop.outcome == ABSORBED and how:
+    if state == ProofState.NOT_RUN and stop.outcome == Outcome.ABSORBED and how:
         on_evidence = on_evidence_alone(stop.evidence, how)
         return replace(_retired(stop, on_evidence), proof=proof_word(state, message))
     rebase = f"patchq rebase {progress.upstream}"
     hint = f"resolve the conflict, then `{rebase} --continue`; or `{rebase} --skip` leaves the patch out"
-    if state == NOT_RUN and stop.outcome == ABSORBED:
+    if state == ProofState.NOT_RUN and stop.outcome == Outcome.ABSORBED:
         hint = (
             f"to drop it without a proof: `{rebase} --continue --retire --how REASON`; to leave it out: "
             f"`{rebase} --skip`"
@@ -212,7 +200,7 @@ def on_evidence_alone(evidence: str, how: str) -> str:
 def _retired(stop: Stop, how: str = "") -> PatchStep:
     return PatchStep(
         patch=stop.patch,
-        outcome=ABSORBED,
+        outcome=Outcome.ABSORBED,
         commit="",
         files=_files(stop),
         grade=stop.grade,
@@ -224,7 +212,7 @@ def _retired(stop: Stop, how: str = "") -> PatchStep:
 
 def run_proof(
     project: Project, progress: RebaseProgress, patch: str, tip: CommitId, prove: Prove, *, bare: bool = False
-) -> tuple[str, str]:
+) -> tuple[ProofState, str]:
     """Run a patch's proof on a commit.
 
     :param bare: True if the commit is upstream's, without any patch.
@@ -241,7 +229,7 @@ def run_proof(
         bare=bare,
     )
     if not request.files:
-        return NOT_RUN, "the patch names no proof"
+        return ProofState.NOT_RUN, "the patch names no proof"
     project.say(f"  the proof of {patch} on {'the bare ' if bare else ''}{progress.upstream} {progress.onto.ref} …")
     state, message = prove(request)
     project.say(f"  the proof of {patch}: {state}")
@@ -254,9 +242,9 @@ def header_of(project: Project, progress: RebaseProgress, patch: str) -> Header:
     return (stack if patch in stack.names else load_stack(project.layout, progress.onto)).load(patch)[0]
 
 
-def proof_word(state: str, message: str) -> str:
+def proof_word(state: ProofState, message: str) -> str:
     """Return the ledger's text for a proof result."""
-    if state == PASSED:
+    if state == ProofState.PASSED:
         return state
     return f"{state}: {message}"
 
@@ -288,7 +276,7 @@ def _without(stop: Stop, how: str) -> PatchStep:
 
 
 def _if_absorbed(stop: Stop) -> str:
-    if stop.outcome == ABSORBED:
+    if stop.outcome == Outcome.ABSORBED:
         return f": upstream has it ({stop.evidence})"
     return ""
 
@@ -376,18 +364,18 @@ def replay(project: Project, progress: RebaseProgress, patch: Patch, prove: Prov
         progress.stop = replace(stop, replayed=str(tree), message=message)
         return None
     state, message = run_proof(project, progress, stop.patch, commit, prove)
-    if state == PASSED:
+    if state == ProofState.PASSED:
         lines = _changed_lines(project, patch.commit.commit, commit)
         return PatchStep(
             patch=patch.name,
-            outcome=REPLAYED,
+            outcome=Outcome.REPLAYED,
             commit=commit,
             files=_files(stop),
             how=f"by {how}",
             lines=lines,
             proof=state,
         )
-    if state == NOT_RUN:
+    if state == ProofState.NOT_RUN:
         message = f"{how} resolves it, but no proof confirms it ({message}): review it"
         progress.stop = replace(stop, replayed=str(tree), message=message)
     else:
@@ -421,13 +409,13 @@ def codemod(project: Project, progress: RebaseProgress, patch: Patch, prove: Pro
         progress.stop = replace(stop, message=f"its command drops lines that upstream added: {show_dropped(dropped)}")
         return None
     state, message = run_proof(project, progress, stop.patch, commit, prove)
-    if state != PASSED:
+    if state != ProofState.PASSED:
         progress.stop = replace(stop, message=f"its command was run, and its proof: {proof_word(state, message)}")
         return None
     lines = _changed_lines(project, patch.commit.commit, commit)
     return PatchStep(
         patch=patch.name,
-        outcome=BY_RULE,
+        outcome=Outcome.BY_RULE,
         commit=commit,
         files=_files(stop),
         how="by its command",
@@ -657,9 +645,9 @@ def as_step(project: Project, progress: RebaseProgress, stop: Stop, tree: TreeId
     commit = project.store.commit_tree(tree, [progress.tip], info.author, info.message)
     lines = _changed_lines(project, info.commit, commit)
     if tree == stop.replayed:
-        outcome = REPLAYED
+        outcome = Outcome.REPLAYED
     else:
-        outcome = RESOLVED
+        outcome = Outcome.RESOLVED
     return PatchStep(
         patch=stop.patch,
         outcome=outcome,

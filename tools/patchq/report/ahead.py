@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from patchq.forecast.summary import say_counts
-from patchq.formats.ledger import CARRIED, WRITTEN, Drop
-from patchq.merge.patches import ABSORBED, CONFLICT, OBSOLETE
+from patchq.formats.ledger import CARRIED, Drop
+from patchq.formats.outcomes import CellState, Outcome
 from patchq.names import counted
 
 #: Outcome of a patch that the ledger drops.
-DROPPED = "dropped"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +26,7 @@ class ReportCell:
     :ivar dropped: decision in the ledger, if the outcome is ``dropped``.
     """
 
-    outcome: str
+    outcome: Outcome | CellState
     evidence: str = ""
     file: str = ""
     line: int = 0
@@ -106,11 +105,11 @@ def count(
 def _count_one(upstream: str, ref: str, cells: Mapping[str, ReportCell]) -> Ahead:
     lands, needs, retire, unknown, dropped = [], [], [], [], []
     for patch, cell in cells.items():
-        if cell.outcome in (*CARRIED, WRITTEN):
+        if cell.outcome in (*CARRIED, CellState.WRITTEN):
             lands.append(patch)
-        if cell.outcome in (CONFLICT, OBSOLETE):
+        if cell.outcome in (Outcome.CONFLICT, Outcome.OBSOLETE):
             needs.append((patch, cell.paths))
-        if cell.outcome == ABSORBED:
+        if cell.outcome == Outcome.ABSORBED:
             retire.append((patch, cell.since))
         if not cell.outcome:
             unknown.append(patch)

@@ -14,17 +14,17 @@ from patchq.errors import PatchqError
 from patchq.forecast.forecast import forecast
 from patchq.forecast.plan import refs_up_to
 from patchq.forecast.summary import ForecastCell
-from patchq.formats.ledger import WRITTEN, Attempt, Cost, Drop, Ledger, costs, find_drop, parse, say_moved
+from patchq.formats.ledger import Attempt, Cost, Drop, Ledger, costs, find_drop, parse, say_moved
 from patchq.formats.measurements import Bound, Measurement, Target, differ_in_one
-from patchq.merge.patches import ABSORBED, CONFLICT, OBSOLETE
+from patchq.formats.outcomes import CellState, Outcome, ProofState
 from patchq.mutation.known import KnownStrength, known_strength
 from patchq.names import counted, sh
 from patchq.project.project import Project
 from patchq.project.refs import age, older_first
 from patchq.project.stack import Stack, ledger_path, load_stack
-from patchq.proofs.judge import FAILED, NO_PROOF, NOT_PROVEN, NOT_RUN, Verdict
+from patchq.proofs.judge import Verdict
 from patchq.proofs.verdicts import by_patch
-from patchq.report.ahead import DROPPED, Ahead, ReportCell, count
+from patchq.report.ahead import Ahead, ReportCell, count
 from patchq.report.bench import ledger_file, read_goals, read_measurements
 from patchq.report.todo import StackTodo, next_step, proof_command
 from patchq.stacks.deps import dependencies
@@ -164,7 +164,7 @@ class Evidence:
         for matrix in self.matrices:
             for name, row in matrix.rows.items():
                 patch, newest = f"{matrix.upstream}/{name}", row[-1]
-                if newest.outcome in (ABSORBED, CONFLICT, OBSOLETE) and patch in files:
+                if newest.outcome in (Outcome.ABSORBED, Outcome.CONFLICT, Outcome.OBSOLETE) and patch in files:
                     found.append((patch, files[patch], matrix.refs[-1], newest))
         return found
 
@@ -206,15 +206,17 @@ def gather(
         set_option = f" --set {sh(set_name)}"
     todo = []
     for stack, found in zip(stacks, status(project, set_name), strict=True):
-        failing = [patch.name for patch in stack.patches if patch.proof in (FAILED, NOT_PROVEN)]
+        failing = [patch.name for patch in stack.patches if patch.proof in (ProofState.FAILED, ProofState.NOT_PROVEN)]
         required = {verdict.proof.name for verdict in verdicts if verdict.fails}
-        lacking = [patch.name for patch in stack.patches if patch.proof == NO_PROOF and patch.name in required]
+        lacking = [
+            patch.name for patch in stack.patches if patch.proof == ProofState.NO_PROOF and patch.name in required
+        ]
         newer = []
         for release in ahead:
             if release.upstream == stack.upstream:
                 newer.append(release)
         todo.append(next_step(found, failing, lacking, newer, set_option))
-    unproven = [patch.name for stack in stacks for patch in stack.patches if patch.proof == NO_PROOF]
+    unproven = [patch.name for stack in stacks for patch in stack.patches if patch.proof == ProofState.NO_PROOF]
     goals = read_goals(project)
     return Evidence(
         project=project.lock.name or project.layout.root.name,
@@ -291,9 +293,9 @@ def _stacks(
 def _proof_state(info: PatchInfo, verdict: Verdict | None) -> str:
     """Return the last result of a patch's proof, or ``no proof``; empty if there is neither."""
     state = verdict.state if verdict else ""
-    if not (info.proofs or info.problem) and state not in (FAILED, NOT_PROVEN):
-        return NO_PROOF
-    if state == NO_PROOF:  # the patch has got a proof since the last run
+    if not (info.proofs or info.problem) and state not in (ProofState.FAILED, ProofState.NOT_PROVEN):
+        return ProofState.NO_PROOF
+    if state == ProofState.NO_PROOF:  # the patch has got a proof since the last run
         return ""
     return state
 
@@ -301,11 +303,11 @@ def _proof_state(info: PatchInfo, verdict: Verdict | None) -> str:
 def _not_run(verdicts: Sequence[Verdict], stacks: Sequence[StackView]) -> list[tuple[str, str]]:
     found = []
     for verdict in verdicts:
-        if verdict.state == NOT_RUN:
+        if verdict.state == ProofState.NOT_RUN:
             found.append((verdict.proof.title, verdict.message))
     for stack in stacks:
         for patch in stack.patches:
-            if patch.proof == NO_PROOF:
+            if patch.proof == ProofState.NO_PROOF:
                 found.append((patch.name, "the patch names no proof"))
             elif not patch.proof:
                 found.append((patch.name, "its proof has no result: `patchq test --prove`"))
@@ -451,15 +453,17 @@ def _ahead_cell(project: Project, stack: Stack, cell: ForecastCell) -> ReportCel
         evidence=evidence,
         file=stack.relative(project.layout, cell.patch.partition("/")[2]),
         paths=paths,
-        since=cell.ref if cell.outcome == ABSORBED else "",
+        since=cell.ref if cell.outcome == Outcome.ABSORBED else "",
     )
 
 
 def _cell(project: Project, stack: Stack, name: str, line: LedgerLine | None, drop: Drop | None) -> ReportCell:
     if line is None:
         if name not in stack.names:
-            return ReportCell(outcome="")
-        return ReportCell(outcome=WRITTEN, evidence="written for this ref", file=stack.relative(project.layout, name))
+            return ReportCell(outcome=CellState.UNKNOWN)
+        return ReportCell(
+            outcome=CellState.WRITTEN, evidence="written for this ref", file=stack.relative(project.layout, name)
+        )
     attempt = line.attempt
     details = [f"from {attempt.from_ref}"]
     paths = []
@@ -470,10 +474,11 @@ def _cell(project: Project, stack: Stack, name: str, line: LedgerLine | None, dr
     details += filter(None, (moved, attempt.grade, attempt.evidence, attempt.how))
     if attempt.proof:
         details.append(f"proof: {attempt.proof}")
-    outcome, since = attempt.outcome, ""
+    outcome: Outcome | CellState = attempt.outcome
+    since = ""
     if drop:
-        outcome = DROPPED
-    elif outcome == ABSORBED:
+        outcome = CellState.DROPPED
+    elif outcome == Outcome.ABSORBED:
         since = attempt.onto
     return ReportCell(
         outcome=outcome,

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from patchq.formats.ledger import WRITTEN, say_moved
+from patchq.formats.ledger import say_moved
 from patchq.formats.measurements import Measurement
+from patchq.formats.outcomes import CellState
 from patchq.formats.render import FOLDER, raw, render
 from patchq.names import counted
-from patchq.report.ahead import DROPPED
 from patchq.report.evidence import Evidence, Matrix, StackView
 from patchq.report.todo import NextStep, StackTodo
 
@@ -28,11 +28,11 @@ MOST_LINES = 400
 MOST_REFS = 9
 #: Outcomes by the CSS class that colours them.
 _TONES = {
-    "k": ("clean", "offset", WRITTEN, "proven", "passed"),
+    "k": ("clean", "offset", CellState.WRITTEN, "proven", "passed"),
     "g": ("merged", "by rule", "replayed", "resolved", "not run", "no proof"),
     "h": ("absorbed",),
     "x": ("conflict", "obsolete", "failed", "not proven"),
-    "o": (DROPPED,),
+    "o": (CellState.DROPPED,),
 }
 _TONE: dict[str, str] = {}
 for _tone, _outcomes in _TONES.items():
@@ -232,7 +232,7 @@ def _totals(matrix: Matrix) -> list[tuple[str, str, list[int]]]:
         ("apply", "k", applied),
         ("need review", "x", rows["x"]),
         ("upstream has", "h", rows["h"]),
-        (DROPPED, "o", rows["o"]),
+        (CellState.DROPPED, "o", rows["o"]),
         ("no forecast", "", rows[""]),
     ):
         if any(counts) or tone == "x":

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from patchq.errors import StateError, UserError
+from patchq.formats.outcomes import ProofState
 from patchq.merge.patches import STOPS
 from patchq.merge.threeway import carry
 from patchq.names import CommitId, ProofRequest, TreeId
@@ -30,7 +31,7 @@ from patchq.rebase.resolve import (
 )
 from patchq.rebase.run import read_carried
 from patchq.rebase.state import RebaseProgress, Stop, load, proposals_path, stopped
-from patchq.rebase.stops import FAILED, NOT_RUN, Prove
+from patchq.rebase.stops import Prove
 from patchq.resolutions import _programs
 from patchq.resolutions._candidates import StrategyOutcome as StrategyOutcome
 from patchq.resolutions._candidates import StrategyResult, candidates
@@ -202,9 +203,9 @@ class _Once:
 
     def __init__(self, prove: Prove) -> None:
         self._prove = prove
-        self._known: dict[ProofRequest, tuple[str, str]] = {}
+        self._known: dict[ProofRequest, tuple[ProofState, str]] = {}
 
-    def __call__(self, request: ProofRequest) -> tuple[str, str]:
+    def __call__(self, request: ProofRequest) -> tuple[ProofState, str]:
         if request not in self._known:
             self._known[request] = self._prove(request)
         return self._known[request]
@@ -225,7 +226,7 @@ def _refusal(checks: Sequence[ResolutionCheck], *, has_proof: bool) -> str:
     proof.
     """
     for check in checks:
-        if check.state == FAILED or (check.state == NOT_RUN and has_proof):
+        if check.state == ProofState.FAILED or (check.state == ProofState.NOT_RUN and has_proof):
             return f"{check.name}: {check.message}"
     return ""
 

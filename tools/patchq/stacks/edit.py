@@ -10,6 +10,7 @@ from patchq import __version__
 from patchq.errors import ConflictError, UserError
 from patchq.formats.header import Ident, mail_safe, with_trailer
 from patchq.formats.ledger import Attempt
+from patchq.formats.outcomes import Outcome
 from patchq.formats.series import SUFFIX
 from patchq.git import person
 from patchq.git.objects import CommitInfo
@@ -278,7 +279,7 @@ def _note_withdrawn(project: Project, change: Change, stack: Stack, name: str, c
         patch_id=pid or "0" * 40,
         from_ref=stack.pin.ref,
         onto=stack.pin.ref,
-        outcome="withdrawn",
+        outcome=Outcome.WITHDRAWN,
         tool=f"patchq {__version__}",
         time=fsio.utc_now(),
         how=why,

@@ -15,9 +15,10 @@ from patchq.drift import bodies
 from patchq.drift.shared import is_source
 from patchq.errors import UserError
 from patchq.formats.lock import Pin
+from patchq.formats.outcomes import Grade, Outcome
 from patchq.git.diffs import PathChange
 from patchq.git.repository import Git
-from patchq.merge.patches import ABSORBED, STOPS, Landing, Patch, read_patches
+from patchq.merge.patches import STOPS, Landing, Patch, read_patches
 from patchq.merge.target import Column
 from patchq.merge.threeway import carry, look_at
 from patchq.names import BlobId, CommitId, show_path
@@ -28,7 +29,7 @@ from patchq.stacks.rangediff import at_revision
 from patchq.store.bundle import bundled_project
 from patchq.system import project_files
 from patchq.system.paths import LOCK_NAME, Layout
-from patchq.upstream.match import CONTAINED, IDENTICAL, matches
+from patchq.upstream.match import matches
 
 #: Fewest characters of a line that two patches must share to count as related.
 _TELLING = 8
@@ -68,7 +69,7 @@ class ComparedPatch:
     is_ours: bool
     relation: Relation
     partners: tuple[str, ...] = ()
-    grade: str = ""
+    grade: Grade = Grade.NONE
     paths: tuple[str, ...] = ()
     definitions: tuple[str, ...] = ()
 
@@ -77,12 +78,12 @@ class ComparedPatch:
 class UnionPatch:
     """Patch in the combined stack of both forks, and its outcome on top of the patches before it.
 
-    :ivar outcome: empty for the fork whose patches come first.
+    :ivar outcome: None for the fork whose patches come first.
     """
 
     name: str
     is_ours: bool
-    outcome: str
+    outcome: Outcome | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,7 +190,7 @@ class _CarriedStack:
             self.patches = []
         self.other_tip: CommitId = other.commits[-1][1].commit if other.commits else other.base
         self.landings: dict[int, Landing] = {}
-        self.grades: dict[int, str] = {}
+        self.grades: dict[int, Grade] = {}
         #: Paths of the patches that are the same on the other stack's tip as on this stack's base.
         self.untouched: set[str] = set()
         self.ids: list[str] = store.patch_ids_of([info.commit for _, info in carried.commits])
@@ -262,15 +263,15 @@ def _compared(
         if patch_id == side.ids[number]:
             alike.append(o.name)
     if alike and side.ids[number]:
-        return _of(patch, is_ours, Relation.SAME, partners=alike, grade=IDENTICAL)
+        return _of(patch, is_ours, Relation.SAME, partners=alike, grade=Grade.IDENTICAL)
     related = _related(patch, other.patches)
     landing, grade = side.landings[number], side.grades[number]
-    if grade in (IDENTICAL, CONTAINED):
+    if grade in (Grade.IDENTICAL, Grade.CONTAINED):
         return _of(patch, is_ours, Relation.SAME, partners=related, grade=grade)
     if landing.outcome in STOPS:
         files = tuple(file.path for file in landing.files)
         # A patch that reverts an earlier patch of its own fork changes nothing without that patch.
-        is_done = landing.outcome == ABSORBED
+        is_done = landing.outcome == Outcome.ABSORBED
         if is_done or (files and side.untouched.issuperset(files)):
             earlier = []
             for n in range(number):
@@ -296,7 +297,7 @@ def _of(
     relation: Relation,
     *,
     partners: Sequence[str] | Mapping[str, set[str]] = (),
-    grade: str = "",
+    grade: Grade = Grade.NONE,
     paths: tuple[str, ...] = (),
     definitions: tuple[str, ...] = (),
 ) -> ComparedPatch:
@@ -391,7 +392,7 @@ def _union(
 
     A patch may need one that was left out, so the remaining patches are carried again until all apply.
     """
-    order = [UnionPatch(name=patch.name, is_ours=first_is_ours, outcome="") for patch in first.patches]
+    order = [UnionPatch(name=patch.name, is_ours=first_is_ours, outcome=None) for patch in first.patches]
     last_is_ours = not first_is_ours
     rest = []
     for name, info in last.carried.commits:

@@ -23,7 +23,16 @@ from patchq.merge.blocks import Block, blocks
 from patchq.merge.patches import Patch
 from patchq.names import BlobId, CommitId
 from patchq.system import runner
-from patchq.upstream.status import File, FileVersion, HunkStatus, StatusSteps, UpstreamCommit, UpstreamVerdict, judge
+from patchq.upstream.status import (
+    File,
+    FileVersion,
+    HunkState,
+    HunkStatus,
+    StatusSteps,
+    UpstreamCommit,
+    UpstreamVerdict,
+    judge,
+)
 
 _PULL_REQUEST = re.compile(r"\(#(\d+)\)\s*$|^Merge pull request #(\d+)")
 
@@ -81,7 +90,7 @@ class Lineage(StatusSteps):
         self._renames: dict[int, dict[bytes, bytes]] = {}
         self._made: dict[int, dict[bytes, list[Block]]] = {}
 
-    def commit(self, number: int, did: str) -> UpstreamCommit:
+    def commit(self, number: int, did: HunkState) -> UpstreamCommit:
         """Return a commit as evidence."""
         info = self.commits[number]
         subject = info.message.split("\n", 1)[0]

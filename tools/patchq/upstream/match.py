@@ -12,15 +12,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from patchq.formats import diff
+from patchq.formats.outcomes import Grade, Outcome
 from patchq.merge.blocks import blocks, is_there, share, text_of, word_of
-from patchq.merge.patches import ABSORBED, STOPS, Landing, Patch
+from patchq.merge.patches import STOPS, Landing, Patch
 from patchq.merge.target import Column
 from patchq.names import show_path
 from patchq.upstream.commits import Landed
 from patchq.upstream.releases import Releases
 from patchq.upstream.status import UpstreamCommit, UpstreamVerdict
 
-IDENTICAL, CONTAINED, EDITED, ABSENT = "identical", "contained", "edited", ""
 #: Minimum share of a patch's lines that is reported as edited.
 _HALF = 0.5
 #: Minimum share of a patch's lines that must remain in the target after upstream had all of them.
@@ -37,7 +37,7 @@ class FileSight:
     """
 
     path: str
-    grade: str
+    grade: Grade
     where: str
     share: float
     reverted: bool = False
@@ -61,14 +61,14 @@ def look(
         # An added, deleted or empty file has no blocks: only an identical result is evidence.
         first = next((label for label, content in versions if content == patched), None)
         if first is not None and target == patched and base != patched:
-            return FileSight(path=path, grade=IDENTICAL, where=first, share=1.0)
+            return FileSight(path=path, grade=Grade.IDENTICAL, where=first, share=1.0)
         if patched is None or target is None or base is not None:
             reverted = first is not None
-            return FileSight(path=path, grade=ABSENT, where=first or "", share=0.0, reverted=reverted)
+            return FileSight(path=path, grade=Grade.NONE, where=first or "", share=0.0, reverted=reverted)
     before, now = text_of(base), text_of(target)
     parts = blocks(hunks)
     if not parts:
-        return FileSight(path=path, grade=ABSENT, where="", share=0.0)
+        return FileSight(path=path, grade=Grade.NONE, where="", share=0.0)
     left = share(parts, before, now)
     words: set[bytes] = set()
     for block in parts:
@@ -78,15 +78,17 @@ def look(
         if content is None or not all(word in content for word in words):
             continue  # at least one added line is missing
         if content == patched and content != base:
-            grade = IDENTICAL
+            grade = Grade.IDENTICAL
         elif all(is_there(block, before, text_of(content), count) for block, count in times.items()):
-            grade = CONTAINED
+            grade = Grade.CONTAINED
         else:
             continue
         if content is target or content == target or left > _LEFT:
             return FileSight(path=path, grade=grade, where=label, share=left)
-        return FileSight(path=path, grade=EDITED if left > 0 else ABSENT, where=label, share=left, reverted=True)
-    return FileSight(path=path, grade=EDITED if left >= _HALF else ABSENT, where="", share=left)
+        return FileSight(
+            path=path, grade=Grade.EDITED if left > 0 else Grade.NONE, where=label, share=left, reverted=True
+        )
+    return FileSight(path=path, grade=Grade.EDITED if left >= _HALF else Grade.NONE, where="", share=left)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +101,7 @@ class UpstreamMatch:
     :ivar by_history: True if upstream's history contains a commit with the same patch id.
     """
 
-    grade: str
+    grade: Grade
     where: str
     files: tuple[FileSight, ...]
     past: str = ""
@@ -109,7 +111,7 @@ class UpstreamMatch:
     @property
     def retirable(self) -> bool:
         """Return whether upstream has the whole patch, so that it can be dropped without a review."""
-        return self.grade in (IDENTICAL, CONTAINED)
+        return self.grade in (Grade.IDENTICAL, Grade.CONTAINED)
 
     @property
     def message(self) -> str:
@@ -118,7 +120,7 @@ class UpstreamMatch:
         for f in self.files:
             if f.reverted:
                 words.append(f"{f.path}: was there at {f.where}, and is not any more")
-            elif f.grade in (IDENTICAL, CONTAINED):
+            elif f.grade in (Grade.IDENTICAL, Grade.CONTAINED):
                 words.append(f"{f.path}: {f.grade} since {f.where}")
             else:
                 words.append(f"{f.path}: {round(100 * f.share)} % of its lines are there")
@@ -131,15 +133,15 @@ def judge(files: Sequence[FileSight], labels: Sequence[str]) -> UpstreamMatch:
     :param labels: labels of the versions, oldest first.
     """
     if not files:
-        return UpstreamMatch(grade=ABSENT, where="", files=())
-    order = (IDENTICAL, CONTAINED, EDITED, ABSENT)
+        return UpstreamMatch(grade=Grade.NONE, where="", files=())
+    order = (Grade.IDENTICAL, Grade.CONTAINED, Grade.EDITED, Grade.NONE)
     worst = max((f.grade for f in files), key=order.index)
-    if worst == ABSENT and any(f.grade != ABSENT or f.reverted for f in files):
+    if worst == Grade.NONE and any(f.grade != Grade.NONE or f.reverted for f in files):
         # Upstream has a part, or reverted the whole: report it for review.
-        worst = EDITED
+        worst = Grade.EDITED
     seen = [f.where for f in files if f.where]
     where = ""
-    if worst in (IDENTICAL, CONTAINED) and seen:
+    if worst in (Grade.IDENTICAL, Grade.CONTAINED) and seen:
         where = max(seen, key=list(labels).index)
     return UpstreamMatch(grade=worst, where=where, files=tuple(files))
 
@@ -200,9 +202,9 @@ def with_past(seen: UpstreamMatch, past: UpstreamVerdict | None) -> UpstreamMatc
         return seen
     message = replace(seen, past=past.message, by_history=past.taken and past.identical, commits=past.commits)
     if past.taken and not seen.retirable:
-        return replace(message, grade=IDENTICAL if past.identical else CONTAINED, files=())
+        return replace(message, grade=Grade.IDENTICAL if past.identical else Grade.CONTAINED, files=())
     if past.undone and not seen.retirable:
-        return replace(message, grade=EDITED)
+        return replace(message, grade=Grade.EDITED)
     if past.taken or seen.grade:
         return message
     return seen
@@ -234,13 +236,13 @@ def once_more(patches: Sequence[Patch], column: Column, past: Landed | None) -> 
     return frozenset(found)
 
 
-def verdict(landing: Landing, seen: UpstreamMatch, ref: str) -> tuple[str, str, str]:
+def verdict(landing: Landing, seen: UpstreamMatch, ref: str) -> tuple[Outcome, Grade, str]:
     """Return the outcome, grade and evidence of a patch that stops on a ref."""
-    if landing.outcome == ABSORBED and not seen.retirable:
+    if landing.outcome == Outcome.ABSORBED and not seen.retirable:
         message = f"nothing of it is left to add at {ref}"
-        return ABSORBED, IDENTICAL, f"{message}; {seen.past}" if seen.past else message
+        return Outcome.ABSORBED, Grade.IDENTICAL, f"{message}; {seen.past}" if seen.past else message
     if seen.retirable:
-        outcome = ABSORBED
+        outcome = Outcome.ABSORBED
     else:
         outcome = landing.outcome
     return outcome, seen.grade, seen.message if seen.grade else ""

@@ -31,6 +31,7 @@ from patchq.upstream.status import (
     MOVED,
     File,
     FileVersion,
+    HunkState,
     HunkStatus,
     StatusSteps,
     UpstreamCommit,
@@ -441,7 +442,7 @@ class _Steps(StatusSteps):
         """Return whether a step is a patch of the stack that reverts these lines; False for a release."""
         return self.order[number].own >= 0 and super().is_revert(number, lines)
 
-    def commit(self, number: int, did: str) -> UpstreamCommit:
+    def commit(self, number: int, did: HunkState) -> UpstreamCommit:
         """Return a step as evidence: a release, or a stack's patch that the release contains."""
         step = self.order[number]
         name = ""

@@ -18,7 +18,7 @@ from patchq.git.diffs import PathChange
 from patchq.git.objects import TreeEntry
 from patchq.merge.blocks import Block, Text, blocks_both, is_there, telling, text_of
 from patchq.merge.patches import Patch
-from patchq.names import CommitId, show_path
+from patchq.names import CommitId, TextEnum, show_path
 
 #: Minimum share of reverted lines for a patch to count as reverted.
 _BACK = 0.25
@@ -27,10 +27,6 @@ MOVED = 0.75
 #: Minimum share of a block's own words in the lines at its place for them to count as its edit.
 _LIKE = 0.75
 _WORD = re.compile(rb"\w+")
-#: States of a hunk.
-PRESENT, CHANGED, UNDONE, ABSENT = "present", "changed on", "reverted", "absent"
-#: State for a step that either reverted or rewrote the lines.
-GONE = "gone"
 
 
 def _few(words: Sequence[str]) -> str:
@@ -41,6 +37,17 @@ def _few(words: Sequence[str]) -> str:
     return ", ".join(words[:3]) + more
 
 
+class HunkState(TextEnum):
+    """State of a hunk upstream, and what a commit did to a patch's hunks."""
+
+    PRESENT = "landed"
+    CHANGED = "changed on"
+    UNDONE = "reverted"
+    ABSENT = "absent"
+    #: A step either reverted or rewrote the lines.
+    GONE = "gone"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamCommit:
     """Upstream commit that is evidence about a patch.
@@ -48,12 +55,12 @@ class UpstreamCommit:
     If no commits are available locally, ``commit`` is empty and the evidence is a release. If ``subject`` is
     set in this case, the evidence is the stack's own patch with that subject, which the release contains.
 
-    :ivar did: ``landed``, ``changed on``, ``reverted``, or ``gone`` (reverted or rewritten).
+    :ivar did: the state of the hunks after the commit.
     :ivar pull_request: number of the commit's pull request; empty if unknown.
     :ivar release: first release that contains the commit; empty if unknown.
     """
 
-    did: str
+    did: HunkState
     commit: CommitId
     subject: str
     pull_request: str
@@ -95,18 +102,18 @@ class UpstreamVerdict:
     @property
     def message(self) -> str:
         """Return the evidence as text."""
-        by_kind: dict[str, list[str]] = defaultdict(list)
+        by_kind: dict[HunkState, list[str]] = defaultdict(list)
         for commit in self.commits:
             by_kind[commit.did].append(commit.message)
         words = []
-        if by_kind["landed"]:
-            words.append(f"landed {self._as}{_few(by_kind['landed'])}")
-        if by_kind[UNDONE]:
-            words.append(f"reverted by {_few(by_kind[UNDONE])}: {_few(self.undone)}")
-        elif by_kind[GONE]:
-            words.append(f"taken back or rewritten by {_few(by_kind[GONE])}: {_few(self.undone)}")
-        elif by_kind[CHANGED]:
-            words.append(f"changed on since by {_few(by_kind[CHANGED])}")
+        if by_kind[HunkState.PRESENT]:
+            words.append(f"landed {self._as}{_few(by_kind[HunkState.PRESENT])}")
+        if by_kind[HunkState.UNDONE]:
+            words.append(f"reverted by {_few(by_kind[HunkState.UNDONE])}: {_few(self.undone)}")
+        elif by_kind[HunkState.GONE]:
+            words.append(f"taken back or rewritten by {_few(by_kind[HunkState.GONE])}: {_few(self.undone)}")
+        elif by_kind[HunkState.CHANGED]:
+            words.append(f"changed on since by {_few(by_kind[HunkState.CHANGED])}")
         if self.missing:
             words.append(f"incomplete: {_few(self.missing)}")
         return "; ".join(words)
@@ -134,7 +141,7 @@ class HunkStatus:
         fragments.
     """
 
-    state: str = ABSENT
+    state: HunkState = HunkState.ABSENT
     landed: int = -1
     lost: int = -1
     first: int = -1
@@ -142,15 +149,15 @@ class HunkStatus:
     cleared: bool = False
 
     @property
-    def became(self) -> str:
+    def became(self) -> HunkState:
         """Return the state, or ``gone`` if a revert and a rewrite cannot be distinguished."""
-        if self.unsure and self.state == UNDONE:
-            return GONE
+        if self.unsure and self.state == HunkState.UNDONE:
+            return HunkState.GONE
         return self.state
 
     def again(self, number: int) -> HunkStatus:
         """Return the status of a hunk that is present again since step ``number``. Its first step is kept."""
-        return HunkStatus(state=PRESENT, landed=number, first=number if self.first < 0 else self.first)
+        return HunkStatus(state=HunkState.PRESENT, landed=number, first=number if self.first < 0 else self.first)
 
 
 class StatusSteps(ABC):
@@ -169,7 +176,7 @@ class StatusSteps(ABC):
         """Return a step's message."""
 
     @abstractmethod
-    def commit(self, number: int, did: str) -> UpstreamCommit:
+    def commit(self, number: int, did: HunkState) -> UpstreamCommit:
         """Return a step as evidence."""
 
     def is_coarse(self, number: int) -> bool:
@@ -223,17 +230,17 @@ def judge(
     cleared = [(status, lines) for status, lines in parts if status.cleared]
     if 2 * sum(lines for _, lines in cleared) > total:  # the patch is mainly about these files
         for status, _ in cleared:
-            status.state = UNDONE
-    missing = _paths_with(statuses, ABSENT)
-    undone = _paths_with(statuses, UNDONE)
-    if UNDONE in {status.state for status in every} and not _is_reverted(steps, statuses, total):
+            status.state = HunkState.UNDONE
+    missing = _paths_with(statuses, HunkState.ABSENT)
+    undone = _paths_with(statuses, HunkState.UNDONE)
+    if HunkState.UNDONE in {status.state for status in every} and not _is_reverted(steps, statuses, total):
         undone = ()  # a commit with another purpose reverted a few lines
         for status in every:
-            if status.state == UNDONE:
-                status.state = CHANGED
+            if status.state == HunkState.UNDONE:
+                status.state = HunkState.CHANGED
     landed = Counter(f.landed for f in every if f.landed >= 0)
-    commits = [steps.commit(n, "landed") for n in sorted(landed)]
-    for did in (CHANGED, UNDONE, GONE):
+    commits = [steps.commit(n, HunkState.PRESENT) for n in sorted(landed)]
+    for did in (HunkState.CHANGED, HunkState.UNDONE, HunkState.GONE):
         numbers = {f.lost for f in every if f.became == did and f.lost >= 0}
         commits += [steps.commit(n, did) for n in sorted(numbers)]
     return UpstreamVerdict(
@@ -247,11 +254,11 @@ def _is_reverted(steps: StatusSteps, statuses: Mapping[bytes, Sequence[tuple[Hun
     sure: Counter[int] = Counter()
     earlier: Counter[int] = Counter()
     for status, lines in chain.from_iterable(statuses.values()):
-        if status.state == UNDONE:
+        if status.state == HunkState.UNDONE:
             back[status.lost] += lines
             if not status.unsure:
                 sure[status.lost] += lines
-        elif status.state == CHANGED:
+        elif status.state == HunkState.CHANGED:
             earlier[status.lost] += lines
     if back.total() >= _BACK * total or any(_is_file_reverted(steps, part) for part in statuses.values()):
         return True
@@ -268,12 +275,12 @@ def _is_file_reverted(steps: StatusSteps, part: Sequence[tuple[HunkStatus, int]]
     """
     here = 0
     for status, lines in part:
-        if status.state == UNDONE and not status.unsure and steps.is_coarse(status.lost):
+        if status.state == HunkState.UNDONE and not status.unsure and steps.is_coarse(status.lost):
             here += lines
     return 0 < here >= _BACK * sum(lines for _, lines in part)
 
 
-def _paths_with(statuses: Mapping[bytes, Sequence[tuple[HunkStatus, int]]], state: str) -> tuple[str, ...]:
+def _paths_with(statuses: Mapping[bytes, Sequence[tuple[HunkStatus, int]]], state: HunkState) -> tuple[str, ...]:
     """Return the paths with a hunk in this state."""
     found = []
     for path, part in statuses.items():
@@ -335,15 +342,15 @@ class File:
         status = HunkStatus()
         for version in self.versions[1:]:
             entry = version.entry
-            if status.state in (ABSENT, UNDONE) and (entry == new or version.number == since):
+            if status.state in (HunkState.ABSENT, HunkState.UNDONE) and (entry == new or version.number == since):
                 status = status.again(version.number)
-            elif status.state in (PRESENT, CHANGED) and entry != new:
+            elif status.state in (HunkState.PRESENT, HunkState.CHANGED) and entry != new:
                 status.cleared = old is entry is None and self.steps.clears(version.number, version.path)
                 # If the patch deletes the file, any new content undoes the deletion.
                 undone = new is None or (entry == old and not status.cleared)
-                status.state, status.lost = (UNDONE if undone else CHANGED), version.number
-            elif status.state == CHANGED and entry == new:
-                status.state = PRESENT
+                status.state, status.lost = (HunkState.UNDONE if undone else HunkState.CHANGED), version.number
+            elif status.state == HunkState.CHANGED and entry == new:
+                status.state = HunkState.PRESENT
         return status
 
     def _fate(self, block: Block, inverse: Block, times: int, alike: int, since: int | None) -> HunkStatus:
@@ -356,17 +363,17 @@ class File:
         before = at_landing = base
         if self.floor and is_there(block, base, self.floor, times):
             # The block reverts an earlier patch of the stack: upstream always had the result.
-            status, before, at_landing = HunkStatus(state=PRESENT, first=0), self.floor, self.floor
+            status, before, at_landing = HunkStatus(state=HunkState.PRESENT, first=0), self.floor, self.floor
         moved = False
         for version, content in zip(self.versions[1:], self.contents[1:], strict=True):
             now = text_of(content)
-            if status.state in (ABSENT, UNDONE):
+            if status.state in (HunkState.ABSENT, HunkState.UNDONE):
                 number, named = version.number, version.number in self.named
                 made = number == since or self.steps.makes(number, version.path, block, alike if named else 0)
                 made = made or is_there(block, before, now, times) or is_there(block, base, now, times)
                 if made and (number == since or self._above_floor(block, now, times)):
                     status, at_landing = status.again(version.number), now
-            elif status.state == PRESENT and (
+            elif status.state == HunkState.PRESENT and (
                 (back := self.steps.makes(version.number, version.path, inverse)) or not _stands(block, at_landing, now)
             ):
                 status.lost = version.number
@@ -374,21 +381,25 @@ class File:
                 back = back or self.steps.makes(version.number, version.path, inverse, times)
                 back = not moved and (back or _taken_back(block, inverse, before, now, times, base))
                 if back:
-                    status.state = UNDONE
+                    status.state = HunkState.UNDONE
                 else:
-                    status.state = CHANGED
-            elif status.state == CHANGED and _stands(block, at_landing, now):
-                status.state = PRESENT
-            elif status.state == CHANGED and not moved and _taken_back(block, inverse, at_landing, now, times, base):
-                status.state, status.lost = UNDONE, version.number
+                    status.state = HunkState.CHANGED
+            elif status.state == HunkState.CHANGED and _stands(block, at_landing, now):
+                status.state = HunkState.PRESENT
+            elif (
+                status.state == HunkState.CHANGED
+                and not moved
+                and _taken_back(block, inverse, at_landing, now, times, base)
+            ):
+                status.state, status.lost = HunkState.UNDONE, version.number
             if (
-                status.state == CHANGED
+                status.state == HunkState.CHANGED
                 and not moved
                 and self.steps.is_coarse(version.number)
                 and _trackless(block, at_landing, now)
                 and not _edited(block, base, now)
             ):
-                status.state, status.lost, status.unsure = UNDONE, version.number, True
+                status.state, status.lost, status.unsure = HunkState.UNDONE, version.number, True
             before = now
         return status
 

@@ -10,7 +10,7 @@ from patchq.cli.terminal import echo
 from patchq.names import counted, sh
 
 if TYPE_CHECKING:
-    from patchq.build.build import Outcome
+    from patchq.build.build import BuildResult
     from patchq.build.dist import Built
     from patchq.build.job import Unpatched
     from patchq.project.project import Project
@@ -140,7 +140,7 @@ def command(
         _show(project, done, set_name)
 
 
-def _body(done: Outcome) -> dict[str, object]:
+def _body(done: BuildResult) -> dict[str, object]:
     """Return the result as JSON data."""
     wheels = []
     for built in done.wheels:
@@ -161,7 +161,7 @@ def _body(done: Outcome) -> dict[str, object]:
     return {"wheels": wheels, "unpatched": as_dicts(done.unpatched)}
 
 
-def _show(project: Project, done: Outcome, set_name: str) -> None:
+def _show(project: Project, done: BuildResult, set_name: str) -> None:
     """Print the wheels, and the commands that install and verify them."""
     from patchq.build import platforms
 

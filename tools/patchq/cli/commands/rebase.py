@@ -9,6 +9,7 @@ import click
 from patchq.cli.common import emit, json_option, open_project, set_option, stopped_upstream, without_proof
 from patchq.cli.terminal import echo
 from patchq.formats.ledger import say_offsets
+from patchq.formats.outcomes import ProofState
 from patchq.names import ProofRequest, counted, sh
 from patchq.project.project import Project
 from patchq.rebase.state import PatchStep, Result, Stop, tally_result
@@ -144,7 +145,7 @@ def command(
         raise click.exceptions.Exit(3)
 
 
-def _prove(project: Project, request: ProofRequest) -> tuple[str, str]:
+def _prove(project: Project, request: ProofRequest) -> tuple[ProofState, str]:
     from patchq.proofs.prove import prove_at  # slow to import, and most rebases run no proof
 
     return prove_at(project, request)

@@ -74,8 +74,8 @@ def command(
 
     With --mutate: measures proof strength and shows the mutants that survive. An interrupted run resumes.
     """
+    from patchq.formats.outcomes import ProofState
     from patchq.proofs import verdicts as report
-    from patchq.proofs.judge import NO_PROOF, NO_RESULT
     from patchq.proofs.prove import run_installed, run_proofs
     from patchq.system.fsio import dump_json, write_atomic
 
@@ -87,7 +87,7 @@ def command(
         return
 
     def tell(result: CellResult) -> None:
-        if result.state == NO_PROOF:
+        if result.state == ProofState.NO_PROOF:
             return
         again = " (known)"
         if not result.cached:
@@ -120,7 +120,7 @@ def command(
     verdicts = run_proofs(
         project, patches, set_name=set_name, prove=prove, fresh=fresh, run_cells=runner, progress=tell
     )
-    if results := [v for v in verdicts if v.state != NO_RESULT]:
+    if results := [v for v in verdicts if v.state != ProofState.NO_RESULT]:
         every = report.with_older(results, _older_results(project))
         write_atomic(results_file(project), dump_json({"version": 1, **report.proofs_json(every)}))
     _show(project, verdicts, junit, sarif, set_name, as_json)
@@ -136,13 +136,13 @@ def _show(
 ) -> None:
     """Print verdicts, write the requested reports, and exit with the code of the worst verdict."""
     from patchq.errors import EnvironmentFault
-    from patchq.proofs.judge import NO_RESULT
+    from patchq.formats.outcomes import ProofState
 
     write_reports(project, verdicts, junit, sarif, set_name)
     show_verdicts(verdicts, as_json, "test")
     if any(v.fails for v in verdicts):
         raise click.exceptions.Exit(5)
-    if any(v.state == NO_RESULT for v in verdicts):
+    if any(v.state == ProofState.NO_RESULT for v in verdicts):
         raise click.exceptions.Exit(EnvironmentFault.exit_code)
 
 
@@ -163,7 +163,7 @@ def _mutate(
     from dataclasses import asdict
 
     from patchq.cli.boundary import INTERRUPTED
-    from patchq.mutation.strength import SURVIVED, UNTRIED, Tried, mutate, pool
+    from patchq.mutation.strength import MutantState, Tried, mutate, pool
     from patchq.mutation.strength import as_json as in_json
 
     def tell(patch: str, tried: Tried) -> None:
@@ -177,11 +177,11 @@ def _mutate(
         for strength in found:
             echo(f"{strength.patch}: {summary(in_json(strength))}")
             for tried in strength.tried:
-                if tried.state == SURVIVED:
+                if tried.state == MutantState.SURVIVED:
                     echo(f"    {tried.mutant.name} survived {', '.join(strength.proof)} ({tried.message})")
                     for line in tried.mutant.diff().splitlines():
                         echo(f"        {line}")
-            if strength.count(UNTRIED):
+            if strength.count(MutantState.UNTRIED):
                 echo(f"    next: the same command with --seed {budget.seed} tries the rest")
         pooled = pool(found)
         if pooled.judged:
