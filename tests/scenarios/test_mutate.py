@@ -182,7 +182,9 @@ def test_a_sample_has_a_new_seed_that_is_printed_with_the_pooled_share(limited: 
 )
 def test_the_interval_is_wilsons(killed: int, judged: int, low: float, high: float) -> None:
     mutant = mutants_of("pkg/limit.py", SOURCE, {3})[0]
-    tried = [Tried(mutant=mutant, state=MutantState.KILLED)] * killed + [Tried(mutant=mutant, state=MutantState.SURVIVED)] * (judged - killed)
+    tried = [Tried(mutant=mutant, state=MutantState.KILLED)] * killed + [
+        Tried(mutant=mutant, state=MutantState.SURVIVED)
+    ] * (judged - killed)
     pooled = pool([Strength(patch="up/p", proof=(), tried=tuple(tried))])
     assert (pooled.killed, pooled.judged) == (killed, judged)
     assert (round(pooled.low, 4), round(pooled.high, 4)) == (low, high)

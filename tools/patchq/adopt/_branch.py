@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from patchq.adopt.fit import Item, drop_commands, merge_conflict
-from patchq.adopt.found import FoundPatch
+from patchq.adopt.found import FoundPatch, ItemOutcome
 from patchq.adopt.gather import AdoptRequest, of_commits
 from patchq.editing.update import Revision, Update, Updated, origin_id, pair, update
 from patchq.errors import Conflict, ConflictError, PatchqError
@@ -94,7 +94,7 @@ def import_again(
         detail = (
             f"the branch no longer contains the patch's commit; to drop the patch: `patchq drop {upstream}/{sh(name)}`"
         )
-        items.append(Item(name=name, where=f"{upstream}/{name}", outcome="gone", detail=detail))
+        items.append(Item(name=name, where=f"{upstream}/{name}", outcome=ItemOutcome.GONE, detail=detail))
     return Again(entries=entries, items=tuple(items), lost=tuple(lost), gone=tuple(gone))
 
 
@@ -104,7 +104,11 @@ def _lost(upstream: str, error: ConflictError) -> Item:
     paths = ", ".join(conflict.path for conflict in error.conflicts)
     detail = f"the patch conflicts with the branch's new commits in {paths}"
     return Item(
-        name=name, where=f"{upstream}/{name}", outcome="conflict", detail=detail, conflicts=tuple(error.conflicts)
+        name=name,
+        where=f"{upstream}/{name}",
+        outcome=ItemOutcome.CONFLICT,
+        detail=detail,
+        conflicts=tuple(error.conflicts),
     )
 
 
@@ -117,7 +121,7 @@ def refuse_conflicts(upstream: str, again: Again, *, partial: bool) -> None:
     lines = []
     conflicts: list[Conflict] = []
     for item in (*again.items, *again.lost):
-        if item.outcome == "conflict":
+        if item.outcome == ItemOutcome.CONFLICT:
             lines.append(f"{item.where}: {item.detail}")
             conflicts += item.conflicts
     if not lines or (partial and not again.lost):
@@ -173,7 +177,7 @@ def _gone(folder: Path, git_range: str, entries: Sequence[ReconciledEntry], carr
 
 
 def _item(upstream: str, found: FoundPatch, result: Updated) -> Item:
-    outcome, detail = result.update.value, ""
+    detail = ""
     if result.unchecked:
         detail = (
             "the commit of the last import no longer exists, so edits of the patch since then can't be found, and "
@@ -182,12 +186,14 @@ def _item(upstream: str, found: FoundPatch, result: Updated) -> Item:
         )
     conflicts: tuple[Conflict, ...] = ()
     if result.update is Update.THERE:
-        outcome, detail = "left out", "the tree has its change already"
+        outcome, detail = ItemOutcome.LEFT_OUT, "the tree has its change already"
     elif result.update is Update.DIVERGED:
-        outcome = "conflict"
+        outcome = ItemOutcome.CONFLICT
         detail = f"since the last import, the diff was changed both in the branch and in {upstream}/{result.name}"
         conflicts = (Conflict(upstream=upstream, patch=result.name, path="", reason="both changed it"),)
-    elif result.error:
+    else:
+        outcome = ItemOutcome(result.update.value)
+    if result.error:
         detail = merge_conflict(result.error)
         conflicts = tuple(result.error.conflicts)
     return Item(

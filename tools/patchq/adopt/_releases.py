@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from patchq.adopt._diffs import OddDiff, Placing, find_placing, sections
 from patchq.adopt.fit import TAKEN, Fitter
-from patchq.adopt.found import Downloaded, Elsewhere, FoundPatch, ReadOptions
+from patchq.adopt.found import Downloaded, Elsewhere, FoundPatch, ItemOutcome, ReadOptions
 from patchq.errors import PatchqError
 from patchq.formats.lock import Pin
 from patchq.git.repository import Git, scratch
@@ -44,7 +44,7 @@ class ReleaseSearch:
 
     >>> search = ReleaseSearch(9, 4, [None])
     >>> while (at := search.next()) is not None:
-    ...     search.take(at, ["applies" if 1 <= at <= 2 else "conflict"], [1 - abs(at - 2) / 9])
+    ...     search.take(at, [ItemOutcome.APPLIES if 1 <= at <= 2 else ItemOutcome.CONFLICT], [1 - abs(at - 2) / 9])
     >>> search.fits(0), sorted(search.tried)
     ([1, 2], [0, 1, 2, 3, 4, 8])
 
@@ -55,10 +55,10 @@ class ReleaseSearch:
 
     def __init__(self, count: int, pin: int, made: Sequence[int | None]) -> None:
         self.count, self.pin, self.made = count, pin, made
-        self.tried: dict[int, Sequence[str]] = {}
+        self.tried: dict[int, Sequence[ItemOutcome]] = {}
         self.likeness: dict[int, Sequence[float]] = {}
 
-    def take(self, at: int, outcomes: Sequence[str], likeness: Sequence[float] = ()) -> None:
+    def take(self, at: int, outcomes: Sequence[ItemOutcome], likeness: Sequence[float] = ()) -> None:
         """Record each patch's outcome on a release, and the share of its old lines that the release contains."""
         self.tried[at] = outcomes
         self.likeness[at] = likeness or [0.0] * len(outcomes)
@@ -160,7 +160,7 @@ def search_releases(
                 remarks = trial.outcomes(release)
             except PatchqError as error:  # after a failed download, the search continues
                 project.say(f"{pin.upstream} {release.label} can't be tried: {error.message}")
-                search.take(at, [""] * len(left))
+                search.take(at, [ItemOutcome.LEFT_OUT] * len(left))
                 skipped += 1
                 if isinstance(error, Exhausted):
                     too_large.append(release.label)
@@ -183,7 +183,7 @@ def _result(search: ReleaseSearch, patch: int, labels: Sequence[str], tried: int
     fits = [labels[at] for at in search.fits(patch)]
     there = []
     for at, outcomes in sorted(search.tried.items()):
-        if outcomes[patch] == "there":
+        if outcomes[patch] == ItemOutcome.THERE:
             there.append(labels[at])
     return Elsewhere(
         newest=fits[-1] if fits else "",
@@ -278,7 +278,7 @@ class _Trial:
             for match in _NAMES.finditer(patch.diff):
                 self.names.add(_base_name(match[1].strip(b'"')))
 
-    def outcomes(self, release: TrialRelease) -> dict[int, tuple[str, float]]:
+    def outcomes(self, release: TrialRelease) -> dict[int, tuple[ItemOutcome, float]]:
         """Return the outcome and the likeness (:meth:`_likeness`) of each patch on a release, by the patch's ``id``.
 
         :raises PatchqError: if the release can't be downloaded.

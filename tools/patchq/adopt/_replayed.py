@@ -11,7 +11,7 @@ from patchq.adopt._folders import origin_of
 from patchq.adopt._headers import trailer_value
 from patchq.adopt._wheels import package_of, release_wheel
 from patchq.adopt.fit import Fitter
-from patchq.adopt.found import FoundPatch, ReadOptions, ReplayOptions
+from patchq.adopt.found import FoundPatch, ItemOutcome, ReadOptions, ReplayOptions
 from patchq.errors import ConflictError
 from patchq.formats.header import Ident, parse_trailers, with_trailer
 from patchq.git.replay import pick
@@ -145,9 +145,9 @@ def _replay_again(
         entry = made.get(index)
         if entry and patch.trees:
             if is_same_change(project.store, patch.trees, entry, base):
-                carried, note = "equal", f"{patch.where}: the stack already has this edit"
+                carried, note = ItemOutcome.EQUAL, f"{patch.where}: the stack already has this edit"
             else:
-                carried, note = "conflict", f"the step makes another change than {upstream}/{entry.name}"
+                carried, note = ItemOutcome.CONFLICT, f"the step makes another change than {upstream}/{entry.name}"
             patch = replace(patch, name=entry.name, carried=carried, trees=None, notes=(note,))
             place = order.index(entry.name) + 1
         found.append(replace(patch, place=place))
@@ -160,7 +160,9 @@ def _replay_again(
                 note = f"unless the step {at_place}, which has no result, makes this edit: {note}"
             notes = (note,)
             where = f"{upstream}/{entry.name}"
-            found.append(FoundPatch(name=entry.name, where=where, author=None, message="", carried="gone", notes=notes))
+            found.append(
+                FoundPatch(name=entry.name, where=where, author=None, message="", carried=ItemOutcome.GONE, notes=notes)
+            )
     return found
 
 
@@ -386,9 +388,9 @@ def with_carried(
     for index, patch in enumerate(found):
         if index in either:
             name = either[index].name
-            carried, note = "equal", f"{patch.where}: the stack already has this patch"
+            carried, note = ItemOutcome.EQUAL, f"{patch.where}: the stack already has this patch"
             if index in changed:
-                carried, note = "conflict", f"the patch makes another change than {upstream}/{name}"
+                carried, note = ItemOutcome.CONFLICT, f"the patch makes another change than {upstream}/{name}"
             patch = replace(patch, name=name, carried=carried, diff=b"", notes=(note,))
             place = order.index(name) + 1
         result.append(replace(patch, place=place))
@@ -411,7 +413,9 @@ def _lost(loaded: Loaded, found: Sequence[FoundPatch], names: Collection[str]) -
             continue
         where = f"{upstream}/{entry.name}"
         note = f"the import no longer applies {origin}: `patchq drop {upstream}/{sh(entry.name)}` removes the patch"
-        lost.append(FoundPatch(name=entry.name, where=where, author=None, message="", carried="gone", notes=(note,)))
+        lost.append(
+            FoundPatch(name=entry.name, where=where, author=None, message="", carried=ItemOutcome.GONE, notes=(note,))
+        )
     return lost
 
 

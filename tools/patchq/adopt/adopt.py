@@ -10,7 +10,7 @@ from patchq.adopt._branch import Again, import_again, range_start, refuse_confli
 from patchq.adopt._headers import trailer_value
 from patchq.adopt._releases import MOST_DOWNLOADED, search_releases
 from patchq.adopt.fit import CARRIED, Fitter, Item, drop_commands, to_take
-from patchq.adopt.found import FoundPatch, ReadOptions
+from patchq.adopt.found import FoundPatch, ItemOutcome, ReadOptions
 from patchq.adopt.gather import AdoptRequest, gather
 from patchq.editing.update import Revision, insert
 from patchq.errors import Conflict, ConflictError, PatchqError, SourceError, UserError
@@ -56,7 +56,9 @@ class Imported:
     @property
     def adopted(self) -> int:
         """Number of patches that the import adds or updates, or would add or update in a dry run."""
-        return len([item for item in self.items if item.is_taken or item.outcome in ("new", "changed")])
+        return len(
+            [item for item in self.items if item.is_taken or item.outcome in (ItemOutcome.NEW, ItemOutcome.CHANGED)]
+        )
 
     @property
     def left(self) -> list[Item]:
@@ -108,13 +110,13 @@ def import_patches(
             raise ConflictError(
                 f"{error.message}\n{why}", error.conflicts, hint=f"`{typed}`; or: {error.hint}"
             ) from None
-        if not any(item.outcome == "conflict" for item in done.items):
+        if not any(item.outcome == ItemOutcome.CONFLICT for item in done.items):
             return done
         why, typed = _other_start(project, loaded, request, set_name)
         notes = (f"{why}: `{typed}`",) if why else ()
         items = []
         for item in done.items:
-            items.append(replace(item, notes=(*item.notes, *notes)) if item.outcome == "conflict" else item)
+            items.append(replace(item, notes=(*item.notes, *notes)) if item.outcome == ItemOutcome.CONFLICT else item)
         return replace(done, items=tuple(items))
 
 
@@ -217,7 +219,7 @@ def _notes(items: Sequence[Item]) -> tuple[str, ...]:
     left = []
     for item in items:
         notes += item.notes
-        named_by_account = item.account and item.outcome == "unreadable"
+        named_by_account = item.account and item.outcome == ItemOutcome.UNREADABLE
         if item.is_refused and not named_by_account:
             left.append(f"{item.where} was left out: {item.detail}")
     return (*notes, *left)
@@ -329,7 +331,7 @@ def _with_releases(
 def _may_apply_elsewhere(patch: FoundPatch, item: Item) -> bool:
     if patch.trees or patch.carried:
         return False
-    return item.outcome == "conflict" and not any(c.owner for c in item.conflicts)
+    return item.outcome == ItemOutcome.CONFLICT and not any(c.owner for c in item.conflicts)
 
 
 def _with_owners(
@@ -338,7 +340,7 @@ def _with_owners(
     """Add the earlier patch's name to the items that conflict with another patch of the import; return all items."""
     items = []
     for index, (patch, (item, _)) in enumerate(zip(found, tried, strict=True)):
-        owner = fitter.conflicts_with(patch, start, tried[:index]) if item.outcome == "conflict" else ""
+        owner = fitter.conflicts_with(patch, start, tried[:index]) if item.outcome == ItemOutcome.CONFLICT else ""
         if owner:
             detail = f"it applies without the patch {owner} of this import, which changes the same lines"
             conflicts = [replace(conflict, owner=owner) for conflict in item.conflicts]
@@ -400,7 +402,7 @@ def _refuse_left(
     accounts, lines = [], []
     conflicts: list[Conflict] = []
     for item in left:
-        if item.account and item.outcome == "unreadable":
+        if item.account and item.outcome == ItemOutcome.UNREADABLE:
             accounts.append(item.account)
         if item.is_changed_step:
             lines.append(f"{item.where}: {item.detail}")
@@ -417,7 +419,7 @@ def _refuse_left(
     changed = [item.name for item in items if item.is_changed_step]
     gone = []
     for item in items:
-        if item.outcome == "gone":
+        if item.outcome == ItemOutcome.GONE:
             gone.append(item.name)
             lines.append(f"{item.where} is gone: {item.detail}")
     hint = _hint(upstream, items, changed, gone, taken=taken, is_range=is_range)
@@ -452,7 +454,7 @@ def _hint(
 
 
 def _verdict(item: Item, upstream: str) -> str:
-    return {"there": f"is in {upstream} already", "unreadable": "can't be imported"}.get(
+    return {ItemOutcome.THERE: f"is in {upstream} already", ItemOutcome.UNREADABLE: "can't be imported"}.get(
         item.outcome, f"doesn't apply exactly to {upstream}"
     )
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from patchq.adopt._diffs import OddDiff, Placing, as_git, find_placing, sections, without_returns
-from patchq.adopt.found import Elsewhere, FoundPatch, ReadOptions
+from patchq.adopt.found import Elsewhere, FoundPatch, ItemOutcome, ReadOptions
 from patchq.errors import Conflict, ConflictError, ConflictKind, PatchqError, UserError
 from patchq.formats.diff import GITLINK
 from patchq.formats.header import Header, Ident
@@ -29,18 +29,16 @@ _RETURNED = re.compile(rb"^(?:diff --git|--- |\+\+\+ |@@ -)[^\n]*\r\n", re.MULTI
 #: Blank lines between two files or at the end, which git and patch ignore.
 _BETWEEN = re.compile(rb"\n[ \t]*\ndiff --git |\n[ \t]+\n?\Z")
 _FUZZ = "it applies only with fuzz, because the lines around its change differ: is this still the right place?"
-#: Outcomes of patches that are adopted, and of patches that are not.
-TAKEN, LEFT = ("applies", "offset", "merged"), ("there", "conflict", "unreadable", "left out")
+#: Outcomes of patches that are adopted.
+TAKEN = (ItemOutcome.APPLIES, ItemOutcome.OFFSET, ItemOutcome.MERGED)
 #: Outcomes of the commits of a branch that is imported again.
-CARRIED = ("new", "changed", "equal", "gone")
+CARRIED = (ItemOutcome.NEW, ItemOutcome.CHANGED, ItemOutcome.EQUAL, ItemOutcome.GONE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
     """Outcome of one patch of an import.
 
-    :ivar outcome: a value of :data:`TAKEN`, :data:`LEFT` or :data:`CARRIED`. ``there`` means that the tree
-        already contains the change.
     :ivar detail: reason and possible fixes, as text for users.
     :ivar conflicts: places where the patch doesn't apply, in the same form as for ``apply``.
     :ivar elsewhere: result of the release search, if there was one.
@@ -49,7 +47,7 @@ class Item:
 
     name: str
     where: str
-    outcome: str
+    outcome: ItemOutcome
     detail: str = ""
     notes: tuple[str, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
@@ -64,7 +62,7 @@ class Item:
     @property
     def is_refused(self) -> bool:
         """True if the patch can't be adopted; False for an entry that the import skips, such as a cover letter."""
-        return self.outcome not in (*TAKEN, *CARRIED, "left out")
+        return self.outcome not in (*TAKEN, *CARRIED, ItemOutcome.LEFT_OUT)
 
     @property
     def is_changed_step(self) -> bool:
@@ -149,7 +147,7 @@ class Fitter:
         before = self.tree
         for patch, applied, tree, changed in zip(taken, done, trees, changes, strict=True):
             self._check_changes(patch, changed, before, tree)
-            outcome = "offset" if applied.offsets else "applies"
+            outcome = ItemOutcome.OFFSET if applied.offsets else ItemOutcome.APPLIES
             item = Item(name=patch.name, where=patch.where, outcome=outcome, notes=patch.notes)
             items[id(patch)] = item, tree
             before = tree
@@ -170,7 +168,7 @@ class Fitter:
             return self._left_out(patch), self.tree
         if patch.carried:
             item = Item(name=patch.name, where=patch.where, outcome=patch.carried, detail="; ".join(patch.notes))
-            if patch.carried == "conflict":
+            if patch.carried == ItemOutcome.CONFLICT:
                 conflict = Conflict(
                     upstream=self.upstream,
                     patch=patch.name,
@@ -204,7 +202,11 @@ class Fitter:
         except PatchqError as error:
             self.errors.append(error)
             return Item(
-                name=patch.name, where=patch.where, outcome="unreadable", detail=error.message, notes=patch.notes
+                name=patch.name,
+                where=patch.where,
+                outcome=ItemOutcome.UNREADABLE,
+                detail=error.message,
+                notes=patch.notes,
             ), self.tree
         for change in changed:
             (self.files.add if change.new else self.files.discard)(change.path)
@@ -215,9 +217,9 @@ class Fitter:
         """Return the outcome of a patch that can't be read, with its error."""
         self.errors.append(problem)
         if patch.account:
-            return Item(name=patch.name, where=patch.where, outcome="unreadable")
+            return Item(name=patch.name, where=patch.where, outcome=ItemOutcome.UNREADABLE)
         notes = re.sub(rf"{re.escape(patch.where)}( \(mail \d+\))?: ", "", problem.message, count=1)
-        return Item(name=patch.name, where=patch.where, outcome="unreadable", detail=notes)
+        return Item(name=patch.name, where=patch.where, outcome=ItemOutcome.UNREADABLE, detail=notes)
 
     @property
     def tip(self) -> CommitId:
@@ -228,7 +230,11 @@ class Fitter:
 
     def _left_out(self, patch: FoundPatch) -> Item:
         return Item(
-            name=patch.name, where=patch.where, outcome="left out", detail="; ".join(patch.notes), notes=patch.notes
+            name=patch.name,
+            where=patch.where,
+            outcome=ItemOutcome.LEFT_OUT,
+            detail="; ".join(patch.notes),
+            notes=patch.notes,
         )
 
     def _incoming(self, patch: FoundPatch, diff: bytes) -> Incoming:
@@ -253,7 +259,7 @@ class Fitter:
     def _fit_diff(self, patch: FoundPatch) -> tuple[Item, TreeId | None, CommitId | None]:
         text, notes, odd = self._readable(patch)
         notes = (*patch.notes, *notes)
-        item = Item(name=patch.name, where=patch.where, outcome="applies", notes=notes)
+        item = Item(name=patch.name, where=patch.where, outcome=ItemOutcome.APPLIES, notes=notes)
         if not text.strip():
             return item, self.tree, self._tip
         try:
@@ -265,12 +271,12 @@ class Fitter:
         except ConflictError:
             if not self.reading.three_way or (tree := self._merged(text)) is None:
                 raise
-            return replace(item, outcome="merged"), tree, None
+            return replace(item, outcome=ItemOutcome.MERGED), tree, None
         moved = []
         for offset in done.offsets:
             moved.append(f"{offset.path}: {offset.hunk.split(' @@')[0]} @@ {offset.lines:+d} lines")
         if moved:
-            item = replace(item, outcome="offset", detail="; ".join(moved))
+            item = replace(item, outcome=ItemOutcome.OFFSET, detail="; ".join(moved))
         return item, self.store.tree_of([done.commit])[0], done.commit
 
     def _readable(self, patch: FoundPatch) -> tuple[bytes, tuple[str, ...], bool]:
@@ -351,19 +357,19 @@ class Fitter:
         assert patch.trees
         before, after = patch.trees
         tree = pick(self.store, self.upstream, patch.name, before, after, self.tree)
-        item = Item(name=patch.name, where=patch.where, outcome="merged", notes=patch.notes)
+        item = Item(name=patch.name, where=patch.where, outcome=ItemOutcome.MERGED, notes=patch.notes)
         if tree == self.tree and patch.merge:
             note = f"{patch.where} is left out: the tree already has the changes of this merge"
-            return replace(item, outcome="left out", detail=note, notes=(*patch.notes, note)), None, None
+            return replace(item, outcome=ItemOutcome.LEFT_OUT, detail=note, notes=(*patch.notes, note)), None, None
         if tree == self.tree and before != after:
-            return replace(item, outcome="there", detail="the tree has its change already"), None, None
+            return replace(item, outcome=ItemOutcome.THERE, detail="the tree has its change already"), None, None
         if before == self.tree:
-            item = replace(item, outcome="applies")
+            item = replace(item, outcome=ItemOutcome.APPLIES)
         return item, tree, None
 
     # Reasons for conflicts
 
-    def _why(self, patch: FoundPatch, error: ConflictError) -> tuple[str, str]:
+    def _why(self, patch: FoundPatch, error: ConflictError) -> tuple[ItemOutcome, str]:
         """Return the outcome (``there`` or ``conflict``) of a patch that doesn't apply, and the reason for users."""
         first = None
         if error.conflicts:
@@ -373,10 +379,10 @@ class Fitter:
         else:
             notes = error.message
         if patch.trees:
-            return "conflict", merge_conflict(error)
+            return ItemOutcome.CONFLICT, merge_conflict(error)
         text, _, _ = self._readable(patch)
         if self._applied(text, "--reverse")[0]:
-            return "there", "the tree has its change already: the patch applies in reverse"
+            return ItemOutcome.THERE, "the tree has its change already: the patch applies in reverse"
         hints = []
         ends = self._other_ends(text)
         if ends:
@@ -388,7 +394,7 @@ class Fitter:
                 hints.append(_FUZZ + self._by_hand(patch))
         if not hints and first and first.kind is ConflictKind.MISSING:
             hints.append("if these files are in another folder of the tree, set -p N or --directory DIR")
-        return "conflict", "; ".join([notes, *hints])
+        return ItemOutcome.CONFLICT, "; ".join([notes, *hints])
 
     def _by_hand(self, patch: FoundPatch) -> str:
         """Return the commands that apply a patch with fuzz; empty if the patch is only one of several in a file."""

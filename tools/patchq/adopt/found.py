@@ -8,8 +8,28 @@ from pathlib import Path
 
 from patchq.errors import PatchqError
 from patchq.formats.header import Ident
-from patchq.names import TreeId, counted
+from patchq.names import TextEnum, TreeId, counted
 from patchq.replay.outcomes import Account
+
+
+class ItemOutcome(TextEnum):
+    """Outcome of one patch of an import."""
+
+    APPLIES = "applies"
+    OFFSET = "offset"
+    MERGED = "merged"
+    #: The tree already contains the change.
+    THERE = "there"
+    CONFLICT = "conflict"
+    UNREADABLE = "unreadable"
+    #: The import skips the entry, such as a cover letter.
+    LEFT_OUT = "left out"
+    #: Results of a repeated import: a new patch, or one that the stack has.
+    NEW = "new"
+    CHANGED = "changed"
+    EQUAL = "equal"
+    #: The source no longer makes the patch.
+    GONE = "gone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +52,7 @@ class FoundPatch:
     :ivar left_out: True for an entry to skip, such as a cover letter; ``notes`` gives the reason.
     :ivar carried: set if an earlier import of the same script added the patch to the stack: ``equal``,
         ``gone`` if the script no longer makes the patch, or ``conflict`` if its step makes another change.
-        ``name`` is then the patch's name in the stack. Empty for other patches.
+        ``name`` is then the patch's name in the stack. None for other patches.
     :ivar place: number of the stack's patches before this one; None for the end of the stack.
     """
 
@@ -55,7 +75,7 @@ class FoundPatch:
     merge: bool = False
     problem: PatchqError | None = None
     account: Account | None = None
-    carried: str = ""
+    carried: ItemOutcome | None = None
     place: int | None = None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from patchq.drift.between import UseChange
+from patchq.formats.outcomes import FindingLevel
 from patchq.names import sh
 from patchq.stacks.check import Finding
 from patchq.together.concurrent import Clash, ClashKind
@@ -83,5 +84,5 @@ def finding_of(clash: Clash) -> Finding:
         rule=clash.kind.value,
         message=message,
         hint=hint,
-        level="warning" if clash.mild else "problem",
+        level=FindingLevel.WARNING if clash.mild else FindingLevel.PROBLEM,
     )

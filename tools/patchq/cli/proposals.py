@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from patchq.project.project import Project
     from patchq.rebase.resolve import Resolution
-    from patchq.rebase.state import Result
+    from patchq.rebase.state import RebaseState, Result
     from patchq.resolutions.propose import Proposals, ProposedResolution, StrategyAttempt
 
     Show = Callable[[Result, int], None]
@@ -63,7 +63,7 @@ def propose(project: Project, upstream: str, wish: Wish, show: Show, *, as_json:
         _show_kept(kept, show)
     if kept and kept.refused:
         raise click.exceptions.Exit(5)
-    if kept is None or kept.rebase is None or kept.rebase.state == "stopped":
+    if kept is None or kept.rebase is None or kept.rebase.state == RebaseState.STOPPED:
         raise click.exceptions.Exit(3)
 
 

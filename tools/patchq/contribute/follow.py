@@ -18,14 +18,14 @@ from patchq.formats.header import Ident
 from patchq.formats.outcomes import Outcome
 from patchq.formats.render import render
 from patchq.git import person
-from patchq.names import sh
+from patchq.names import TextEnum, sh
 from patchq.project.journal import Change
 from patchq.project.project import Project
 from patchq.project.refs import newest_release, older_first, pin_at
 from patchq.proofs.judge import Verdict
 from patchq.proofs.verdicts import by_patch
 from patchq.rebase import run
-from patchq.rebase.state import PatchStep, Result, tally_result
+from patchq.rebase.state import PatchStep, RebaseState, Result, tally_result
 from patchq.rebase.stops import Prove
 from patchq.sources.forge import Forge, Pull
 from patchq.stacks.rangediff import CHANGED, compare
@@ -58,20 +58,35 @@ class FollowRow:
     open: bool = False
 
 
+class FollowState(TextEnum):
+    """Result of ``follow``."""
+
+    #: No source of releases is known.
+    UNKNOWN = "unknown"
+    #: There is no newer release.
+    NOTHING = "nothing"
+    #: The stack is already carried.
+    THERE = "there"
+    #: The pull request was closed or merged.
+    CLOSED = "closed"
+    #: The pull request is up to date.
+    SAME = "same"
+    OPENED = "opened"
+    EDITED = "edited"
+    DRY_RUN = "dry run"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Followed:
     """Result of ``follow``.
 
-    :ivar state: ``unknown`` (no source of releases), ``nothing`` (no newer release), ``there`` (the stack is
-        already carried), ``closed`` (pull request closed or merged), ``same`` (pull request up to date),
-        ``opened``, ``edited`` or ``dry run``.
     :ivar pushed: pushed commit; empty if nothing was pushed.
     """
 
     upstream: str
     from_ref: str
     onto: str
-    state: str
+    state: FollowState
     branch: str = ""
     url: str = ""
     pushed: str = ""
@@ -135,21 +150,28 @@ def follow(
     ref = onto or newest_release(project, pin)
     if not ref:
         note = f"{upstream} has neither a release archive nor a git source, so newer releases can't be found"
-        return Followed(upstream=upstream, from_ref=pin.ref, onto="", state="unknown", notes=(note,))
+        return Followed(upstream=upstream, from_ref=pin.ref, onto="", state=FollowState.UNKNOWN, notes=(note,))
     if ref == pin.ref or (not onto and older_first([pin, pin_at(project, pin, ref)])[-1] == pin):
-        return Followed(upstream=upstream, from_ref=pin.ref, onto=ref, state="nothing")
+        return Followed(upstream=upstream, from_ref=pin.ref, onto=ref, state=FollowState.NOTHING)
     if project.layout.stack(upstream, ref).joinpath("series").exists():
-        return Followed(upstream=upstream, from_ref=pin.ref, onto=ref, state="there")
+        return Followed(upstream=upstream, from_ref=pin.ref, onto=ref, state=FollowState.THERE)
     _check_committed(project, upstream)
     branch = _branch(upstream, ref)
     pull = forge.pull_of(branch)
     if pull and pull.state != "open":
-        return Followed(upstream=upstream, from_ref=pin.ref, onto=ref, state="closed", branch=branch, url=pull.url)
+        return Followed(
+            upstream=upstream, from_ref=pin.ref, onto=ref, state=FollowState.CLOSED, branch=branch, url=pull.url
+        )
     before = _own_files(project, upstream)
     done = run.start(project, upstream, ref, prove=prove, set_name=set_name, retire=True, leave_out=True)
-    if done.state == "nothing":
+    if done.state == RebaseState.NOTHING:
         return Followed(
-            upstream=upstream, from_ref=pin.ref, onto=ref, state="there", branch=branch, url=pull.url if pull else ""
+            upstream=upstream,
+            from_ref=pin.ref,
+            onto=ref,
+            state=FollowState.THERE,
+            branch=branch,
+            url=pull.url if pull else "",
         )
     try:
         title, body = _text(project, done, set_name, verdicts)
@@ -170,7 +192,7 @@ def follow(
                 upstream=upstream,
                 from_ref=done.from_ref,
                 onto=ref,
-                state="dry run",
+                state=FollowState.DRY_RUN,
                 branch=branch,
                 title=title,
                 body=body,
@@ -203,7 +225,7 @@ def send(project: Project, folder: Path, target: FollowTarget, *, set_name: str 
             upstream=upstream,
             from_ref=prepared.from_ref,
             onto=ref,
-            state="closed",
+            state=FollowState.CLOSED,
             branch=_branch(upstream, ref),
             url=pull.url,
         )
@@ -327,14 +349,20 @@ def _send(project: Project, target: FollowTarget, done: Prepared, pull: Pull | N
     title, body, branch = done.title, done.body, _branch(done.upstream, done.onto)
     marked = _marked(body, _digest(project, done.upstream, body))
     result = Followed(
-        upstream=done.upstream, from_ref=done.from_ref, onto=done.onto, state="", branch=branch, title=title, body=body
+        upstream=done.upstream,
+        from_ref=done.from_ref,
+        onto=done.onto,
+        state=FollowState.SAME,
+        branch=branch,
+        title=title,
+        body=body,
     )
     notes = list(done.notes)
     ours = None
     if pull:
         ours = _OURS.search(pull.body)
     if pull and ours and ours[0] == marked:
-        return replace(result, state="same", url=pull.url, notes=tuple(notes))
+        return replace(result, url=pull.url, notes=tuple(notes))
     remote = person.find_remote(root, target.remote)
     there = person.refs_at(root, remote, f"refs/heads/{branch}").get(f"refs/heads/{branch}", "")
     pushed = ""
@@ -353,12 +381,12 @@ def _send(project: Project, target: FollowTarget, done: Prepared, pull: Pull | N
         url = ""
         if opened:
             url = opened.url
-        return replace(result, state="opened", url=url, pushed=pushed, notes=tuple(notes))
+        return replace(result, state=FollowState.OPENED, url=url, pushed=pushed, notes=tuple(notes))
     if ours is None:
         notes.append("patchq's part of the pull request's text was removed, so the text is left unchanged")
     else:
         forge.edit(pull, pull.body[: ours.start()] + marked + pull.body[ours.end() :])
-    return replace(result, state="edited", url=pull.url, pushed=pushed, notes=tuple(notes))
+    return replace(result, state=FollowState.EDITED, url=pull.url, pushed=pushed, notes=tuple(notes))
 
 
 def _base(project: Project, target: FollowTarget) -> str:

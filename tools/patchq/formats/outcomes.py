@@ -66,3 +66,10 @@ class ProofState(TextEnum):
     #: The proof passed with its patch and failed without it.
     PROVEN = "proven"
     NOT_PROVEN = "not proven"
+
+
+class FindingLevel(TextEnum):
+    """Severity of a finding. A problem makes ``check`` fail."""
+
+    PROBLEM = "problem"
+    WARNING = "warning"

@@ -40,6 +40,7 @@ from patchq.rebase.state import (
     FINISHING,
     PatchStep,
     RebaseProgress,
+    RebaseState,
     Result,
     Settled,
     Stop,
@@ -113,7 +114,11 @@ def start(
         (own,) = project.stacks(set_name, [upstream])
         if own.pin.ref == ref and not from_ref:
             return Result(
-                upstream=upstream, from_ref=ref, onto=ref, state="nothing", notes=_at_it(project, own, set_name)
+                upstream=upstream,
+                from_ref=ref,
+                onto=ref,
+                state=RebaseState.NOTHING,
+                notes=_at_it(project, own, set_name),
             )
         if twins := find_twins([*project.lock.upstreams[upstream].pins, ref]):
             raise UserError(
@@ -130,7 +135,7 @@ def start(
                 upstream=upstream,
                 from_ref=plan.from_ref,
                 onto=onto.ref,
-                state="nothing",
+                state=RebaseState.NOTHING,
                 notes=tuple(notes),
                 dropped=plan.dropped,
             )
@@ -203,7 +208,11 @@ def abort(project: Project, upstream: str) -> Result:
         save(project, progress)
         _clean_up(project, progress)
         return Result(
-            upstream=upstream, from_ref=progress.from_ref, onto=progress.onto.ref, state="aborted", notes=tuple(notes)
+            upstream=upstream,
+            from_ref=progress.from_ref,
+            onto=progress.onto.ref,
+            state=RebaseState.ABORTED,
+            notes=tuple(notes),
         )
 
 
@@ -224,7 +233,7 @@ def _run(project: Project, progress: RebaseProgress, prove: Prove) -> Result:
                 (column,) = carry(project.store, patches, [progress.tip], progress.old_base, taken=taken, moves=moves)
             landed = _land(project, progress, patches, column, upstream, prove)
         if not landed:
-            return result(project, progress, "stopped")
+            return result(project, progress, RebaseState.STOPPED)
 
 
 def record_answer(
@@ -378,7 +387,9 @@ def _over(project: Project, progress: RebaseProgress) -> Result | None:
         return _finish(project, progress)
     if progress.phase == ABORTING:
         _clean_up(project, progress)
-        return Result(upstream=progress.upstream, from_ref=progress.from_ref, onto=progress.onto.ref, state="aborted")
+        return Result(
+            upstream=progress.upstream, from_ref=progress.from_ref, onto=progress.onto.ref, state=RebaseState.ABORTED
+        )
     return None
 
 
@@ -388,7 +399,7 @@ def go_on_after_kill(project: Project, progress: RebaseProgress, prove: Prove) -
         return over
     if progress.stop and progress.stop.resolution:  # `undo` was killed
         stops.park(project, progress)
-        return result(project, progress, "stopped")
+        return result(project, progress, RebaseState.STOPPED)
     progress.stop = None
     return _run(project, progress, prove)
 
@@ -486,7 +497,7 @@ def _finish(project: Project, progress: RebaseProgress) -> Result:
     change.files.update(ledger_with(layout, progress.upstream, progress.attempts))
     project.journal.perform(change)
     project.__dict__.pop("lock", None)
-    found = replace(result(project, progress, "done"), notes=tuple(notes))
+    found = replace(result(project, progress, RebaseState.DONE), notes=tuple(notes))
     if not kept and found.set_name not in project.lock.sets:
         found = replace(found, set_name="")  # no patch is left, so the new set was not made
     _clean_up(project, progress)

@@ -17,7 +17,7 @@ from patchq.formats.lock import Pin
 from patchq.formats.outcomes import DropReason, Grade, Outcome
 from patchq.git.worktree import Worktree
 from patchq.merge.patches import FileConflict
-from patchq.names import CommitId
+from patchq.names import CommitId, TextEnum
 from patchq.project.project import Project
 from patchq.system import fsio
 from patchq.system.paths import check_name, ref_to_folder
@@ -137,11 +137,20 @@ class RebaseProgress:
         return CommitId(next((s.commit for s in reversed(self.done) if s.commit), self.base))
 
 
+class RebaseState(TextEnum):
+    """State in which a command leaves a rebase."""
+
+    DONE = "done"
+    STOPPED = "stopped"
+    ABORTED = "aborted"
+    #: There is no patch to carry.
+    NOTHING = "nothing"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """State of a rebase.
+    """Rebase after a command.
 
-    :ivar state: ``done``, ``stopped``, ``aborted``, or ``nothing`` if there is no patch to carry.
     :ivar set_name: set of the new pin; empty if no patch was left for a new set.
     :ivar dropped: patches that were not tried because the ledger drops them.
     """
@@ -149,7 +158,7 @@ class Result:
     upstream: str
     from_ref: str
     onto: str
-    state: str
+    state: RebaseState
     steps: tuple[PatchStep, ...] = ()
     left: int = 0
     stop: Stop | None = None
@@ -159,10 +168,10 @@ class Result:
     dropped: tuple[Drop, ...] = ()
 
 
-def result(project: Project, progress: RebaseProgress, state: str) -> Result:
+def result(project: Project, progress: RebaseProgress, state: RebaseState) -> Result:
     """Return the state of a rebase as a :class:`Result`."""
     stop = None
-    if state == "stopped":
+    if state == RebaseState.STOPPED:
         stop = progress.stop
     folder = ""
     if stop:
@@ -190,7 +199,7 @@ def upstreams_under_way(project: Project) -> list[str]:
 
 def under_way(project: Project) -> list[Result]:
     """Return the rebases in progress."""
-    return [result(project, load(project, name), "stopped") for name in upstreams_under_way(project)]
+    return [result(project, load(project, name), RebaseState.STOPPED) for name in upstreams_under_way(project)]
 
 
 def tally_result(found: Result) -> RefTally:

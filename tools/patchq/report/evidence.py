@@ -28,7 +28,7 @@ from patchq.report.ahead import Ahead, ReportCell, count
 from patchq.report.bench import ledger_file, read_goals, read_measurements
 from patchq.report.todo import StackTodo, next_step, proof_command
 from patchq.stacks.deps import dependencies
-from patchq.stacks.views import PatchInfo, list_patches, status
+from patchq.stacks.views import PatchInfo, StackState, WorktreeState, list_patches, status
 from patchq.system import project_files
 
 #: Largest set whose dependencies are computed: the time of `patchq deps` grows with the square of the patches.
@@ -84,8 +84,8 @@ class StackView:
 
     upstream: str
     ref: str
-    state: str
-    worktree: str
+    state: StackState
+    worktree: WorktreeState
     tree: str
     patches: tuple[PatchView, ...]
 

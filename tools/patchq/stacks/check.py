@@ -15,6 +15,7 @@ from packaging.utils import canonicalize_name
 from patchq.errors import ConflictError, FormatError, PatchqError, UserError, nearest
 from patchq.formats.header import NEEDS, STATUS_WORDS, Header, mail_safe
 from patchq.formats.lock import Pin, Upstream
+from patchq.formats.outcomes import FindingLevel
 from patchq.formats.series import SUFFIX
 from patchq.git.repository import Git
 from patchq.names import AppliedPatch, BlobId, CommitId, TreeId, proof_path, sh, show_path
@@ -46,7 +47,6 @@ class Finding:
 
     :ivar patch: may be empty.
     :ivar rule: stable identifier for filters.
-    :ivar level: ``problem`` or ``warning``.
     """
 
     upstream: str
@@ -55,7 +55,7 @@ class Finding:
     rule: str
     message: str
     hint: str
-    level: str = "problem"
+    level: FindingLevel = FindingLevel.PROBLEM
 
 
 def check(
@@ -158,7 +158,7 @@ def _levelled(found: Iterable[Finding], upstream: Upstream, off: Collection[str]
         if finding.upstream != upstream.name:
             yield finding
         elif finding.rule in upstream.check.warn and finding.rule not in off:
-            yield replace(finding, level="warning")
+            yield replace(finding, level=FindingLevel.WARNING)
         elif finding.rule not in off:
             yield finding
 

@@ -7,6 +7,7 @@ import click
 
 from patchq.cli.common import as_dicts, emit, json_option, offline_option, open_project, set_option, without_proof
 from patchq.cli.terminal import echo
+from patchq.formats.outcomes import FindingLevel
 from patchq.names import counted, sh
 from patchq.project.project import Project
 
@@ -57,7 +58,7 @@ class _CheckFindings:
                     message=f"{s.definition} in {s.path} is changed by {s.other} and by {s.patch}: {s.message}",
                     hint=f"compare the two changes; if {s.patch} was written for the other one, add the trailer "
                     f"`Requires: {s.other}` to it",
-                    level="warning",
+                    level=FindingLevel.WARNING,
                 )
                 self.findings.append(finding)
                 self.shared[finding] = s
@@ -155,7 +156,7 @@ def _together(project: Project, refs: tuple[str, ...], scope: _Scope) -> tuple[_
         for finding in found.findings:
             # Line numbers and blob ids change if two branches edit one file. Export renews them.
             if finding.rule in ("offset", "bytes") and (finding.upstream, finding.ref) in together.shared_stacks:
-                finding = replace(finding, level="warning", hint="after the merge: `patchq check --fix`")
+                finding = replace(finding, level=FindingLevel.WARNING, hint="after the merge: `patchq check --fix`")
             if (finding.upstream, finding.ref, finding.patch) not in broken:
                 kept.append(finding)
         proofs = sorted(together.proofs)
@@ -189,7 +190,7 @@ def _installs(
             if lacked.there:
                 there = f"its newest version is {lacked.there}"
             message = f"{where}: the available index has nothing for {lacked.requirement}; {there}"
-            found.append(replace(finding, message=message, hint="use an index that has it", level="warning"))
+            found.append(replace(finding, message=message, hint="use an index that has it", level=FindingLevel.WARNING))
         if resolved.contradiction:
             message = f"{where}: the wheels don't install together:\n{resolved.contradiction}"
             found.append(replace(finding, message=message, hint="pin compatible versions"))
@@ -203,7 +204,7 @@ def _show(found: list[Finding], written: tuple[str, ...], resolved: list[dict[st
     for f in found:
         where = "/".join(x for x in (f.upstream, f.ref, f.patch) if x)
         word = ""
-        if f.level != "problem":
+        if f.level != FindingLevel.PROBLEM:
             word = f"{f.level}: "
         echo(f"{where}{': ' * bool(where)}{word}{f.message} [{f.rule}]\n    {f.hint}")
     for one in (r for r in resolved if r["packages"]):
@@ -286,7 +287,7 @@ def command(
         found, proofs, count = _together(project, refs, scope)
     else:
         found = _check_stacks(project, scope, {}, dropped)
-    problems = [f for f in found.findings if f.level == "problem"]
+    problems = [f for f in found.findings if f.level == FindingLevel.PROBLEM]
     lacking = without_proof(project, project.choose_set(set_name))
     if as_json:
         body = {

@@ -151,16 +151,18 @@ def _write(folder: Path, found: Followed, calls: Sequence[Call]) -> None:
 
 
 def _show(found: Followed) -> None:
+    from patchq.contribute.follow import FollowState
+
     head = f"{found.upstream} {found.from_ref}"
     for note in found.notes:
         echo(note)
     words = {
-        "unknown": f"{head}: no newer release is known; name a tag with --onto",
-        "nothing": f"{head}: {found.onto} is not a newer release",
-        "there": f"{head}: {found.onto} is already carried",
-        "closed": f"{head} onto {found.onto}: {found.url} was closed, and is not opened again",
-        "same": f"{head} onto {found.onto}: {found.url} is up to date",
-        "dry run": f"{found.title}\nnothing was pushed or sent",
+        FollowState.UNKNOWN: f"{head}: no newer release is known; name a tag with --onto",
+        FollowState.NOTHING: f"{head}: {found.onto} is not a newer release",
+        FollowState.THERE: f"{head}: {found.onto} is already carried",
+        FollowState.CLOSED: f"{head} onto {found.onto}: {found.url} was closed, and is not opened again",
+        FollowState.SAME: f"{head} onto {found.onto}: {found.url} is up to date",
+        FollowState.DRY_RUN: f"{found.title}\nnothing was pushed or sent",
     }
     echo(words.get(found.state, f"{found.title}\n{found.state} {found.url}"))
     if found.pushed:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from patchq.adopt.found import ItemOutcome
 from patchq.cli.common import emit, exported_json, json_option, offline_option, open_project, set_option, show_exported
 from patchq.cli.replayed import as_answer, hint, lines, sentence
 from patchq.cli.terminal import echo, show_table
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 #: Outcomes that the table of a dry run words otherwise than JSON.
-_SHOWN = {"there": "already in the tree"}
+_SHOWN = {ItemOutcome.THERE: "already in the tree"}
 
 
 def _size(_: click.Context, __: click.Parameter, value: str) -> int:
@@ -241,7 +242,7 @@ def _show_again(done: Imported, name: str) -> None:
         return
     for item in done.items:
         if item.account is None or item.outcome in CARRIED:
-            outcome = "new" if item.is_taken else item.outcome
+            outcome = ItemOutcome.NEW if item.is_taken else item.outcome
             echo(f"{name}: {outcome}: {item.name}" + (f": {item.detail}" if item.detail else ""))
 
 
@@ -252,7 +253,7 @@ def _accounts(done: Imported) -> list[Account]:
 def _show_tried(done: Imported, name: str) -> None:
     shown = []
     for item in done.items:
-        if not (item.account and item.outcome in ("left out", "unreadable")):
+        if not (item.account and item.outcome in (ItemOutcome.LEFT_OUT, ItemOutcome.UNREADABLE)):
             shown.append(item)
     if shown:
         rows = [[item.name, _SHOWN.get(item.outcome, item.outcome), item.where] for item in shown]
@@ -300,7 +301,7 @@ def _summary(done: Imported) -> str:
         return f"nothing was changed; the import gives {_counts(done)}"
     considered = skipped = 0
     for item in done.items:
-        if item.outcome != "left out":
+        if item.outcome != ItemOutcome.LEFT_OUT:
             considered += 1
         elif not item.account:
             skipped += 1
@@ -326,8 +327,8 @@ def _counts(done: Imported) -> str:
     counts: Counter[str] = Counter()
     for item in done.items:
         if item.outcome in TAKEN:
-            counts["new"] += 1
-        elif not (item.account and item.outcome == "left out"):
+            counts[ItemOutcome.NEW] += 1
+        elif not (item.account and item.outcome == ItemOutcome.LEFT_OUT):
             counts[item.outcome] += 1
     return ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
 

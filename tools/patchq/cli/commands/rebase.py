@@ -12,7 +12,7 @@ from patchq.formats.ledger import say_offsets
 from patchq.formats.outcomes import ProofState
 from patchq.names import ProofRequest, counted, sh
 from patchq.project.project import Project
-from patchq.rebase.state import PatchStep, Result, Stop, tally_result
+from patchq.rebase.state import PatchStep, RebaseState, Result, Stop, tally_result
 
 
 @click.command("rebase")
@@ -141,7 +141,7 @@ def command(
         emit("rebase", asdict(found))
     else:
         show(project, found, output)
-    if found.state == "stopped":
+    if found.state == RebaseState.STOPPED:
         raise click.exceptions.Exit(3)
 
 
@@ -155,10 +155,10 @@ def show(project: Project, found: Result, output: int) -> None:
     """Print a result, without the first ``output`` steps, which were already printed."""
     for note in found.notes:
         echo(note)
-    if found.state == "nothing":
+    if found.state == RebaseState.NOTHING:
         return
     head = f"{found.upstream} {found.from_ref} onto {found.onto}"
-    if found.state == "aborted":
+    if found.state == RebaseState.ABORTED:
         echo(f"{head}: aborted; only the recorded resolutions are kept")
         return
     for step in found.steps[output:]:

@@ -10,6 +10,7 @@ from patchq.cli.common import emit, json_option, open_project, stopped_upstream
 from patchq.cli.terminal import echo
 from patchq.names import sh
 from patchq.project.project import Project
+from patchq.rebase.state import RebaseState
 
 if TYPE_CHECKING:
     from patchq.rebase.resolve import Resolution
@@ -77,7 +78,7 @@ def command(
     if found.refused:
         unsettled = found.refused[0].name in (SETTLED, APPLIES)
         raise click.exceptions.Exit(3 if unsettled else 5)
-    if found.rebase and found.rebase.state == "stopped":
+    if found.rebase and found.rebase.state == RebaseState.STOPPED:
         raise click.exceptions.Exit(3)
 
 
