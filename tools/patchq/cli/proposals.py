@@ -12,6 +12,7 @@ import click
 from patchq.cli.common import as_dicts, emit
 from patchq.cli.terminal import ask_number, echo
 from patchq.rebase.resolve import PASSES_WITH
+from patchq.rebase.state import RebaseState
 from patchq.resolutions.propose import StrategyOutcome
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from patchq.project.project import Project
     from patchq.rebase.resolve import Resolution
-    from patchq.rebase.state import RebaseState, Result
+    from patchq.rebase.state import Result
     from patchq.resolutions.propose import Proposals, ProposedResolution, StrategyAttempt
 
     Show = Callable[[Result, int], None]
