@@ -101,6 +101,13 @@ def test_rules_that_fit(stack: Patchq) -> None:
     assert "all good: 3 patches in the default set; 3 warnings" in stack.ok("check")
 
 
+def test_a_proof_that_does_not_exist_is_found_without_the_rule_that_requires_proofs(stack: Patchq) -> None:
+    rules(stack, 'off = ["proof"]\nreason = "No proofs yet."')
+    assert findings(stack) == {}
+    stack.ok("reword", "first", "--trailer", "Proof: tests/stacks/up/test_typo.py")
+    assert findings(stack) == {"proof-file": "problem"}
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -9,6 +9,7 @@ RULES = (
     "upstream-status",
     "topic",
     "proof",
+    "proof-file",
     "needs",
     "build",
     "dco",
@@ -25,7 +26,18 @@ RULES = (
 #: Required ``Signed-off-by:``: each patch's author's, that of the user who imported the patch, or none.
 SIGNERS = ("author", "importer", "none")
 #: Rules that ``import`` switches off for patches that break them, because their authors followed other rules.
-ADOPTED = ("upstream-status", "topic", "proof", "needs", "why", "subject", "unfinished", "upstream-test", "requires")
+ADOPTED = (
+    "upstream-status",
+    "topic",
+    "proof",
+    "proof-file",
+    "needs",
+    "why",
+    "subject",
+    "unfinished",
+    "upstream-test",
+    "requires",
+)
 #: Reason in a table that ``import`` wrote; it may add rules to that table.
 ADOPTED_REASON = "imported patches, whose authors followed other rules"
 

@@ -291,9 +291,13 @@ def _check_proofs(project: Project, header: Header) -> list[_Problem]:
         found += _check_proof(project, proof, "Proof:")
     for need, proof in header.proofs_on:
         if need not in NEEDS:
-            found.append(("proof", f"Proof-On: {need or 'nothing'} is unknown", f"{', '.join(NEEDS)}, then a path"))
+            found.append(
+                ("proof-file", f"Proof-On: {need or 'nothing'} is unknown", f"{', '.join(NEEDS)}, then a path")
+            )
         if proof in named:
-            found.append(("proof", f"Proof-On: {proof} is named twice", "name each proof once, in Proof: or Proof-On:"))
+            found.append(
+                ("proof-file", f"Proof-On: {proof} is named twice", "name each proof once, in Proof: or Proof-On:")
+            )
         found += _check_proof(project, proof, "Proof-On:")
         named.append(proof)
     return found
@@ -324,13 +328,17 @@ def _check_proof(project: Project, proof: str, trailer: str) -> list[_Problem]:
         inside = check_inside(path, trailer)
         there = project_files.exists(project.layout.root, project.layout.root / inside)
     except PatchqError as error:
-        return [("proof", error.message, error.hint)]
+        return [("proof-file", error.message, error.hint)]
     if inside.parts[:2] != ("tests", "stacks"):
         return [
-            ("proof", f"{trailer} {proof} is not below tests/stacks/", f"move {path} there, and name it in {trailer}")
+            (
+                "proof-file",
+                f"{trailer} {proof} is not below tests/stacks/",
+                f"move {path} there, and name it in {trailer}",
+            )
         ]
     if not there:
-        return [("proof", f"{trailer} {proof} doesn't exist", f"write {path}, or name another test in {trailer}")]
+        return [("proof-file", f"{trailer} {proof} doesn't exist", f"write {path}, or name another test in {trailer}")]
     return []
 
 
