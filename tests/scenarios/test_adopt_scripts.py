@@ -512,3 +512,23 @@ def test_an_overlay_with_too_deep_folders(patchq: Patchq, tmp_path: Path) -> Non
     assert "error: " in said
     assert "folders are nested too deeply; the limit is 256" in said
     subprocess.run(["rm", "-r", str(overlay)], check=True)
+
+
+def test_the_parts_of_a_sed_that_change_nothing_are_named(patchq: Patchq, tmp_path: Path) -> None:
+    text = (
+        "FROM base\nRUN pip install up\nWORKDIR /usr/lib/python3/dist-packages/pkg\n"
+        "RUN echo 'x = 1' > other.py\n"
+        "RUN sed -i 's/return 1$/return 2/' mod.py other.py\n"
+        "RUN sed -i -e 's/return 2/return 3/' -e 's/nowhere/x/' mod.py\n"
+        "RUN sed -i -e 's/return 3/return 4/' -e 's/4/5/' mod.py\n"
+        "RUN sed -i 's/return 5/return 6/' *.py\n"
+    )
+    path = write_image(tmp_path / "image", text)
+    said = patchq.ok("import", "up", str(path), "--build-arg", "NOWHERE=1")
+    assert f"{path}:5: not understood: `sed -i 's/return 1$/return 2/' mod.py other.py`: this part of it" in said
+    assert "changes nothing: other.py\n" in said
+    assert "changes nothing: s/nowhere/x/\n" in said
+    assert said.count("changes nothing") == 2, "not the second expression of line 7, nor the files of a pattern"
+    assert "no instruction uses --build-arg NOWHERE" in said
+    patchq.ok("apply")
+    assert (patchq.tree() / "pkg/mod.py").read_text() == "def f():\n    return 6\n"

@@ -79,6 +79,9 @@ def _replay_dockerfile(
 ) -> list[Account]:
     context = (request.context or path.parent).resolve()
     build = Build(data=data, where=str(path), context=context, arguments=request.arguments)
+    for name in request.arguments:
+        if name.encode() not in data:
+            project.say(f"{path}: no instruction uses --build-arg {name}")
     wheel = release_wheel(project, loaded.stack.pin, offline=request.offline, most=request.most_download)
     package = package_of(project, loaded, wheel)
     base = project.store.tree_of([loaded.state.base])[0]

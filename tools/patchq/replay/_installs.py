@@ -10,7 +10,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
-from patchq.replay._shims import CONNECTS, INSTALLERS, NETWORK, REQUIREMENT
+from patchq.replay._shims import CONNECTS, INSTALLERS, NETWORK, NO_EFFECT, REQUIREMENT
 from patchq.replay.outcomes import Reason, StepStatus
 from patchq.replay.package import Package
 
@@ -60,7 +60,7 @@ def effects(calls: Sequence[tuple[str, ...]], package: Package, *, installs_base
             requirements = []
         elif program == CONNECTS or program in NETWORK or program == "git":
             yield Effect(status=StepStatus.NOT_UNDERSTOOD, reason=Reason.NETWORK, words=(" ".join(call[:3]),))
-        else:
+        elif program != NO_EFFECT:
             yield from _others(program, arguments, package)
 
 

@@ -169,6 +169,72 @@ def _start():
 
 _start()
 """
+#: First word of the record of a file or an expression without which a ``sed -i`` has the same result.
+NO_EFFECT = "sed"
+#: Run sed. If it edits files in place, record the files that it leaves unchanged, and each of several
+#: expressions without which the other ones give the same result.
+_SED = """#!/bin/sh
+case " $* " in
+    *" -"*i*|*" --in-place"*) exec {python} -I /.patchq/sed.py "$@";;
+esac
+PATH=/usr/bin:/bin exec sed "$@"
+"""
+_SED_PY = r"""
+import getopt, os, subprocess, sys
+
+REAL = next(path for path in ("/usr/bin/sed", "/bin/sed") if os.path.exists(path))
+LONG = (
+    "quiet silent debug expression= file= follow-symlinks in-place== line-length= null-data zero-terminated posix "
+    "regexp-extended sandbox separate unbuffered"
+)
+
+def note(word):
+    with open("/.patchq/log", "ab") as log:
+        log.write(b"2\0sed\0" + os.fsencode(word) + b"\0")
+
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+def run(words, **options):
+    return subprocess.run(["sed", *words], executable=REAL, **options)
+
+def split(words):
+    # getopt knows no option whose value is optional: ``-i.bak`` has one.
+    words = ["--in-place=" + word[2:] if word.startswith("-i") else word for word in words]
+    return getopt.gnu_getopt(words, "ne:f:El:rsuz", [name.replace("==", "=") for name in LONG.split()])
+
+def main(words):
+    try:
+        options, files = split(words)
+    except getopt.GetoptError:
+        return run(words).returncode
+    scripts = [number for number, (name, _) in enumerate(options) if name in ("-e", "--expression", "-f", "--file")]
+    if not scripts:
+        files = files[1:]
+    before = {path: read(path) for path in files if os.path.isfile(path)}
+    code = run(words).returncode
+    after = {path: read(path) for path in before if os.path.isfile(path)}
+    if code or before == after:
+        return code
+    for path in before:
+        if before[path] == after.get(path):
+            note(path)
+    if len(scripts) < 2 or len(before) != len(after):
+        return code
+    for left_out in scripts:
+        rest = [word for number, pair in enumerate(options) if number != left_out for word in pair if word]
+        rest = [word for word in rest if not word.startswith("--in-place")]
+        same = True
+        for path, data in before.items():
+            found = run(rest, input=data, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
+            same = same and found == after[path]
+        if same:
+            note(options[left_out][1])
+    return code
+
+sys.exit(main(sys.argv[1:]))
+"""
 #: Exit code of the program that copies, if a source is missing; its message is the source.
 MISSING = 66
 #: Copy files as COPY and ADD do: ``copy.py FILE``, a file with JSON.
@@ -287,11 +353,13 @@ def write_shims(
     version_name = python.rpartition("/")[2]
     programs |= dict.fromkeys(("python", "python3", version_name), _PYTHON.format(python=python))
     programs |= dict.fromkeys(("pip", "pip3", version_name.replace("python", "pip")), _PIP.format(python=python))
+    programs["sed"] = _SED.format(python=python)
     for name, text in programs.items():
         path = folder / "bin" / name
         path.write_text(text)
         path.chmod(0o755)
     about = repr((distribution, version, site))
+    (folder / "sed.py").write_text(_SED_PY)
     (folder / "pip.py").write_text(_PIP_PY.replace("@pip@", about))
     start = _SITECUSTOMIZE.replace("@site@", repr((site, tuple(tops))))
     (folder / "lib" / "sitecustomize.py").write_text(start)

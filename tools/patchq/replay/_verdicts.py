@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from patchq.names import TreeId
 from patchq.replay._installs import effects
 from patchq.replay._machine import CommandResult
+from patchq.replay._shims import NO_EFFECT
 from patchq.replay.outcomes import Account, Reason, StepStatus
 from patchq.replay.package import Package, PackageChanges
 
@@ -122,6 +123,9 @@ def _of_changes(step: Replayed) -> list[Account]:
     changed = step.changed
     if changed.tree != step.before and not step.outcome.ran.code:
         found.append(replace(step.account, status=StepStatus.TAKEN, trees=(step.before, changed.tree)))
+        if unused := _without_effect(step):
+            status = StepStatus.NOT_UNDERSTOOD
+            found.append(replace(step.account, status=status, reason=Reason.PARTLY_NOTHING, words=unused))
     for paths, reason in ((changed.generated, Reason.NOT_OF_SOURCE), (changed.others, Reason.NEXT_TO_IT)):
         if paths:
             if reason is Reason.NOT_OF_SOURCE:
@@ -130,3 +134,15 @@ def _of_changes(step: Replayed) -> list[Account]:
                 status = StepStatus.NOT_UNDERSTOOD
             found.append(replace(step.account, status=status, reason=reason, paths=paths))
     return found
+
+
+def _without_effect(step: Replayed) -> tuple[str, ...]:
+    """Return the files and expressions in a step's text that a ``sed -i`` doesn't need for its result.
+
+    Files that the shell found by a pattern are left out: most of them aren't meant to change.
+    """
+    found = []
+    for program, *words in step.outcome.calls:
+        if program == NO_EFFECT:
+            found += [word for word in words if word.rpartition("/")[2] in step.text]
+    return tuple(dict.fromkeys(found))

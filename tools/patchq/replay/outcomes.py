@@ -29,6 +29,7 @@ class Reason(str, Enum):
     FAILED = "failed"
     TOO_LONG = "exceeds the time limit"
     CHANGES_NOTHING = "changes nothing"
+    PARTLY_NOTHING = "changes nothing in part"
     NETWORK = "needs the network"
     NO_PROGRAM = "program is missing"
     OTHER_VERSION = "installs another version"

@@ -16,7 +16,7 @@ from patchq.cli.common import emit, exported_json, json_option, offline_option, 
 from patchq.cli.replayed import as_answer, hint, lines, sentence
 from patchq.cli.terminal import echo, show_table
 from patchq.errors import UserError
-from patchq.names import counted
+from patchq.names import counted, sh
 from patchq.replay.outcomes import Account, NotTaken, StepStatus, short
 
 if TYPE_CHECKING:
@@ -162,7 +162,11 @@ def command(
     if offline and (urls or requests):
         raise click.UsageError("--offline can't download URLs and pull requests (--pr).")
     if not (paths or requests or commands or overlay or site or image):
-        raise click.UsageError("Missing argument 'PATH': a patch, a folder, a URL, - for standard input, or --pr.")
+        if Path(name).exists() or "/" in name:
+            message = f"Name the upstream before the path, such as: patchq import NAME {sh(name)}"
+        else:
+            message = "Missing argument 'PATH': a patch, a folder, a URL, - for standard input, or --pr."
+        raise click.UsageError(message)
     if first_parent and not git_range:
         raise click.UsageError("--first-parent needs --range.")
     files = []

@@ -92,6 +92,8 @@ def command(
 
 def _missing(project: Project, name: str | None, archive: str) -> str:
     """Return the message for a command line without an upstream or a ref."""
+    if name and "==" in name and not archive:  # a requirement, as for pip
+        name, archive = name.partition("==")[0], name
     version = archive.partition("==")[2]
     if name and version:
         return f"--ref is missing: patchq pin {sh(name)} --archive {sh(archive)} --ref {sh(version)}"
