@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import ast
 import re
-import subprocess
-import sys
 
 import pytest
 
@@ -32,11 +31,11 @@ def test_a_page_has_its_promises_in_one_table(page: str) -> None:
     assert len({promise for promise, _ in found}) == len(found) > 5
 
 
-def test_each_named_test_can_be_run() -> None:
+def test_each_named_test_exists() -> None:
     named = sorted({test for page in PAGES for _, tests in promises(page) for test in tests})
-    argv = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
-    argv += ["-o", "addopts=-p patchq.testing", *named]
-    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    collected = {line.partition("[")[0] for line in done.stdout.splitlines() if line.startswith("tests/")}
-    assert collected == set(named)
+    there = set()
+    for file in {test.partition("::")[0] for test in named}:
+        for node in ast.parse((ROOT / file).read_text()).body:
+            if isinstance(node, ast.FunctionDef):
+                there.add(f"{file}::{node.name}")
+    assert set(named) <= there

@@ -15,7 +15,7 @@ from patchq.drift import bodies
 from patchq.drift.shared import is_source
 from patchq.errors import UserError
 from patchq.formats.lock import Pin
-from patchq.formats.outcomes import Grade, Outcome
+from patchq.formats.outcomes import CellState, Grade, Outcome
 from patchq.git.diffs import PathChange
 from patchq.git.repository import Git
 from patchq.merge.patches import STOPS, Landing, Patch, read_patches
@@ -78,12 +78,12 @@ class ComparedPatch:
 class UnionPatch:
     """Patch in the combined stack of both forks, and its outcome on top of the patches before it.
 
-    :ivar outcome: None for the fork whose patches come first.
+    :ivar outcome: empty for the fork whose patches come first.
     """
 
     name: str
     is_ours: bool
-    outcome: Outcome | None
+    outcome: Outcome | CellState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -392,7 +392,7 @@ def _union(
 
     A patch may need one that was left out, so the remaining patches are carried again until all apply.
     """
-    order = [UnionPatch(name=patch.name, is_ours=first_is_ours, outcome=None) for patch in first.patches]
+    order = [UnionPatch(name=patch.name, is_ours=first_is_ours, outcome=CellState.UNKNOWN) for patch in first.patches]
     last_is_ours = not first_is_ours
     rest = []
     for name, info in last.carried.commits:
