@@ -342,6 +342,14 @@ def test_a_syntax_error_is_named(patchq: Patchq, tmp_path: Path) -> None:
     assert names_it in patchq.ok("import", "up", str(tmp_path / "x.diff"), *ME)
     said = patchq.fails(1, "check", "up")
     assert "up/v1/x: it leaves a syntax error: pkg/mod.py:2: invalid syntax [syntax]" in said
+    cache = patchq.root / ".patchq" / "check" / "syntax.json"
+    before, written = cache.read_bytes(), cache.stat()
+    assert patchq.fails(1, "check", "up") == said
+    assert cache.stat().st_ino == written.st_ino, "the files are parsed once"
+    for damage in (before.replace(b"invalid syntax", b"valid syntax"), before[:-30], b"[]"):
+        cache.write_bytes(damage)
+        assert patchq.fails(1, "check", "up") == said
+        assert cache.read_bytes() == before
     lock = patchq.layout.lock
     lock.write_text(lock.read_text().replace("off = [", 'off = ["syntax", '))
     assert "[syntax]" not in patchq.ok("check", "up")

@@ -123,8 +123,8 @@ def test_what_was_found_is_kept_until_a_patch_is_another(project: Patchq) -> Non
 
 @pytest.mark.parametrize(
     "damage",
-    [lambda said: b"", lambda said: said[: len(said) // 2], lambda said: b"[]", lambda said: b'{"sets": [1]}',
-     lambda said: b'{"sets": {"default": 3}}', lambda said: said.replace(b"the later patch wins", b"all is well"),
+    [lambda said: b"", lambda said: said[: len(said) // 2], lambda said: b"[]", lambda said: b'{"results": [1]}',
+     lambda said: b'{"results": {"default": 3}}', lambda said: said.replace(b"the later patch wins", b"all is well"),
      lambda said: b"\0" * len(said), lambda said: b"[" * 100_000],
 )  # fmt: skip
 def test_what_is_kept_and_damaged_is_looked_for_again(project: Patchq, damage: Callable[[bytes], bytes]) -> None:

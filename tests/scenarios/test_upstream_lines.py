@@ -81,6 +81,13 @@ def test_check_finds_them_in_existing_stacks(stopped: Patchq) -> None:
     found = [f for f in run(stopped, 1, "check")["findings"] if f["rule"] == "upstream-lines"]
     assert [(f["ref"], f["patch"]) for f in found] == [("v2", "first")]
     assert "a.txt:6 'count(x)'" in found[0]["message"]
+    cache = stopped.root / ".patchq" / "check" / "upstream-lines.json"
+    before, written = cache.read_bytes(), cache.stat()
+    assert [f for f in run(stopped, 1, "check")["findings"] if f["rule"] == "upstream-lines"] == found
+    assert cache.stat().st_ino == written.st_ino, "the stacks are compared once"
+    cache.write_bytes(before.replace(b"count(x)", b"nothing"))
+    assert [f for f in run(stopped, 1, "check")["findings"] if f["rule"] == "upstream-lines"] == found
+    assert cache.read_bytes() == before
 
 
 # Only its own

@@ -30,7 +30,7 @@ PACKAGES = {
 #: Modules that open other files.
 MODULES = {
     "state below .patchq": {
-        "build.reference", "rebase.state", "resolutions.propose", "cli.verdicts", "contribute.dossier", "contribute.submit", "drift._known",
+        "build.reference", "rebase.state", "resolutions.propose", "cli.verdicts", "contribute.dossier", "contribute.submit", "project.cached",
         "kernels._cache", "mutation.known", "project.journal", "project._private", "project.stack", "proofs.prove",
         "store._heal",
     },

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import astuple, fields
+from pathlib import Path
 
-from patchq.drift._known import KnownDrift
+from patchq.drift import bodies, shared
 from patchq.drift.shared import Shared, Stacked, Versions, compare, is_source, packages_of, report_unread
 from patchq.errors import PatchqError
 from patchq.git.repository import Git
+from patchq.project.cached import ResultCache
 from patchq.project.project import Project
 from patchq.project.stack import Stack, load_state
 from patchq.stacks.apply import ApplyPlan, bases_of
@@ -17,6 +19,9 @@ from patchq.stacks.apply import plan as plan_stack
 
 #: Upstream and ref.
 _At = tuple[str, str]
+
+#: Packages that decide which definitions are found.
+_PARSERS = ("tree-sitter", "tree-sitter-cuda")
 
 _FIELDS = [field.name for field in fields(Shared)]
 
@@ -46,7 +51,8 @@ def shared_in_sets(
         stacks: dict[_At, Stacked] = {}
         versions = Versions()
         packages = packages_of(project)
-        known = KnownDrift(project.layout)
+        modules = (Path(bodies.__file__), Path(shared.__file__))
+        known = ResultCache(project.layout, "one-definition", modules=modules, packages=_PARSERS)
         for name in chosen:
             there: dict[_At, ApplyPlan] = {}
             for stack in project.stacks(name):
@@ -63,8 +69,7 @@ def shared_in_sets(
                 rows = known.add(name, [astuple(s) for s in dict.fromkeys(here)])
             for row in rows:
                 found[Shared(**dict(zip(_FIELDS, row, strict=True)))] = None
-        if not set_name:  # the cache would lose the other sets
-            known.keep()
+        known.keep(forget=not set_name)
     sets: list[Shared] = []
     for s in found:
         if not names or s.upstream in names:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from itertools import chain, product
 from operator import itemgetter
+from pathlib import Path
 
 from patchq.errors import UserError
 from patchq.formats import diff
@@ -25,6 +26,7 @@ from patchq.git.diffs import PathChange
 from patchq.git.objects import TreeEntry
 from patchq.git.repository import Git
 from patchq.names import BlobId, CommitId, show_path
+from patchq.project.cached import ResultCache
 from patchq.project.journal import Change
 from patchq.project.project import Project
 from patchq.project.stack import ledger_path, read_ledger
@@ -270,7 +272,8 @@ def _origins(
     found = {own.path: own for own in before}
     lost = found.keys() - {change.path for change in after}
     lost -= store.list_tree(f"{new}^", sorted(lost)).keys() if lost else set()
-    if lost and any(change.path not in found for change in after):
+    # The caller compares no files that the new patch adds.
+    if lost and any(change.old and change.path not in found for change in after):
         renames = store.renames_between(f"{old}^", f"{new}^")
         by_name: dict[bytes, list[PathChange]] = {}
         for path in lost:
@@ -368,13 +371,19 @@ def dropped_in_stacks(project: Project, plans: Mapping[tuple[str, str], ApplyPla
     for _, _, old, new, _ in carried:
         commits += (old, new)
     ids = dict(zip(commits, project.store.patch_ids_of(commits), strict=True))
+    known = ResultCache(project.layout, "upstream-lines", modules=(Path(__file__),))
     found = []
     for upstream, attempt, old, new, base in carried:
         if ids[old] == ids[new]:  # the same change
             continue
         accepted = {(line.path, line.text.strip()) for line in attempt.dropped}
         left = []
-        for line in find_dropped(project.store, old=old, new=new, upstream=base):
+        rows = known.find(f"{old} {new} {base}")
+        if rows is None:
+            lines = find_dropped(project.store, old=old, new=new, upstream=base)
+            rows = known.add(f"{old} {new} {base}", [(line.path, str(line.line), line.text) for line in lines])
+        for path, number, text in rows:
+            line = UpstreamLine(path, int(number), text)
             if (line.path, line.text.strip()) not in accepted:
                 left.append(line)
         if left:
@@ -383,6 +392,7 @@ def dropped_in_stacks(project: Project, plans: Mapping[tuple[str, str], ApplyPla
                     upstream=upstream, ref=attempt.onto, patch=attempt.patch, lines=tuple(left), attempt=attempt
                 )
             )
+    known.keep(forget={upstream for upstream, _ in plans} >= project.lock.upstreams.keys())
     return found
 
 

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
@@ -22,6 +23,7 @@ from patchq.names import AppliedPatch, BlobId, CommitId, TreeId, proof_path, sh,
 from patchq.patterns.regenerate import RuleStop
 from patchq.patterns.rules import TRAILER, rules_of
 from patchq.patterns.trees import is_made_by
+from patchq.project.cached import ResultCache
 from patchq.project.project import Project
 from patchq.project.stack import SeriesMissing, Stack, load_stack, load_state
 from patchq.sources.rules import upstream_test
@@ -30,6 +32,9 @@ from patchq.stacks.apply import ApplyPlan, bases_of, plan
 from patchq.stacks.export import format_patches
 from patchq.system import project_files
 from patchq.system.paths import check_inside, folder_to_ref
+
+#: Line and message.
+_SyntaxError = tuple[int, str]
 
 _STATUS = re.compile(r"(?P<word>[A-Za-z-]+)(?: \[(?P<detail>[^\]]+)\])?")
 _TOPIC = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -86,6 +91,7 @@ def check(
         if not names:
             found = _strays(project)
         bases: dict[tuple[str, str], CommitId] = {}
+        syntax = ResultCache(project.layout, "syntax", modules=(Path(__file__),))
         for upstream in project.lock.upstreams.values():
             for pin in upstream.pins.values() if not names or upstream.name in names else ():
                 off = {"empty", *upstream.check.off} if allow_empty else set(upstream.check.off)
@@ -96,8 +102,9 @@ def check(
                     continue
                 headers = _headers(project, stack, found)
                 if not text_only and stack.names and len(headers) == len(stack.names):
-                    _check_bytes(project, stack, found, offline, bases, {} if plans is None else plans)
+                    _check_bytes(project, stack, found, offline, bases, {} if plans is None else plans, syntax)
                 found = list(_levelled(found, upstream, off))
+        syntax.keep(forget=not names)
         for name in () if names or text_only else project.lock.sets:
             if set_name in ("", name):
                 found += _check_siblings(project, name, bases)
@@ -417,10 +424,13 @@ def _check_bytes(
     offline: bool,
     bases: dict[tuple[str, str], CommitId],
     plans: dict[tuple[str, str], ApplyPlan],
+    syntax: ResultCache,
 ) -> None:
     """Check that a stack's patches apply without offsets, and that exporting them gives the same bytes.
 
     The stack's base is added to ``bases`` and its plan to ``plans``.
+
+    :param syntax: syntax errors of known files, by blob id.
     """
     pin = stack.pin
     state = load_state(project.layout, pin.upstream)
@@ -442,7 +452,7 @@ def _check_bytes(
         return
     mails = format_patches(project.store, base.commit, after.tip, len(after.patches))
     again = f"patchq apply {pin.upstream} && patchq export {pin.upstream}"
-    found += _check_syntax(project.store, stack, base.commit, [item.applied for item in after.patches])
+    found += _check_syntax(project.store, stack, base.commit, [item.applied for item in after.patches], syntax)
     for item, mail in zip(after.patches, mails, strict=True):
         name = item.applied.name
         for offset in item.applied.offsets:
@@ -465,25 +475,27 @@ class BrokenSource:
         return f"{self.path}:{self.line}: {self.message}"
 
 
-def find_broken_sources(store: Git, pairs: Sequence[tuple[TreeId, TreeId]]) -> list[list[BrokenSource]]:
+def find_broken_sources(
+    store: Git, pairs: Sequence[tuple[TreeId, TreeId]], known: ResultCache | None = None
+) -> list[list[BrokenSource]]:
     """Return, for each change, the Python files in which it leaves a syntax error.
 
     A file that this Python couldn't parse before the change, such as a template, doesn't count.
 
     :param pairs: for each change, the trees before and after it.
+    :param known: syntax errors of known files, by blob id. New ones are added.
     """
     changes: list[list[tuple[bytes, BlobId, BlobId]]] = []
-    blobs: set[BlobId] = set()
+    errors: dict[BlobId, _SyntaxError | None] = {}
     for changed in store.changes_between(pairs):
         python = []
         for one in changed:
             if one.path.endswith(b".py") and one.old and one.new:
                 python.append((one.path, one.old.blob, one.new.blob))
-                blobs |= {one.old.blob, one.new.blob}
         changes.append(python)
-    errors: dict[BlobId, tuple[int, str] | None] = {}
-    for blob, data in store.read_blobs(sorted(blobs)).items():
-        errors[blob] = _syntax_error(data)
+    _add_syntax_errors(errors, store, {new for python in changes for _, _, new in python}, known)
+    # Parsing takes long: the file before the change matters only if the change leaves an error.
+    _add_syntax_errors(errors, store, {old for python in changes for _, old, new in python if errors[new]}, known)
     found = []
     for python in changes:
         broken = []
@@ -495,7 +507,24 @@ def find_broken_sources(store: Git, pairs: Sequence[tuple[TreeId, TreeId]]) -> l
     return found
 
 
-def _syntax_error(data: bytes) -> tuple[int, str] | None:
+def _add_syntax_errors(
+    errors: dict[BlobId, _SyntaxError | None], store: Git, blobs: Collection[BlobId], known: ResultCache | None
+) -> None:
+    """Add the syntax errors of files, by blob id, to ``errors``."""
+    unknown = []
+    for blob in sorted(set(blobs) - errors.keys()):
+        rows = known.find(blob) if known else None
+        if rows is None:
+            unknown.append(blob)
+        else:
+            errors[blob] = next(((int(line), message) for line, message in rows), None)
+    for blob, data in store.read_blobs(unknown).items():
+        error = errors[blob] = _syntax_error(data)
+        if known:
+            known.add(blob, [(str(error[0]), error[1])] if error else [])
+
+
+def _syntax_error(data: bytes) -> _SyntaxError | None:
     """Return the line and message of a source's first syntax error; None if this Python can parse it."""
     try:
         with warnings.catch_warnings():
@@ -508,12 +537,14 @@ def _syntax_error(data: bytes) -> tuple[int, str] | None:
     return None
 
 
-def _check_syntax(store: Git, stack: Stack, base: CommitId, patches: Sequence[AppliedPatch]) -> Iterator[Finding]:
+def _check_syntax(
+    store: Git, stack: Stack, base: CommitId, patches: Sequence[AppliedPatch], known: ResultCache
+) -> Iterator[Finding]:
     """Yield a finding for each Python file in which a patch leaves a syntax error."""
     upstream = stack.pin.upstream
     hint = f"`patchq apply {upstream}`, correct the line in .patchq/trees/{upstream}, then `patchq fold {upstream}`"
     trees = store.tree_of([base, *(patch.commit for patch in patches)])
-    broken = find_broken_sources(store, list(itertools.pairwise(trees)))
+    broken = find_broken_sources(store, list(itertools.pairwise(trees)), known)
     for patch, sources in zip(patches, broken, strict=True):
         for source in sources:
             yield Finding(
