@@ -21,7 +21,7 @@ PACKAGE = Path(patchq.__file__).parent
 #: docs/explanation/architecture.md shows this table. A package may import packages of lower layers, and those of its
 #: own layer as long as no cycle comes of it.
 LAYERS = [
-    {"errors", "extras", "names", "__init__"},
+    {"errors", "extras", "names", "records", "__init__"},
     {"system"},
     {"formats"},
     {"git"},
@@ -36,7 +36,7 @@ LAYERS = [
     {"cli"},
 ]
 #: Modules outside the packages: data that every module may use, and entry points.
-ALONE = {"__init__", "__main__", "errors", "extras", "names", "testing"}
+ALONE = {"__init__", "__main__", "errors", "extras", "names", "records", "testing"}
 #: Entry points: they import any layer, and no module imports them.
 ENTRY_POINTS = {"__main__", "testing"}
 #: Libraries that only one module or package may import.
@@ -273,7 +273,7 @@ def test_help_and_version_import_the_command_line_alone(option: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == str(
-        ["patchq.cli", "patchq.cli.boundary", "patchq.cli.terminal", "patchq.errors", "patchq.names"]
+        ["patchq.cli", "patchq.cli.boundary", "patchq.cli.terminal", "patchq.errors", "patchq.names", "patchq.records"]
     )
 
 

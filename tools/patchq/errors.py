@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
+
+from patchq.records import dataclass
 
 #: User and password in an http(s) URL, and the password in any other URL. A scheme starts only at
 #: the beginning of a word: trying each letter of a long word would take quadratic time.

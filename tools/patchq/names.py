@@ -6,9 +6,11 @@ import re
 import shlex
 import unicodedata
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import NewType
+
+from patchq.records import dataclass
 
 CommitId = NewType("CommitId", str)
 TreeId = NewType("TreeId", str)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import chain
 
 from patchq.drift.shared import Shared, Stacked, shared_beside
@@ -30,6 +29,7 @@ from patchq.merge.threeway import carry, carry_each, look_at
 from patchq.names import BlobId, CommitId
 from patchq.project.project import Project
 from patchq.project.refs import newest, pin_at, releases_of, version_of
+from patchq.records import dataclass
 from patchq.sources.pins import Fetcher, Hosts
 from patchq.stacks.siblings import SiblingDifference, differences
 from patchq.upstream.commits import Landed

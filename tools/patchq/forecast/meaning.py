@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from patchq.drift.alarms import Alarm, Kind, NotCompared, Reached
 from patchq.drift.drift import drift
@@ -16,6 +16,7 @@ from patchq.git.objects import CommitInfo
 from patchq.git.repository import Git
 from patchq.names import BlobId, CommitId
 from patchq.project.project import Project
+from patchq.records import dataclass
 from patchq.upstream.history import History, at_hand
 
 #: Greatest number of commits of one file that are read to find the one that made a change.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 
 from patchq.errors import UserError
@@ -20,6 +19,7 @@ from patchq.names import CommitId, sh
 from patchq.project.project import Project
 from patchq.project.refs import age, older_first
 from patchq.project.stack import Stack, find_patch, load_stack, read_ledger
+from patchq.records import dataclass
 from patchq.stacks.apply import Carried, carried_stacks
 from patchq.upstream.history import History
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import chain
 
 from patchq.formats.ledger import FileOffset
 from patchq.formats.outcomes import Grade, Outcome
 from patchq.merge.patches import FileConflict
 from patchq.names import counted
+from patchq.records import dataclass
 from patchq.upstream.status import UpstreamCommit
 
 

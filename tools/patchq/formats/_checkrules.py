@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from patchq.records import dataclass
 
 #: Rules that can be off or only warn. The rule that a patch must apply is not one of them.
 RULES = (

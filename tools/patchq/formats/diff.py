@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from patchq.errors import ConflictKind, FormatError
 from patchq.formats._diffheader import FileHeader, read_header
 from patchq.formats.leftovers import leftovers
 from patchq.formats.treepath import check_tree_path, is_for_git
 from patchq.names import show_path
+from patchq.records import dataclass
 
 REGULAR, EXECUTABLE, SYMLINK, GITLINK = b"100644", b"100755", b"120000", b"160000"
 

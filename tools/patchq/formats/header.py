@@ -10,9 +10,9 @@ from __future__ import annotations
 import codecs
 import functools
 import re
-from dataclasses import dataclass
 
 from patchq.errors import FormatError
+from patchq.records import dataclass
 
 STATUS_WORDS = ("Pending", "Submitted", "Accepted", "Backport", "Inappropriate", "Denied", "Inactive-Upstream")
 NEEDS = ("nvcc", "sm90", "sm121")

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Container, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from patchq.errors import FormatError
+from patchq.records import dataclass
 
 _Entry = TypeVar("_Entry")
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, make_dataclass
+from dataclasses import asdict, field, fields, make_dataclass
 from typing import Any
 
 from patchq.formats import jsonlines
 from patchq.formats.jsonlines import Problem
 from patchq.formats.outcomes import DropReason, Grade, Outcome
+from patchq.records import dataclass
 
 #: Newest format of a line. Each line uses the oldest format that can express it, so that an older
 #: patchq reads what it can.

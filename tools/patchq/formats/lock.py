@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from patchq.errors import FormatError, StateTooNew, StateTooOld, UserError, nearest
@@ -16,6 +16,7 @@ from patchq.formats import toml
 from patchq.formats._checkrules import RULES, SIGNERS, CheckRules
 from patchq.formats.verification import Signing, Verification, read_signing, read_verification
 from patchq.names import CommitId
+from patchq.records import dataclass
 from patchq.system.paths import check_inside, check_name, check_ref, find_twins
 
 VERSION = 1

@@ -6,10 +6,10 @@ import hashlib
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from patchq.errors import FormatError
+from patchq.records import dataclass
 
 SCHEMA = "patchq/wheel/1"
 #: Part of every stack id. Raise it when the same input would give other wheel bytes.

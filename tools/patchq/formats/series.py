@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from patchq.errors import FormatError
 from patchq.names import sh
+from patchq.records import dataclass
 from patchq.system.paths import check_name, find_twins
 
 SUFFIX = ".patch"

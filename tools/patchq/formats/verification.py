@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from patchq.errors import FormatError
+from patchq.records import dataclass
 from patchq.system.paths import check_inside
 
 

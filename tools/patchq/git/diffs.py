@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from patchq.git.objects import Objects, TreeEntry
 from patchq.names import BlobId, CommitId, TreeId
+from patchq.records import dataclass
 from patchq.system.runner import CommandError
 
 _DIFF_CONFIG = (

@@ -12,7 +12,6 @@ import zlib
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from patchq.git.diffs import PathChange
@@ -21,6 +20,7 @@ from patchq.git.mergetree import Merge, Sides, Stage, merges_trees
 from patchq.git.objects import TreeEntry, blob_id
 from patchq.git.repository import Git, Scratch
 from patchq.names import BlobId, CommitId, TreeId
+from patchq.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

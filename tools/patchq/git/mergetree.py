@@ -12,13 +12,13 @@ import os
 import re
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from patchq.formats.header import Ident
 from patchq.git.command import options
 from patchq.git.objects import Objects, TreeEntry
 from patchq.names import BlobId, CommitId, TreeId
+from patchq.records import dataclass
 from patchq.system import runner
 
 #: zdiff3 adds the patch's base to conflict markers.

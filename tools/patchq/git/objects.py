@@ -6,7 +6,6 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
@@ -15,6 +14,7 @@ from patchq.formats.header import Ident, decode
 from patchq.formats.treepath import parents_of
 from patchq.git.command import MEND, Command
 from patchq.names import BlobId, CommitId, TreeId
+from patchq.records import dataclass
 from patchq.system import runner
 
 if TYPE_CHECKING:

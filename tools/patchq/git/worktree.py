@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from patchq.errors import EditedTreeError, FormatError, PatchqError, StateError
@@ -17,6 +16,7 @@ from patchq.git.objects import TreeEntry
 from patchq.git.owners import refuse_if_special
 from patchq.git.repository import Git
 from patchq.names import CommitId, TreeId, name_for, sh, show_path
+from patchq.records import dataclass
 from patchq.system import fsio, runner
 
 #: Seconds for ``git status``, after which patchq searches for special files that block it.

@@ -13,11 +13,11 @@ import os
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from patchq.formats import diff
 from patchq.git.repository import Git
 from patchq.names import BlobId, TreeId
+from patchq.records import dataclass
 
 #: Length of the last run, which continues past the end of the file.
 _ENDLESS = 1 << 60

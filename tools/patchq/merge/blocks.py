@@ -14,11 +14,12 @@ import difflib
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property, lru_cache
 from operator import itemgetter
 
 from patchq.formats import diff
+from patchq.records import dataclass
 
 #: Number of distinctive lines that identify a block without a neighbour.
 _DISTINCT_LINES = 3

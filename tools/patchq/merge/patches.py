@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 
 from patchq.formats import diff
@@ -17,6 +17,7 @@ from patchq.git.repository import Git
 from patchq.merge.blocks import Block, blocks
 from patchq.names import BlobId, CommitId, TreeId, show_path
 from patchq.patterns.rules import Rule, rules_of
+from patchq.records import dataclass
 
 #: Outcomes that stop a rebase.
 STOPS = (Outcome.ABSORBED, Outcome.OBSOLETE, Outcome.CONFLICT)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from patchq.formats import diff
@@ -20,6 +19,7 @@ from patchq.merge.blocks import seems_made
 from patchq.merge.patches import Landing, Patch, StopKind, StopReason, whole_files
 from patchq.names import BlobId, TreeId, show_path
 from patchq.patterns.regenerate import RuleStop, regenerate
+from patchq.records import dataclass
 
 #: Modes of regular files.
 _FILES = (b"100644", b"100755")

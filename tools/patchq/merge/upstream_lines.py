@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import SequenceMatcher
 from itertools import chain, product
 from operator import itemgetter
@@ -30,6 +30,7 @@ from patchq.project.cached import ResultCache
 from patchq.project.journal import Change
 from patchq.project.project import Project
 from patchq.project.stack import ledger_path, read_ledger
+from patchq.records import dataclass
 from patchq.stacks.apply import ApplyPlan
 from patchq.system import project_files
 

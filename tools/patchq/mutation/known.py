@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from patchq.project.project import Project
+from patchq.records import dataclass
 from patchq.system import fsio
 
 _VERSION = 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from patchq.records import dataclass
 from patchq.system import runner
 
 #: Seconds and bytes of memory that an expression may take for all files of a rule.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from fnmatch import fnmatchcase
 from functools import cache
@@ -13,6 +13,7 @@ from typing import Protocol
 from patchq.names import show_path
 from patchq.patterns._matches import ByteEdit, RegexError, find_literal, find_regex, patched
 from patchq.patterns.rules import MOST_TIMES, Rule, encode, is_glob
+from patchq.records import dataclass
 
 
 class RuleTree(Protocol):

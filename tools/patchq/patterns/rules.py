@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from patchq.errors import FormatError
 from patchq.formats.header import parse_trailers, with_trailer
 from patchq.formats.treepath import is_tree_path
 from patchq.names import show_path
+from patchq.records import dataclass
 
 #: Name of the trailer that contains a rule.
 TRAILER = "Pattern"

@@ -14,7 +14,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -23,6 +23,7 @@ from patchq.formats.header import Ident
 from patchq.git.repository import Git
 from patchq.git.worktree import Worktree, branch_of
 from patchq.names import CommitId
+from patchq.records import dataclass
 from patchq.system import fsio, project_files
 from patchq.system.paths import Layout, check_inside
 

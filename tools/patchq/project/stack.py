@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from patchq.formats.lock import Pin
 from patchq.formats.series import MOST_BYTES, SUFFIX, Series
 from patchq.formats.series import parse as parse_series
 from patchq.names import AppliedPatch, CommitId, Offset, TreeId, sh
+from patchq.records import dataclass
 from patchq.system import fsio, project_files
 from patchq.system.paths import Layout, folder_to_ref
 

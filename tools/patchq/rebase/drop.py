@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from patchq import __version__
 from patchq.errors import BuildError, UserError
@@ -19,6 +19,7 @@ from patchq.project.project import Project
 from patchq.project.refs import complete_pin, pin_at
 from patchq.project.stack import ledger_with
 from patchq.rebase.stops import Prove, base_of, on_evidence_alone, proof_word
+from patchq.records import dataclass
 from patchq.system import fsio
 from patchq.upstream.history import at_hand
 from patchq.upstream.status import HunkState, UpstreamCommit

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from patchq.git.worktree import Worktree
 from patchq.merge.patches import FileConflict
 from patchq.names import CommitId, TextEnum
 from patchq.project.project import Project
+from patchq.records import dataclass
 from patchq.system import fsio
 from patchq.system.paths import check_name, ref_to_folder
 

@@ -8,7 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 from patchq.errors import BuildError, Conflict, ConflictError, UserError
@@ -33,6 +33,7 @@ from patchq.project.journal import KEPT
 from patchq.project.project import Project
 from patchq.project.stack import load_stack
 from patchq.rebase.state import PatchStep, RebaseProgress, Stop, save, stop_worktree
+from patchq.records import dataclass
 from patchq.sources.bases import Base
 from patchq.sources.pins import Fetcher
 from patchq.system import fsio

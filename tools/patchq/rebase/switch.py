@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from patchq.errors import UserError
 from patchq.formats import relock
@@ -19,6 +19,7 @@ from patchq.project.project import Project
 from patchq.project.refs import older_first
 from patchq.project.stack import load_stack, read_ledger
 from patchq.rebase.state import load, upstreams_under_way
+from patchq.records import dataclass
 from patchq.system import project_files
 from patchq.system.paths import LOCK_NAME, check_name, ref_to_folder
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from patchq.formats.lock import Pin
 from patchq.git.repository import Git
 from patchq.names import CommitId
+from patchq.records import dataclass
 from patchq.system.paths import ref_component
 
 

@@ -16,13 +16,13 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from patchq.errors import SourceError
 from patchq.names import sh
+from patchq.records import dataclass
 from patchq.sources import simple
 from patchq.sources.simple import IndexFile
 from patchq.system import fsio, runner

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from patchq.errors import UserError
 from patchq.formats.lock import BuildConfig, Pin
@@ -14,6 +13,7 @@ from patchq.formats.manifest import stack_id
 from patchq.names import CommitId
 from patchq.project.project import Project
 from patchq.project.stack import Stack, State
+from patchq.records import dataclass
 from patchq.sources.pins import is_local_archive
 from patchq.stacks.apply import current
 from patchq.system import project_files

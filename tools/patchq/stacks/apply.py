@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from patchq.errors import UserError
 from patchq.formats.header import parse as parse_mail
@@ -15,8 +14,9 @@ from patchq.names import AppliedPatch, CommitId, StackResult, TreeId
 from patchq.project.journal import Change, TreeMove
 from patchq.project.project import Project
 from patchq.project.stack import Remembered, Stack, State, find_patch, load_stack, load_state, pin_key
+from patchq.records import dataclass
 from patchq.sources.bases import Base
-from patchq.system import fsio
+from patchq.system import fsio, runner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,9 +77,8 @@ def apply(
         for name, state in states.items():
             trees[name] = (project.worktree(name), state.tip if state else None)
         # git status takes most of the time if nothing changed, so all worktrees run it in parallel.
-        with ThreadPoolExecutor(max(1, len(trees))) as pool:
-            heads = pool.map(lambda item: item[0].refuse_edits(item[1]).head, trees.values())
-            heads_by_name = dict(zip(trees, heads, strict=True))
+        heads = runner.in_threads(lambda item: item[0].refuse_edits(item[1]).head, trees.values())
+        heads_by_name = dict(zip(trees, heads, strict=True))
         bases = bases_of(project, stacks, states, offline)
         plans = []
         for stack, base in zip(stacks, bases, strict=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from patchq import __version__
 from patchq.errors import ConflictError, UserError
@@ -22,6 +22,7 @@ from patchq.patterns.trees import StoredTree, write_tree
 from patchq.project.journal import Change
 from patchq.project.project import Project
 from patchq.project.stack import Stack, State, find_patch, ledger_with, load_stack, load_state
+from patchq.records import dataclass
 from patchq.stacks._reorder import reorder
 from patchq.stacks.apply import bases_of, current, plan
 from patchq.stacks.export import Exported, Move, files_to_leave, take_edits, write_stack

@@ -11,7 +11,7 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import IO
 
 from patchq.errors import Conflict, ConflictError, ConflictKind, FormatError, PatchqError
@@ -25,6 +25,7 @@ from patchq.git.repository import Git
 from patchq.names import AppliedPatch, CommitId, Offset, show_path
 from patchq.patterns.regenerate import RuleStop, regenerate
 from patchq.patterns.rules import rules_of
+from patchq.records import dataclass
 from patchq.stacks._memtree import FileMismatch, Result, View
 from patchq.system import fsio, runner
 

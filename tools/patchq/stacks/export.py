@@ -7,7 +7,7 @@ import re
 import tempfile
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from patchq.errors import Conflict, ConflictError, EditedTreeError, FormatError, UserError, nearest
@@ -24,6 +24,7 @@ from patchq.names import AppliedPatch, CommitId, TreeId, sh, show_path
 from patchq.project.journal import Change, TreeMove
 from patchq.project.project import Project
 from patchq.project.stack import MOST_PATCH, Remembered, Stack, State, remember
+from patchq.records import dataclass
 from patchq.stacks.apply import add_move, current
 from patchq.stacks.reconcile import ReconciledEntry, entries_of, reconcile, split_series
 from patchq.system import project_files

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
@@ -20,6 +20,7 @@ from patchq.formats.lock import Lock, Pin
 from patchq.git.repository import Git
 from patchq.names import CommitId
 from patchq.project.project import Project
+from patchq.records import dataclass
 from patchq.stacks.applied import release_version
 
 _WHERE = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix", "extra": ""}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +15,8 @@ from patchq.formats.lock import Pin
 from patchq.names import show_path
 from patchq.project.project import Project
 from patchq.project.stack import Stack, State, find_patch, ledger_path, load_state, pin_key
-from patchq.system import fsio, project_files
+from patchq.records import dataclass
+from patchq.system import fsio, project_files, runner
 
 if TYPE_CHECKING:
     from patchq.formats.jsonlines import Problem
@@ -70,8 +71,6 @@ class StackStatus:
 
 def status(project: Project, set_name: str = "") -> list[StackStatus]:
     """Return the status of each stack of a set, and of its worktree."""
-    from concurrent.futures import ThreadPoolExecutor
-
     set_name = project.choose_set(set_name)
     stacks = project.stacks(set_name)
     states = [load_state(project.layout, stack.pin.upstream) for stack in stacks]
@@ -81,12 +80,11 @@ def status(project: Project, set_name: str = "") -> list[StackStatus]:
             trees.append(project.worktree(stack.pin.upstream))
         else:
             trees.append(None)
-    with ThreadPoolExecutor(max(1, len(trees))) as pool:
-        looks = pool.map(lambda tree: tree.status() if tree else None, trees)
-        found: list[StackStatus] = []
-        for stack, state, tree in zip(stacks, states, looks, strict=True):
-            found.append(_stack_status(project, stack, state, tree))
-        return found
+    looks = runner.in_threads(lambda tree: tree.status() if tree else None, trees)
+    found: list[StackStatus] = []
+    for stack, state, tree in zip(stacks, states, looks, strict=True):
+        found.append(_stack_status(project, stack, state, tree))
+    return found
 
 
 def _stack_status(project: Project, stack: Stack, state: State | None, tree: TreeStatus | None) -> StackStatus:

@@ -6,11 +6,11 @@ import os
 import re
 import unicodedata
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from urllib.parse import quote, unquote
 
 from patchq.errors import FormatError, UserError
+from patchq.records import dataclass
 
 LOCK_NAME = "upstream.lock"
 #: Folder of the kernels to compile ahead of time, one file per upstream.

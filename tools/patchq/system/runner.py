@@ -14,12 +14,15 @@ import shlex
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from patchq.errors import PatchqError
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 
 #: File descriptors that child processes inherit, such as the project's lock. A child that outlives
 #: a killed patchq holds the lock until it ends, so that no other patchq starts next to it.
@@ -57,6 +60,31 @@ class CommandError(PatchqError):
     def output(self) -> str:
         """Standard error of the command, decoded for display."""
         return self.stderr.decode("utf-8", "replace").strip()
+
+
+def in_threads(work: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Result]:
+    """Return ``work`` of each item, in order, with a thread for each item. Raise the first item's error at the end.
+
+    ``concurrent.futures`` isn't used, because it imports ``logging``, which short commands would notice.
+    """
+    results: dict[int, _Result] = {}
+    errors: dict[int, BaseException] = {}
+
+    def do(number: int, item: _Item) -> None:
+        try:
+            results[number] = work(item)
+        except BaseException as error:
+            errors[number] = error
+
+    threads = []
+    for number, item in enumerate(items):
+        threads.append(threading.Thread(target=do, args=(number, item)))
+        threads[-1].start()
+    for thread in threads:
+        thread.join()
+    for number in sorted(errors):
+        raise errors[number]
+    return [results[number] for number in range(len(threads))]
 
 
 def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from patchq.formats import diff
 from patchq.formats.outcomes import Grade, Outcome
@@ -17,6 +17,7 @@ from patchq.merge.blocks import blocks, is_there, share, text_of, word_of
 from patchq.merge.patches import STOPS, Landing, Patch
 from patchq.merge.target import Column
 from patchq.names import show_path
+from patchq.records import dataclass
 from patchq.upstream.commits import Landed
 from patchq.upstream.releases import Releases
 from patchq.upstream.status import UpstreamCommit, UpstreamVerdict

@@ -9,7 +9,6 @@ by `git apply -R`. Because a release is weaker evidence than a commit, the crite
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, pairwise
 from pathlib import PurePosixPath
 
@@ -26,6 +25,7 @@ from patchq.merge.target import Column
 from patchq.names import BlobId, CommitId, TreeId, show_path
 from patchq.project.project import Project
 from patchq.project.refs import pins_between, version_of
+from patchq.records import dataclass
 from patchq.sources.pins import Fetcher
 from patchq.upstream.status import (
     MOVED,

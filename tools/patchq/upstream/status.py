@@ -10,7 +10,6 @@ import re
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 
@@ -19,6 +18,7 @@ from patchq.git.objects import TreeEntry
 from patchq.merge.blocks import Block, Text, blocks_both, is_there, telling, text_of
 from patchq.merge.patches import Patch
 from patchq.names import CommitId, TextEnum, show_path
+from patchq.records import dataclass
 
 #: Minimum share of reverted lines for a patch to count as reverted.
 _BACK = 0.25
