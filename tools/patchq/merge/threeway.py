@@ -12,7 +12,6 @@ import os
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -34,6 +33,7 @@ from patchq.merge.target import Column, MergeRequest
 from patchq.merge.upstream_lines import dropped_lines
 from patchq.names import BlobId, CommitId, TreeId, show_path
 from patchq.patterns.regenerate import RuleStop
+from patchq.system import runner
 
 #: Cache of renamed files between two trees, because git's rename search takes most of the time.
 Moves = dict[tuple[TreeId, TreeId, tuple[bytes, ...]], list[tuple[bytes, bytes, TreeEntry | None]]]
@@ -62,11 +62,22 @@ def carry(
         for column in columns:
             column.read_bare(_paths_of(patches))
             column.taken = taken
-        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-            list(pool.map(Column.read_maps, columns))
+        _read_maps(columns)
         while requests := list(chain.from_iterable(map(Column.advance, columns))):
             merger.merge(requests)
     return columns
+
+
+def _read_maps(columns: Sequence[Column]) -> None:
+    """Read the line maps of all target trees, with one thread per core if there are several."""
+    if len(columns) < 2:
+        for column in columns:
+            column.read_maps()
+        return
+    from concurrent.futures import ThreadPoolExecutor  # imports logging: a rebase does without
+
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        list(pool.map(Column.read_maps, columns))
 
 
 def _paths_of(patches: Iterable[Patch]) -> set[bytes]:
@@ -312,8 +323,7 @@ class _Merger:
     def _ask(self, pairs: Sequence[Sides], least: int) -> list[Merge]:
         """Merge sides with one process per core, if each has at least ``least`` merges."""
         count = max(1, min(os.cpu_count() or 1, len(pairs) // least))
-        with ThreadPoolExecutor(count) as pool:
-            parts = list(pool.map(lambda n: self.git.merge(pairs[n::count]), range(count)))
+        parts = runner.in_threads(lambda n: self.git.merge(pairs[n::count]), range(count))
         return [parts[n % count][n // count] for n in range(len(pairs))]
 
     def _files(self, objects: MergeObjects, column: Column, sides: Sequence[Side]) -> Pending:

@@ -13,7 +13,6 @@ from patchq.formats.lock import Pin, Upstream
 from patchq.git.transport import default_branch, tags
 from patchq.names import sh
 from patchq.project.project import Project
-from patchq.sources import index
 from patchq.sources.folders import git_source
 from patchq.sources.pins import REACH_TIMEOUT, Hosts, is_local_archive, pin_git
 
@@ -25,6 +24,8 @@ def releases_of(pin: Pin, specifier: str) -> list[str]:
     """Return the releases of a pin's archive as refs, oldest first. The refs have the same prefix as the pin's ref."""
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
     from packaging.utils import InvalidSdistFilename, canonicalize_name, parse_sdist_filename
+
+    from patchq.sources import index
 
     name = _archive_project(pin)
     try:
@@ -193,6 +194,8 @@ def complete_pin(project: Project, old: Pin, new: Pin) -> Pin:
             new = _with_archive(new, old)
     if new.archive and old.wheels and not new.subdir:
         name, _, version = new.archive.partition("==")
+        from patchq.sources import index
+
         wheels = {}
         for wheel in index.find_wheels(name, version):
             if wheel.sha256:
@@ -207,6 +210,8 @@ def _with_archive(pin: Pin, like: Pin) -> Pin:
     :raises SourceError: if the ref isn't a version, or if the index doesn't contain the release.
     """
     from packaging.version import InvalidVersion, Version
+
+    from patchq.sources import index
 
     try:
         version = Version(pin.ref)
