@@ -13,6 +13,7 @@ import pytest
 from patchq.errors import SourceError
 from patchq.sources import index
 from patchq.sources.simple import IndexFile, parse_page, project_url
+from patchq.system import runner
 
 URL = "https://host/simple/lib/"
 JSON, HTML = "application/vnd.pypi.simple.v1+json", "text/html; charset=utf-8"
@@ -130,3 +131,32 @@ def test_without_a_setting_pips_own_index_is_asked(monkeypatch: pytest.MonkeyPat
         monkeypatch.setattr(index, "pip_settings", lambda found=settings: found)
         index.find_files("lib", lambda name: True)
     assert asked == [default[1], "https://mirror/simple"]
+
+
+def test_threads_ask_pip_once_and_share_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "lib").mkdir()
+    page = tmp_path / "lib" / "index.html"
+    page.write_text('<a href="lib-1.tar.gz#sha256=">x</a>')
+    asked: list[str] = []
+
+    def config(argv: list[str]) -> runner.Done:
+        asked.append("pip")
+        return runner.Done(argv, 0, f"global.index-url={tmp_path.as_uri()!r}\n".encode(), b"")
+
+    def names(_: object = None) -> list[str]:
+        return [file.name for file in index.find_files("lib", lambda name: True)]
+
+    read = index._read_page
+    monkeypatch.setattr(index, "_read_page", lambda url, project: asked.append(project) or read(url, project))
+    monkeypatch.setattr(index.runner, "run", config)
+    for name in ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_NO_INDEX"):
+        monkeypatch.delenv(name, raising=False)
+    index.pip_settings.cache_clear()
+    try:
+        with index.same_pages():
+            assert runner.in_threads(names, range(4)) == [["lib-1.tar.gz"]] * 4
+        assert asked == ["pip", "lib"]
+        page.write_text('<a href="lib-2.tar.gz#sha256=">x</a>')
+        assert names() == ["lib-2.tar.gz"]
+    finally:
+        index.pip_settings.cache_clear()

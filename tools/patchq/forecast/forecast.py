@@ -30,6 +30,7 @@ from patchq.names import BlobId, CommitId
 from patchq.project.project import Project
 from patchq.project.refs import newest, pin_at, releases_of, version_of
 from patchq.records import dataclass
+from patchq.sources.index import same_pages
 from patchq.sources.pins import Fetcher, Hosts
 from patchq.stacks.siblings import SiblingDifference, differences
 from patchq.upstream.commits import Landed
@@ -150,7 +151,7 @@ def forecast(
                 "no ref to forecast", hint="`--newest`, `--releases '>=1.2'`, or `--onto` with a tag or branch"
             )
         known, hosts = {last.ref: last} if last else {}, Hosts()
-        with ThreadPoolExecutor(8) as pool:  # lookups wait for the network
+        with same_pages(), ThreadPoolExecutor(8) as pool:  # lookups wait for the network
             pins = list(pool.map(lambda ref: known.get(ref) or pin_at(project, pin, ref, hosts), wanted))
         fetcher = Fetcher(project.layout, project.lock, say=project.say, progress=project.progress)
         bases = [base.commit for base in fetcher.fetch(pins)]

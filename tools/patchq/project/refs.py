@@ -185,10 +185,21 @@ def pin_at(project: Project, pin: Pin, ref: str, hosts: Hosts | None = None) -> 
     raise UserError(trouble, hint=f"pin it with its sources: `patchq pin {pin.upstream} --ref {sh(ref)} …`")
 
 
-def complete_pin(project: Project, old: Pin, new: Pin) -> Pin:
+def complete_pin(project: Project, old: Pin, ref: str) -> Pin:
+    """Return the pin for a ref. A new pin gets the same kinds of sources as the old one, if they are available.
+
+    :raises UserError: as :func:`pin_at`.
+    """
+    if ref in (pins := project.lock.upstreams[old.upstream].pins):
+        return pins[ref]
+    from patchq.sources import index
+
+    with index.same_pages():
+        return _complete(old, pin_at(project, old, ref))
+
+
+def _complete(old: Pin, new: Pin) -> Pin:
     """Add to a new pin the same kinds of sources (git, archive) as in the old pin of its upstream, if available."""
-    if new.ref in project.lock.upstreams[new.upstream].pins:
-        return new
     if not new.archive and old.archive and not is_local_archive(old.archive):
         with suppress(SourceError):  # the commit is enough
             new = _with_archive(new, old)

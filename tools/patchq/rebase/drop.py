@@ -158,7 +158,7 @@ def _with_proof(
     name = cell.patch.partition("/")[2]
     with project.locked("retire"), at_hand(project, upstream) as history:
         planner = Planner(project, upstream, set_name, history, asked=from_ref)
-        onto = complete_pin(project, planner.own.pin, pin_at(project, planner.own.pin, ref))
+        onto = complete_pin(project, planner.own.pin, ref)
         header: Header = planner.plan(onto).source.load(name)[0]
         request = ProofRequest(
             set_name=set_name,

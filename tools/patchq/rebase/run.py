@@ -31,7 +31,7 @@ from patchq.names import CommitId, TreeId, sh
 from patchq.patterns.rules import moved_to
 from patchq.project.journal import Change
 from patchq.project.project import Project
-from patchq.project.refs import complete_pin, pin_at, pins_between
+from patchq.project.refs import complete_pin, pins_between
 from patchq.project.stack import Stack, State, ledger_with, load_stack, pin_key
 from patchq.rebase import stops
 from patchq.rebase.state import (
@@ -125,7 +125,7 @@ def start(
                 f"{upstream}: the pins {twins[0]} and {twins[1]} are the same folder on macOS and Windows",
                 hint="rebase onto the commit instead",
             )
-        onto = complete_pin(project, own.pin, pin_at(project, own.pin, ref))
+        onto = complete_pin(project, own.pin, ref)
         base = stops.base_of(project, onto)
         with at_hand(project, upstream) as history:
             plan = Planner(project, upstream, set_name, history, asked=from_ref, only=only).plan(onto)

@@ -13,9 +13,11 @@ import os
 import shutil
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
@@ -39,6 +41,10 @@ if TYPE_CHECKING:
 TIMEOUT, SLOWEST, MOST_BYTES = 60, 16 << 10, 8 << 30
 #: Most responses per file; each but the last must have brought data.
 RESUMED = 8
+#: Held while pip is asked or a page is read, so that threads don't repeat the work.
+_LOCK = threading.Lock()
+#: Pages by index and project while :func:`same_pages` lasts.
+_pages: dict[tuple[str, str], list[IndexFile]] | None = None
 _OFFLINE_HINT = "run `patchq fetch` where the package index can be reached"
 
 
@@ -111,7 +117,7 @@ def find_files(project: str, wanted: Callable[[str], bool]) -> list[IndexFile]:
     :raises SourceError: if no file is found and an index didn't answer, or if a remote index names a local
         file.
     """
-    with ThreadPoolExecutor(1) as pool:  # pip's answer takes as long as the imports below
+    with _LOCK, ThreadPoolExecutor(1) as pool:  # pip's answer takes as long as the imports below
         asked = pool.submit(pip_settings)
         from packaging.utils import canonicalize_name
         from requests import RequestException
@@ -123,7 +129,8 @@ def find_files(project: str, wanted: Callable[[str], bool]) -> list[IndexFile]:
             found.setdefault(path.name, IndexFile(name=path.name, url=path.as_uri(), sha256=fsio.sha256_file(path)))
     urls: list[str] = []
     if not settings.get("no-index"):
-        urls = [*(settings.get("index-url") or _pips_default()), *settings.get("extra-index-url", [])]
+        with _LOCK:
+            urls = [*(settings.get("index-url") or _pips_default()), *settings.get("extra-index-url", [])]
     trouble = []
     for url in urls:
         try:
@@ -144,8 +151,35 @@ def find_files(project: str, wanted: Callable[[str], bool]) -> list[IndexFile]:
     return list(found.values())
 
 
+@contextmanager
+def same_pages() -> Iterator[None]:
+    """Read the page of a project only once while the context lasts, for all versions and threads."""
+    global _pages
+    before = _pages
+    if before is None:
+        _pages = {}
+    try:
+        yield
+    finally:
+        _pages = before
+
+
 def _files_on(index: str, project: str) -> list[IndexFile]:
     """Return the files of a project on one index; an empty list if the index doesn't have the project.
+
+    :raises requests.RequestException: if the index doesn't answer.
+    :raises ValueError: if the page can't be parsed.
+    """
+    if _pages is None:
+        return _read_page(index, project)
+    with _LOCK:
+        if (index, project) not in _pages:
+            _pages[index, project] = _read_page(index, project)
+        return _pages[index, project]
+
+
+def _read_page(index: str, project: str) -> list[IndexFile]:
+    """Read a project's page of an index, as :func:`_files_on` returns it.
 
     :raises requests.RequestException: if the index doesn't answer.
     :raises ValueError: if the page can't be parsed.
