@@ -24,7 +24,7 @@ from patchq.system import runner
 from patchq.upstream.commits import pull_request_of
 from patchq.upstream.history import at_hand, fetched
 
-#: Maximum number of lines per side that are searched in history, and of commits in the report.
+#: Maximum number of lines to search for in history, per side. Also the maximum number of commits in the report.
 _MOST_SEARCHED, _MOST_SHOWN = 3, 10
 #: Source of a suggestion from the project's recorded resolutions.
 RECORDED = "recorded"
@@ -44,7 +44,7 @@ class Collision:
 
 
 class DisputeKind(str, Enum):
-    """How the two sides changed a file that stops a patch."""
+    """Kind of conflict in a file: how each of the two sides changed it."""
 
     BOTH_CHANGED = "both changed it"
     BOTH_ADDED = "both added it"
@@ -55,7 +55,7 @@ class DisputeKind(str, Enum):
 
 #: Sides of a merge by git's stage number.
 _SIDES = {1: "base", 2: "ours", 3: "theirs"}
-#: Kind of a file by the sides that have it.
+#: Kind of conflict, by the stage numbers of the sides that contain the file.
 _KINDS = {
     ("base", "ours", "theirs"): DisputeKind.BOTH_CHANGED,
     ("ours", "theirs"): DisputeKind.BOTH_ADDED,
@@ -95,7 +95,8 @@ class Suggestion:
     """Existing resolution that may resolve the conflict.
 
     :ivar source: :data:`RECORDED`, or the ref whose stack has a patch that applies.
-    :ivar paths: files that a recorded resolution resolves; ``left``: number of files that it doesn't.
+    :ivar paths: files that a recorded resolution resolves.
+    :ivar left: number of conflicting files that the recorded resolution doesn't resolve.
     :ivar diff: diff from our side to the resolution.
     """
 
@@ -108,10 +109,7 @@ class Suggestion:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DroppedNow:
-    """Line that upstream added and that the worktree's files don't contain.
-
-    :ivar commit: upstream commit that added the line; empty if unknown.
-    """
+    """Line that upstream added, but that is missing in the worktree's files."""
 
     path: str
     line: int
@@ -300,10 +298,7 @@ def _causes(project: Project, progress: RebaseProgress, files: Sequence[Disputed
 
 
 def _made(git: Git, between: str, file: Disputed) -> list[str]:
-    """Return the commits that changed how often a file contains the conflicting lines.
-
-    If the whole file conflicts, return the last commit that changed the file.
-    """
+    """Return the commits that added or removed a copy of the conflicting lines."""
     lines: list[str] = []
     for clash in file.collisions:
         base, ours = set(clash.base), set(clash.ours)
@@ -342,7 +337,10 @@ def _dependents(project: Project, progress: RebaseProgress, stop: Stop) -> tuple
 
 
 def _dropped(project: Project, progress: RebaseProgress, stop: Stop) -> tuple[DroppedNow, ...]:
-    """Return upstream's lines that the worktree's files don't contain; empty while a file has conflict markers."""
+    """Return upstream's lines that are missing in the worktree's files.
+
+    The result is empty while a file has conflict markers.
+    """
     worktree = stop_worktree(project, progress)
     if not stop.parked or not worktree.exists:
         return ()

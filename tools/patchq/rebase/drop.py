@@ -29,10 +29,10 @@ from patchq.upstream.status import HunkState, UpstreamCommit
 class DropEvidence:
     """Evidence that upstream has a patch at a ref.
 
-    :ivar commits: upstream commits that contain the patch or changed it later. Empty if upstream's history is
-        not available locally.
-    :ivar state: result of the proof on the ref without patches: ``passed``, ``failed``, ``error`` or ``not
-        run``. ``proof`` adds the message.
+    :ivar commits: upstream commits that contain the patch or changed it later. Empty if upstream's history is not
+        available locally.
+    :ivar state: result of the proof on the ref without patches: ``passed``, ``failed``, ``error`` or ``not run``.
+    :ivar proof: ``state`` followed by the message of the proof.
     :ivar how: reason for the drop; set once the patch is dropped.
     """
 
@@ -90,8 +90,8 @@ def retire(
     :param how: reason for the drop. Required if the proof cannot run or if upstream doesn't have
         the whole patch.
     :raises UserError: if upstream doesn't have the whole patch and ``how`` is empty.
-    :raises BuildError: if the proof fails on the ref without patches. Also if the proof can't run, and
-        upstream doesn't have the whole patch or ``how`` is empty.
+    :raises BuildError: if the proof fails on the ref without patches. Also if the proof can't run and the other
+        evidence is not enough: upstream has only a part of the patch, or ``how`` is empty.
     """
     (seen,) = gather(project, upstream, ref, [name], prove, set_name=set_name, from_ref=from_ref)
     if seen.outcome != Outcome.ABSORBED and not how:

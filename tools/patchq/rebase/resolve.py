@@ -54,10 +54,10 @@ from patchq.system import fsio, runner
 from patchq.system.paths import check_inside
 from patchq.upstream.history import History, at_hand
 
-#: Maximum size in bytes of a resolution file, and time limit in seconds of a merger per file.
+#: Maximum size of a resolution file in bytes, and time limit in seconds for a merge tool to merge one file.
 MOST_BYTES, SECONDS = 64 << 20, 60
 
-#: Maximum number of dropped lines whose commits are searched. Each is a search through history.
+#: Maximum number of dropped lines for which patchq searches the commit. Each search reads the history.
 _MOST_ASKED = 10
 #: Maximum length of a line that git searches for.
 _MOST_TEXT = 1000
@@ -262,7 +262,7 @@ def find_resolution(project: Project) -> RebaseProgress | None:
         progress = load(project, upstream)
         if progress.phase != CARRYING or not progress.settled:
             return None
-        # If the answer was recorded and patchq was killed, `settled` lacks its stop.
+        # If patchq was killed while it recorded the decision, `settled` doesn't contain the stop yet.
         patch = (fsio.read_or_none(project.layout.root / path) or b"").decode().partition(" ")[0]
         return progress if progress.settled[-1].stop.patch == patch else None
     return None
@@ -360,10 +360,9 @@ class Candidate:
 def from_files(project: Project, progress: RebaseProgress, stop: Stop, given: Sequence[str]) -> Candidate:
     """Return a candidate made of resolved files, or of one patch file applied to the current tip.
 
-    :param given: resolved files, matched to the conflicting paths by their last path components;
-        ``PATH=FILE`` for any other path; ``PATH=`` to remove a path; or a single ``.patch`` or ``.diff``
-        file.
-    :raises UserError: if a file is missing or matches no single conflicting path.
+    :param given: resolved files, each matched to the conflicting path that shares the most trailing components;
+        ``PATH=FILE`` for any other path; ``PATH=`` to remove a path; or a single ``.patch`` or ``.diff`` file.
+    :raises UserError: if a file is missing, or if it doesn't match exactly one conflicting path.
     :raises ConflictError: if the patch doesn't apply exactly.
     """
     paths = list(map(os.fsdecode, stop.paths))
@@ -438,8 +437,8 @@ def recorded_files(project: Project, progress: RebaseProgress, stop: Stop) -> di
 def from_recorded(project: Project, progress: RebaseProgress, stop: Stop) -> Candidate:
     """Return the candidate from the project's recorded resolutions.
 
-    :raises UserError: if no resolution is recorded, or if the recorded one also changes lines outside of the
-        conflicts, so that it needs review.
+    :raises UserError: if no resolution is recorded, or if the recorded resolution needs review, because it changes
+        lines outside of the conflicts.
     """
     files = recorded_files(project, progress, stop)
     parked = stops.conflicting(project, stop, stop.parked)
@@ -500,7 +499,7 @@ def from_ref(project: Project, progress: RebaseProgress, stop: Stop, ref: str) -
 
 
 def from_merger(project: Project, progress: RebaseProgress, stop: Stop, name: str) -> Candidate:
-    """Return the candidate from a structural merge tool, which is called with mergiraf's arguments.
+    """Return the candidate from a structural merge tool that accepts the same arguments as mergiraf.
 
     :raises UserError: if the lock has no merger of this name, or if a conflicting file doesn't exist on all
         three sides.
@@ -537,7 +536,7 @@ def find_merger(lock: Lock, name: str) -> str:
 
 
 def run_merger(program: str, path: bytes, sides: Mapping[int, bytes]) -> bytes:
-    """Merge a file with a structural merge tool, called with mergiraf's arguments.
+    """Merge a file with a structural merge tool that accepts the same arguments as mergiraf.
 
     :param sides: base (1), ours (2) and the patch (3).
     :raises SourceError: if the program is not installed, fails or leaves a conflict.
@@ -605,7 +604,7 @@ def dropped_by(project: Project, progress: RebaseProgress, stop: Stop, commit: C
 
 
 def carried_range(project: Project, progress: RebaseProgress, history: History | None) -> str:
-    """Return git's range of upstream's commits between the two refs; empty if the local history lacks them."""
+    """Return upstream's commits between the two refs, as a range for git; empty if the local history is incomplete."""
     if history is None:
         return ""
     old, new = history.commit(stops.source_pin(project, progress)), history.commit(progress.onto)
@@ -706,7 +705,7 @@ def _settled(project: Project, progress: RebaseProgress, stop: Stop, candidate: 
 def _applies(
     project: Project, progress: RebaseProgress, stop: Stop, commit: CommitId, tree: TreeId
 ) -> tuple[ProofState, str]:
-    """Check that the exported patch file applies without offset and gives the same tree."""
+    """Check that the exported patch file applies without offsets and produces ``tree``."""
     (mail,) = format_patches(project.store, progress.tip, commit, 1)
     engine = Engine(project.store, progress.upstream, project.lock.nested_in(progress.upstream))
     try:

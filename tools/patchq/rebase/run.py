@@ -163,7 +163,7 @@ def start(
 
 
 def _at_it(project: Project, own: Stack, set_name: str) -> tuple[str, ...]:
-    """Return notes for a set that is already at the ref. They name stacks that could be carried to it."""
+    """Return notes for a rebase to the ref that the set already uses. The notes name stacks that could be carried."""
     upstream, ref = own.pin.upstream, own.pin.ref
     notes = [f"{upstream} is at {ref} in the set {set_name}"]
     if not own.names:
@@ -275,10 +275,10 @@ def _land(
     upstream: stops.StoppedUpstream,
     prove: Prove,
 ) -> bool:
-    """Add the apply results on a target tree to the rebase, as steps.
+    """Convert apply results into steps of the rebase.
 
-    :returns: False if a patch stops. True if all results were added, or if the remaining patches must be
-        applied again on top of a recorded resolution.
+    :returns: False if a patch stops. True if all results were converted, or if the remaining patches must be applied
+        again on top of a recorded resolution.
     """
     landings = list(map(column.landings.__getitem__, range(len(patches))))
     recorded = rerere.recorded(project.layout, progress.upstream).is_dir()
@@ -362,7 +362,8 @@ def _prove_rule(
 ) -> tuple[Landing, PatchStep | None]:
     """Commit the changes that a patch's rules make, and run the patch's proof on them.
 
-    :returns: the step, or the conflict that the rules settled if the proof fails.
+    :returns: the apply result and the step. If the proof fails, the result is the conflict without the rules, and the
+        step is None.
     """
     commit = _commits(project, progress, [(patch, landing)], column)[patch.name]
     state, message = stops.run_proof(project, progress, patch.name, commit, prove)
@@ -505,10 +506,7 @@ def _finish(project: Project, progress: RebaseProgress) -> Result:
 
 
 def _without_requires(info: CommitInfo, upstream: str, names: set[str]) -> tuple[CommitInfo, list[str]]:
-    """Remove those ``Requires:`` trailers that name patches of this upstream which aren't in ``names``.
-
-    :returns: the commit and the removed names.
-    """
+    """Remove the ``Requires:`` trailers that name patches of this upstream other than ``names``."""
     lines, gone = [], []
     for line in info.message.splitlines(keepends=True):
         name = line.removeprefix("Requires:").strip()

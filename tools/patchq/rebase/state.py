@@ -34,9 +34,10 @@ class PatchStep:
     """Result of carrying one patch.
 
     :ivar commit: commit of the patch, or an empty string if the new stack doesn't have the patch.
-    :ivar offsets: line offsets of the hunks. ``checked`` names the evidence for them.
+    :ivar offsets: line offsets of the hunks.
+    :ivar checked: evidence that the hunks belong at these offsets.
     :ivar dropped: upstream's lines that the patch drops with the user's consent: path, line, text.
-    :ivar undecided: the patch is left for a later rebase; ``stopped`` is the reason of its stop.
+    :ivar undecided: True if the patch is left for a later rebase. Then ``stopped`` says why it stopped.
     """
 
     patch: str
@@ -204,7 +205,7 @@ def under_way(project: Project) -> list[Result]:
 
 
 def tally_result(found: Result) -> RefTally:
-    """Count the steps of a rebase as :func:`tally` counts the cells of a forecast."""
+    """Count the steps of a rebase by outcome, as :func:`tally` counts the cells of a forecast."""
     dropped = []
     cells = []
     for s in found.steps:

@@ -77,7 +77,8 @@ def stop_at(
 def parked_commit(
     project: Project, progress: RebaseProgress, patch: Patch, landing: Landing, column: Column
 ) -> CommitId:
-    """Write the commit to check out in the conflict worktree. Its conflict markers name the ref and the patch."""
+    """Write the commit to check out in the conflict worktree. Its conflict markers contain the ref and the patch's name.
+    """
     changes, contents = list(landing.changes), dict(column.contents)
     conflicting_paths = stage_paths(landing.stages)
     ours = f"{progress.upstream} {progress.onto.ref}"
@@ -95,7 +96,7 @@ def parked_commit(
 
 
 class StoppedUpstream:
-    """Upstream's history or releases between the old and the new ref. They are read when first used."""
+    """Upstream's history or releases between the old and the new ref, read at the first use."""
 
     def __init__(self, project: Project, progress: RebaseProgress, patches: Sequence[Patch], moves: Moves) -> None:
         self.project, self.progress, self.patches, self.moves = project, progress, patches, moves
@@ -133,7 +134,7 @@ class StoppedUpstream:
         self._open.close()
 
     def once_more(self, column: Column) -> frozenset[str]:
-        """See :func:`patchq.upstream.match.once_more`."""
+        """Return the patches that still apply, although upstream has already made the same change."""
         return once_more(self.patches, column, self._past)
 
     def look(self, patch: Patch) -> UpstreamMatch:
@@ -144,10 +145,7 @@ class StoppedUpstream:
 
 
 def retire(project: Project, progress: RebaseProgress, stop: Stop, prove: Prove) -> PatchStep | None:
-    """Drop a patch whose whole change upstream has, if the patch's proof passes without it.
-
-    :returns: the step; None if the patch must stop.
-    """
+    """Drop a patch if upstream has its whole change, and if the patch's proof passes without it."""
     if stop.outcome != Outcome.ABSORBED:
         return None
     state, message = run_proof(project, progress, stop.patch, progress.base, prove, bare=True)
@@ -159,14 +157,7 @@ def retire(project: Project, progress: RebaseProgress, stop: Stop, prove: Prove)
 
 
 def retire_on_word(project: Project, progress: RebaseProgress, stop: Stop, prove: Prove, how: str) -> PatchStep:
-    """Drop a patch because the user says that upstream has it, if the patch's proof passes without it.
-
-    If the proof can't run, the whole patch must be found in upstream's code, and ``how`` must be given.
-
-    :raises UserError: if upstream has no part of the patch and ``how`` is empty.
-    :raises BuildError: if the proof fails on upstream's ref without patches, or if it can't run and the
-        evidence is not sufficient.
-    """
+    """Drop a patch on the user's statement that upstream has it, if the patch's proof passes without it."""
     name = f"{progress.upstream}/{stop.patch}"
     if not stop.grade and not how:
         raise UserError(
@@ -307,7 +298,7 @@ def park(project: Project, progress: RebaseProgress) -> None:
 
 
 def unopposed_paths(project: Project, progress: RebaseProgress, stop: Stop) -> list[str]:
-    """Return the files of a stopped patch in which the patch's changes merge without a conflict."""
+    """Return the changed files of a stopped patch that merge without a conflict."""
     if not stop.parked or not stop.stages:
         return []
     changed = _changed_paths(project.store, progress.tip, stop.parked)
@@ -319,7 +310,7 @@ def _changed_paths(store: Git, before: str, after: str) -> set[bytes]:
 
 
 def _stage_numbers(stop: Stop) -> dict[bytes, set[int]]:
-    """Return the numbers of each conflicting path's stages in git's index."""
+    """Return the stage numbers in git's index for each conflicting path."""
     found: dict[bytes, set[int]] = defaultdict(set)
     for stage in stop_stages(stop):
         found[stage.path].add(stage.number)
@@ -327,7 +318,7 @@ def _stage_numbers(stop: Stop) -> dict[bytes, set[int]]:
 
 
 def conflicting(project: Project, stop: Stop, tree: str) -> dict[bytes, bytes]:
-    """Return the contents of the conflicting files in a tree that both sides changed."""
+    """Return the contents, in ``tree``, of the files that conflict because both sides changed them."""
     both = []
     for path, numbers in sorted(_stage_numbers(stop).items()):
         if numbers >= {2, 3}:
@@ -385,10 +376,7 @@ def replay(project: Project, progress: RebaseProgress, patch: Patch, prove: Prov
 
 
 def codemod(project: Project, progress: RebaseProgress, patch: Patch, prove: Prove) -> PatchStep | None:
-    """Run the command in a stopped patch's ``Codemod:`` in the sandbox. Use the result if the proof passes with it.
-
-    :returns: the step; None if the patch must stop.
-    """
+    """Run the command of a stopped patch's ``Codemod:`` in the sandbox. Use its result if the proof then passes."""
     from patchq.replay.scripts import CODEMOD, run_command  # slow to import
 
     stop, store = progress.stop, project.store
@@ -617,13 +605,7 @@ def unmerged(worktree: Worktree) -> frozenset[bytes]:
 
 
 def unsettled(project: Project, stop: Stop, tree: TreeId, left: Collection[bytes]) -> tuple[list[bytes], list[bytes]]:
-    """Return the conflicting paths that have markers in a tree, and the unresolved paths without markers.
-
-    git writes markers only to text files. For links, for binary files, and for files that one side removed,
-    git leaves the file of one side in the worktree. The next commit would silently contain this file.
-
-    :param left: paths that the user hasn't yet resolved by `git add` or `git rm`.
-    """
+    """Return two lists: the paths with conflict markers in a tree, and the unresolved paths without markers."""
     paths = stop.paths
     if not paths:
         return [], []

@@ -1,4 +1,4 @@
-"""Name of the new set after a rebase, and removal of old sets when the new one becomes the default set."""
+"""Name of the set that a rebase makes, and removal of the sets that this set replaces."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ def name_for(lock: Lock, set_name: str, upstream: str, ref: str) -> str:
 def use(project: Project, set_name: str, *, name: str = "", keep: bool = False, replaces: Sequence[str] = ()) -> Used:
     """Make a set the default, and remove the sets that it replaces.
 
-    A set replaces the sets from which it was rebased, as far as their names and the ledger show this. The
-    pins and stacks of these sets are removed unless another set uses them. The ledger and the recorded
-    resolutions are kept.
+    A set replaces the older sets from which it was rebased. patchq identifies these sets by their names and the ledger.
+    The pins and stacks of these sets are removed unless another set uses them. The ledger and the recorded resolutions
+    are kept.
 
     :param name: new name of the set.
     :param keep: remove nothing.
@@ -119,8 +119,8 @@ def use(project: Project, set_name: str, *, name: str = "", keep: bool = False, 
 def _replaced(project: Project, lock: Lock, set_name: str, replaces: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return the sets that ``set_name`` replaces, and other sets that it possibly replaces.
 
-    The ledger records the refs of a rebase, but not its set. So a set is replaced for certain only if both
-    its name and its refs show this.
+    The ledger records the refs of a rebase, but not its set. So a set is certainly replaced only if its name and its
+    refs both indicate this.
     """
     mine = lock.sets[set_name]
     origins = {u: _origins(read_ledger(project.layout, u).attempts, ref) for u, ref in mine.items()}
@@ -137,7 +137,7 @@ def _replaced(project: Project, lock: Lock, set_name: str, replaces: Sequence[st
         elif recorded and refs != mine:
             carried.append(s)
     if not named:
-        carried = []  # the name shows where the set came from
+        carried = []  # the name alone shows the origin
     return gone, named + carried
 
 
@@ -217,7 +217,7 @@ def _root(lock: Lock, set_name: str) -> str:
 
 
 def _older(lock: Lock, other: str, set_name: str) -> bool:
-    """Return whether ``other`` has the same root name as ``set_name`` and no newer ref."""
+    """Return whether ``other`` has the same root name as ``set_name``, and its ref is not newer."""
     mine = {pin.upstream: pin for pin in lock.pins_of(set_name)}
     theirs = {pin.upstream: pin for pin in lock.pins_of(other)}
     if _root(lock, other) != _root(lock, set_name) or mine.keys() != theirs.keys():
