@@ -126,10 +126,7 @@ class View:
         return mode, content
 
     def _refuse_obstructed(self, files: Sequence[FilePatch], gone: Collection[bytes]) -> None:
-        """Raise FileMismatch if another file or folder is in the way of an added or renamed file.
-
-        :param gone: paths that the patch removes.
-        """
+        """Raise FileMismatch if another file or folder is at, or above, the path of an added or renamed file."""
         # If the patch gives no mode for a renamed symlink, git still treats its old path as a link.
         links = set()
         for f in files:
@@ -148,11 +145,7 @@ class View:
     def _in_the_way(
         self, path: bytes, gone: Collection[bytes], fresh: Mapping[bytes, bytes | None], links: Collection[bytes]
     ) -> str:
-        """Return the text for the file or folder that is in the way of a new path; empty if there is none.
-
-        :param fresh: modes of the paths that the patch adds.
-        :param links: paths of renamed symlinks.
-        """
+        """Return a message that names the obstacle at a new path; empty if there is none."""
         if path in self.files and path not in gone:
             return "the file exists already"
         for parent in parents_of(path):

@@ -1,7 +1,4 @@
-"""Removal or move of one patch in a stack.
-
-Only patches that the removal or move can affect are merged and written again.
-"""
+"""Removal or move of one patch in a stack. Only patches that can be affected are merged and written again."""
 
 from __future__ import annotations
 
@@ -20,16 +17,17 @@ from patchq.names import CommitId
 from patchq.stacks.reconcile import ReconciledEntry
 
 _REF = b"refs/patchq/scratch/reorder"
-#: Fewer consecutive patches than this are merged one by one: each import would add a pack to the store.
+#: Minimum number of consecutive patches to import together. Fewer are merged one by one, because each import adds a
+#: pack to the store.
 _FEW = 8
 
 
 def touched(changes: Sequence[PathChange]) -> frozenset[bytes]:
     """Return the paths that a patch changes.
 
-    For an added or removed file, also return its path and its parent folders, each with a trailing slash.
-    Folders make a difference if a file replaces a folder, or if git detects a renamed folder. If the sets of
-    two patches are disjoint, merging one patch doesn't change the other's diff.
+    For an added or removed file, also return its path and its parent folders, each with a trailing slash. Folders
+    matter if a file replaces a folder, or if git detects a renamed folder. Two patches without a common path don't
+    change each other's diffs when they are merged.
     """
     paths: set[bytes] = set()
     for change in changes:
@@ -89,7 +87,7 @@ def reorder(
 def _kinds(
     before: Sequence[str], after: Sequence[ReconciledEntry], moved: str, sets: dict[str, frozenset[bytes]]
 ) -> Iterator[tuple[ReconciledEntry, str]]:
-    """Yield each entry with the method by which it is committed.
+    """Yield each entry with the method for committing it.
 
     ``there``: keep the existing commit. ``change``: import the same changes. ``merge``: merge three ways.
 
@@ -99,7 +97,7 @@ def _kinds(
     places = {name: number for number, name in enumerate(before)}
     at = places[moved]
     there, passed = True, False
-    # `differs` has the paths that may differ between a patch's old parent tree and its new one.
+    # `differs` contains the paths that may differ between the old and the new parent tree of a patch.
     merged: set[bytes] = set()
     for number, entry in enumerate(after):
         there = there and number < len(before) and before[number] == entry.name

@@ -1,7 +1,4 @@
-"""Applied stacks of a set, and their stack id, which all wheels of the set carry.
-
-:mod:`patchq.project.stack` reads and writes the state of each stack.
-"""
+"""Applied stacks of a set, and the stack id that all wheels of the set contain."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from patchq.sources.pins import is_local_archive
 from patchq.stacks.apply import current
 from patchq.system import project_files
 
-#: Version of the wheels of a tree that states none.
+#: Version of a tree's wheels if the tree states no version.
 NO_VERSION = "0.0.0"
 
 
@@ -35,7 +32,7 @@ class Applied:
 
     @property
     def release(self) -> str:
-        """Version of the release on the index that the pin names; empty if the pin names none."""
+        """Version of the pinned release on the package index; empty if the pin's ref is not a release."""
         pin = self.stack.pin
         if pin.archive and not is_local_archive(pin.archive) and not pin.subdir:
             return release_version(pin)
@@ -87,7 +84,7 @@ def patched_upstreams(project: Project, applied: Sequence[Applied]) -> set[str]:
 def compute_stack_id(applied: Sequence[Applied]) -> str:
     """Return the stack id: a hash of a set's pins and applied patches.
 
-    All wheels of a set share the id: a wheel pins its siblings, so a change in one changes all.
+    All wheels of a set have the same id, because each wheel requires exact versions of the others.
     """
     rows: list[list[object]] = []
     for a in applied:
@@ -122,8 +119,8 @@ def release_version(pin: Pin) -> str:
 def version_at(project: Project, pin: Pin, base: CommitId) -> str:
     """Return the version for the wheels of a pin.
 
-    For a branch or commit, it is the tree's own version, or :data:`NO_VERSION` if the tree states
-    none. The stack id in the local version distinguishes wheels of the same version.
+    For a branch or commit, return the version that the tree states, or :data:`NO_VERSION` if it states none. The stack
+    id in the local version distinguishes wheels of the same version.
     """
     from patchq.sources.versions import version_of_tree
 

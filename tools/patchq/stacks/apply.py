@@ -1,4 +1,4 @@
-"""The command ``apply``: commit all stacks of a set in their worktrees, or none."""
+"""The command ``apply``: commit all stacks of a set in their worktrees. If one stack fails, change no worktree."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def apply(
 ) -> list[StackResult]:
     """Apply all stacks of a set, or the named ones.
 
-    :param to: last patch to apply. Later patches of its stack are not applied.
-    :param before: first patch that is not applied in its stack.
+    :param to: last patch to apply in its stack.
+    :param before: first patch not to apply in its stack.
     :raises ConflictError: if a patch doesn't apply. All worktrees stay unchanged.
     :raises EditedTreeError: if a worktree contains changes that aren't in its stack.
     """
@@ -113,7 +113,7 @@ def _find_stop(stacks: Sequence[Stack], to: str, before: str) -> dict[str, int]:
 
 
 def bases_of(project: Project, stacks: Sequence[Stack], states: dict[str, State | None], offline: bool) -> list[Base]:
-    """Return the base of each stack. Take it from the saved state if the state is still valid."""
+    """Return the base of each stack. Take the base from the saved state if this state is still valid."""
     known: dict[str, Base] = {}
     for stack in stacks:
         state = states[stack.pin.upstream]
@@ -137,7 +137,7 @@ def bases_of(project: Project, stacks: Sequence[Stack], states: dict[str, State 
 def plan(
     project: Project, stack: Stack, base: Base, before: State | None, set_name: str, *, count: int | None = None
 ) -> ApplyPlan:
-    """Commit a stack only in the store, and reuse unchanged commits of the state ``before``.
+    """Commit a stack in the store, and reuse unchanged commits of the state ``before``. Change no worktree.
 
     :param count: number of patches to apply; None for all.
     :raises ConflictError: for the first patch that doesn't apply.
@@ -196,7 +196,7 @@ def _commit(project: Project, stack: Stack, names: Sequence[str], tip: CommitId)
 def _reuse(stack: Stack, names: Sequence[str], base: Base, before: State | None) -> list[Remembered]:
     """Return the longest unchanged prefix of the applied patches.
 
-    Compare by stat first, then by content.
+    A file whose stat data changed is compared by content.
     """
     if before is None or before.base != base.commit:
         return []
@@ -218,10 +218,7 @@ def _reuse(stack: Stack, names: Sequence[str], base: Base, before: State | None)
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """Stack that is committed in the store, whether or not it is applied in the worktree.
-
-    :ivar commits: name and commit of each patch, in the order in which they apply.
-    """
+    """Stack whose patches are committed in the store. It need not be applied in the worktree."""
 
     stack: Stack
     base: CommitId
@@ -261,7 +258,7 @@ def _perform(project: Project, plans: Sequence[ApplyPlan], heads: dict[str, Comm
 def add_move(
     project: Project, change: Change, upstream: str, head: CommitId | None, before: State | None, after: State
 ) -> None:
-    """Add the moves of a worktree, of its branch and of its state to a change."""
+    """Add the moves of a worktree, its branch and its state to the operation ``change``."""
     branch = branch_of(upstream)
     if head != after.tip:
         change.trees.append(TreeMove(upstream, head, after.tip))
@@ -274,7 +271,7 @@ def add_move(
     if before is None or not before.says_the_same(after):
         change.files[path.relative_to(project.layout.root).as_posix()] = after.dump()
     elif before != after:
-        # Only stat keys differ, so there is nothing to undo.
+        # Only the stat keys (size and times of files) differ, so there is nothing to undo.
         fsio.write_atomic(path, after.dump())
 
 

@@ -41,7 +41,7 @@ _TOPIC = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _UNFINISHED = re.compile(r"\b(wip|fixup!|squash!|amend!|do not merge|tmp|hack)(?=\W|$)", re.IGNORECASE)
 #: Patches are meant for upstream, so they must not mention this tool.
 SELF = re.compile(r"\bpatchq\b|_patchq\b", re.IGNORECASE)
-#: Commands in hints that take ``--set``, with the first argument.
+#: Commands in hints that take ``--set``, each with its first argument.
 _COMMAND = re.compile(r"patchq (?:reword|move|drop|apply) (?:'[^']*'|[^ `]+)")
 _DEBUG = re.compile(rb"^\+.*\b(breakpoint\(\)|pdb\.set_trace|<<<<<<<|>>>>>>>)")
 
@@ -112,7 +112,7 @@ def check(
 
 
 def _for_its_set(project: Project, finding: Finding) -> Finding:
-    """Return a finding whose hint names the set to which the stack belongs, if that isn't the default set."""
+    """Return a finding whose hint contains the option ``--set``, if the stack isn't in the default set."""
     if not _COMMAND.search(finding.hint):
         return finding
     sets = []
@@ -160,7 +160,7 @@ def _check_siblings(project: Project, set_name: str, bases: Mapping[tuple[str, s
 
 
 def _levelled(found: Iterable[Finding], upstream: Upstream, off: Collection[str]) -> Iterator[Finding]:
-    """Yield the findings with the level that the lock sets for their rule. Leave out rules that are off."""
+    """Yield the findings with the level that the lock sets for their rules. Omit findings of disabled rules."""
     for finding in found:
         if finding.upstream != upstream.name:
             yield finding
@@ -377,7 +377,7 @@ def _check_requires(project: Project, stack: Stack, name: str, header: Header) -
             continue
         names: list[str] = []
         for pin in _used_with(project, stack.pin, upstream):
-            with suppress(SeriesMissing):  # reported for that stack
+            with suppress(SeriesMissing):  # another finding reports this
                 names += load_stack(project.layout, pin).names
         if other not in names:
             found.append(("requires", f"Requires: {required} is in no stack of the same set", remove))
@@ -403,7 +403,7 @@ def _check_empty(full: str, text: bytes) -> list[_Problem]:
 
 
 def check_diff(text: bytes, upstream: str) -> list[_Problem]:
-    """Return the rule, message and hint for each addition in a diff that a rule forbids."""
+    """Return a problem for each line added by a diff that a rule forbids."""
     found: list[_Problem] = []
     edit = f"`patchq apply {upstream}`, correct the line in .patchq/trees/{upstream}, then `patchq fold {upstream}`"
     added = []
@@ -465,7 +465,7 @@ def _check_bytes(
 
 @dataclass(frozen=True, slots=True)
 class BrokenSource:
-    """Python file in which a change leaves a syntax error, with the line and the parser's message."""
+    """Python file with a syntax error that a change caused. Contains the line and the parser's message."""
 
     path: str
     line: int
@@ -480,7 +480,7 @@ def find_broken_sources(
 ) -> list[list[BrokenSource]]:
     """Return, for each change, the Python files in which it leaves a syntax error.
 
-    A file that this Python couldn't parse before the change, such as a template, doesn't count.
+    Files with a syntax error before the change, such as templates, are ignored.
 
     :param pairs: for each change, the trees before and after it.
     :param known: syntax errors of known files, by blob id. New ones are added.

@@ -93,8 +93,7 @@ def _by_upstream(found: Sequence[Needs]) -> dict[str, list[Needs]]:
 def commuting(found: Sequence[Needs]) -> dict[str, list[str]]:
     """Return, for each patch, the other patches of its stack that are independent of it.
 
-    Two patches are independent if neither needs the other. The size of the result is quadratic in the number
-    of patches.
+    Two patches are independent if neither needs the other.
     """
     result: dict[str, list[str]] = {}
     for stack in _by_upstream(found).values():
@@ -109,8 +108,7 @@ def commuting(found: Sequence[Needs]) -> dict[str, list[str]]:
 def closure(store: Git, carried: Carried, chosen: Collection[str]) -> list[str]:
     """Return the chosen patches with all their dependencies, in series order.
 
-    Dependencies are the patches without which a merge conflicts, and the patches of this stack that
-    ``Requires:`` names.
+    A dependency is a patch without which a merge conflicts, or a patch of this stack that ``Requires:`` names.
 
     :raises UserError: if the ``Requires:`` of a patch names a patch that isn't in the stack.
     """
@@ -152,8 +150,8 @@ def _requires(carried: Carried) -> dict[str, set[str]]:
 def dependents(store: Git, carried: Carried, name: str) -> list[str]:
     """Return the later patches of a stack that need the named patch, directly or indirectly.
 
-    To find them, carry the later patches without the named one. If a patch conflicts, it is a result and is
-    left out, too.
+    To find them, merge the later patches without the named one. A patch that conflicts is part of the result, and is
+    then omitted from the following merges.
     """
     names = carried.names
     with scratch(store) as temporary:
@@ -187,7 +185,7 @@ class _PathVersions:
         return self.changes[-1].new
 
 
-#: Patch number, target, and True if no further patch is merged onto the result.
+#: Patch number, the tree onto which the patch is merged, and True if no further patch is merged onto the result.
 _Key = tuple[int, _Onto, bool]
 _Search = Generator[_Key, _Onto | None, list[str]]
 _PLAIN_MODES = (b"100644", b"100755")
@@ -229,7 +227,7 @@ class _Graph:
     def all_needs(self, groups: Sequence[Sequence[int]]) -> list[list[str]]:
         """Return the patches that each group of patches needs.
 
-        The searches run in step, so that one git process makes the next merge of each search.
+        All searches advance together, so that one git process makes the next merge of each search.
         """
         found: list[list[str]] = [[] for _ in groups]
         searches: list[tuple[int, _Search, _Onto | None]]
@@ -341,8 +339,9 @@ class _Graph:
     def _sides(self, number: int, onto: _Onto) -> dict[bytes, FileSides] | None:
         """Return the base, ours and theirs blobs of each file that a patch changes.
 
-        Return None if only a merge of whole trees is reliable: an added, removed or mode-changed
-        file may be part of a rename, and links and submodules are not merged as text.
+        Return None if only a merge of whole trees is reliable. This is the case if a file is added, removed or changes
+        its mode, because it may be part of a rename. It is also the case for links and submodules, because git doesn't
+        merge them as text.
         """
         at = self.numbers.get(onto.tree)
         if at is None:
@@ -360,7 +359,7 @@ class _Graph:
         return found
 
     def _compare(self, files: Sequence[FileSides]) -> None:
-        """Compare the base of each file with both sides."""
+        """Find the lines that each side changes in its base, for all files."""
         pairs = []
         for base, ours, theirs in files:
             pairs.append((base, ours))

@@ -113,7 +113,7 @@ def new_by_rule(
     """Apply a rule on top of the stack, and make a patch from the changes. Its message contains the rule.
 
     :param counted: True if the rule states its number of matches. If False, the matches are counted.
-    :raises UserError: if the name is taken, or if the rule matches more or less often than it states.
+    :raises UserError: if the name is taken, or if the number of matches differs from the number that the rule states.
     :raises EditedTreeError: if the stack's worktree contains edits or commits of the user.
     """
     check_name(name, "a patch")
@@ -164,8 +164,7 @@ class Loaded:
     """Stack whose patches are committed in the store.
 
     :ivar head: commit that is checked out in the worktree.
-    :ivar follows: True if this stack is applied in the worktree, so that the worktree must follow its
-        changes.
+    :ivar follows: True if this stack is applied in the worktree. Then the worktree must be updated after each change.
     """
 
     stack: Stack
@@ -203,7 +202,10 @@ def load(project: Project, stack: Stack, set_name: str, *, offline: bool = False
 def _rewrite(
     project: Project, loaded: Loaded, entries: Sequence[ReconciledEntry], change: Change, moved: str
 ) -> Exported:
-    """Write a stack after the patch ``moved`` was removed or moved. ``entries`` are its patches."""
+    """Write a stack after the patch ``moved`` was removed or moved.
+
+    :param entries: the stack's patches in their new order.
+    """
     base, upstream = loaded.state.base, loaded.stack.pin.upstream
     carried, same = reorder(project.store, upstream, base, loaded.entries, entries, moved)
     result = write_stack(
@@ -216,8 +218,7 @@ def _rewrite(
 def drop(project: Project, patch: str, *, why: str = "", set_name: str = "") -> Exported:
     """Remove a patch from its stack and rebase the patches above it.
 
-    If the patch's file is missing, or if the patches up to it don't apply, remove it without rebasing the
-    later patches.
+    If the patch can't be applied, only remove its file and its line in the series.
 
     :param why: reason to record in the ledger.
     :raises UserError: if ``Requires:`` of another patch names the patch.

@@ -50,7 +50,7 @@ class Engine:
     def apply(self, onto: CommitId, patches: Sequence[Incoming]) -> list[AppliedPatch]:
         """Apply ``patches`` in order on top of ``onto``, without fuzz.
 
-        :raises ConflictError: for the first patch that doesn't apply, with the lines found instead.
+        :raises ConflictError: for the first patch that doesn't apply, with the file's lines at the expected place.
         :raises FormatError: for a damaged diff, or a path outside the tree or in a nested upstream.
         """
         parsed = [(patch, self._parse(patch)) for patch in patches]
@@ -124,7 +124,8 @@ class Engine:
     def _by_rule(self, patch: Incoming, view: View, error: FileMismatch) -> list[Result]:
         """Apply the rules of a patch whose diff doesn't apply.
 
-        :raises ConflictError: if the patch has no rules, or a rule matches more or less often than it should.
+        :raises ConflictError: if the patch has no rules, or if the number of matches differs from the number that a
+            rule states.
         """
         conflict = self._conflict(patch, view, error.file, error.mismatch)
         rules = rules_of(patch.header.message, patch.where)
@@ -184,7 +185,7 @@ class Engine:
     def _by_git(self, onto: CommitId, patch: Incoming, why: Unsupported) -> AppliedPatch:
         """Apply one patch by ``git apply``.
 
-        Refuse a patch if a hunk fits in several places, so that git would have to guess.
+        Refuse a patch if a hunk fits in several places, because git would choose one of them.
         """
         refuse_damaged(patch.diff, patch.where)
         offsets = self._rehearse(onto, patch, why)
@@ -216,7 +217,7 @@ class Engine:
         return AppliedPatch(name=patch.name, commit=commit, offsets=offsets)
 
     def _rehearse(self, onto: CommitId, patch: Incoming, why: Unsupported) -> tuple[Offset, ...]:
-        """Apply the files that this code supports in memory, to check that each hunk fits in exactly one place.
+        """Check in memory that each hunk fits in exactly one place. Files that only git supports are skipped.
 
         :returns: the offsets of hunks that apply at other lines than in their headers.
         :raises ConflictError: if a hunk doesn't apply.
@@ -286,7 +287,7 @@ def _text(line: bytes) -> str:
 
 
 def closest(hunk: Hunk, image: Sequence[bytes]) -> int:
-    """Return the index of the line at which most of the hunk's old lines match, to show it in a message."""
+    """Return the index of the line at which most of the hunk's old lines match, for an error message."""
     votes: Counter[int] = Counter()
     places: dict[bytes, list[int]] = {}
     for at, line in enumerate(image):
@@ -300,7 +301,7 @@ def closest(hunk: Hunk, image: Sequence[bytes]) -> int:
 
 
 def _has_result(hunk: Hunk, image: Sequence[bytes]) -> bool:
-    """Return whether a file contains the new lines of a hunk."""
+    """Return whether a file already contains the new lines of a hunk."""
     new = list(hunk.new)
     return bool(new) and any(list(image[at : at + len(new)]) == new for at in range(len(image)))
 

@@ -35,11 +35,7 @@ _FOLD = re.compile(r"(fixup|squash|amend)! (.*)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """Patch at a new place in its stack.
-
-    :ivar after: the patch below it; empty at the bottom.
-    :ivar passed: number of patches that it passed.
-    """
+    """New place of a moved patch in its stack."""
 
     patch: str
     after: str
@@ -72,11 +68,11 @@ def slug(text: str) -> str:
 
 
 class PatchNames:
-    """Patch names that are taken in a stack, to find free names."""
+    """Patch names that are in use in a stack, for choosing free names."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._folded = {fold_name(name) for name in names}
-        #: Lowest number that may be free, by taken name.
+        #: Lowest number to try as the suffix of a name that is in use.
         self._next: dict[str, int] = {}
 
     def take(self, name: str) -> str:
@@ -194,8 +190,8 @@ def take_edits(
 ) -> Exported:
     """Write a stack whose last entry contains the worktree's edits.
 
-    If the patch files on disk have changed, first commit the edits to the worktree's branch, in a separate
-    operation. So if patchq is killed between the two operations, this commit still contains the edits.
+    If the patch files on disk have changed, first commit the edits to the worktree's branch, in a separate operation.
+    If patchq is killed between the two operations, this commit preserves the edits.
     """
     upstream, edits = stack.pin.upstream, entries[-1].commit
     found = reconcile(project, stack, state, entries, edits=all_applied(state, entries[:-1]))
@@ -282,7 +278,7 @@ def name_commits(store: Git, stack: Stack, state: State, commits: Sequence[Commi
 
 
 def _match_applied(headers: Mapping[str, Header], commits: Sequence[CommitInfo], named: dict[CommitId, str]) -> None:
-    """Add the names of commits that match an applied patch's header to ``named``."""
+    """Add to ``named`` the commits whose author, date or subject match an applied patch."""
     left = [name for name in headers if name not in named.values()]
     for same in (_same_author_and_subject, _same_author, _same_subject):
         for commit in commits:
@@ -297,7 +293,7 @@ def _match_applied(headers: Mapping[str, Header], commits: Sequence[CommitInfo],
 def _match_unapplied(
     stack: Stack, names: Iterable[str], commits: Sequence[CommitInfo], named: dict[CommitId, str]
 ) -> None:
-    """Add the names of commits that match a patch that isn't applied to ``named``."""
+    """Add to ``named`` the commits whose author, date and subject match a patch that isn't applied."""
     for name in names:
         with suppress(FormatError):
             header = stack.load(name)[0]
@@ -320,7 +316,7 @@ def _same_author_and_subject(header: Header, commit: CommitInfo) -> bool:
 
 
 def fold(store: Git, upstream: str, base: CommitId, entries: Sequence[ReconciledEntry]) -> list[ReconciledEntry]:
-    """Fold ``fixup!``, ``squash!`` and ``amend!`` commits into the commits that they name.
+    """Fold ``fixup!``, ``squash!`` and ``amend!`` commits into the commits that their subjects name.
 
     :raises ConflictError: if a commit conflicts at its new place.
     :raises UserError: if a commit names no earlier commit of the stack.
@@ -382,7 +378,7 @@ def write_stack(
     move: bool = True,
     made: Collection[str] = (),
 ) -> Exported:
-    """Plan the changes of patch files, series, state and worktree for a stack of these commits.
+    """Add to ``change`` the new patch files, series, state and worktree of a stack made of these commits.
 
     :param head: current commit of the worktree.
     :param rest: patches that follow the entries in the series. Their files stay unchanged.
@@ -390,7 +386,7 @@ def write_stack(
     :param move: True to move the worktree to the new tip.
     :param made: names of patches whose commits are final and whose diffs did not change. Their files stay
         unchanged.
-    :raises UserError: if reading a patch file would give another message or author.
+    :raises UserError: if a message or author would change when it is written to a patch file and read again.
     """
     layout, store = project.layout, project.store
     done, headers = _commit(store, stack, state, entries, made)
@@ -400,7 +396,7 @@ def write_stack(
         tip = state.base
     tip_tree, base_tree = store.tree_of([tip, state.base])
     done = _mark_empty(done, entries, base_tree)
-    # Patches that applied with an offset or by rule get a new diff.
+    # Export patches that applied with an offset or by rule again, because their diffs change.
     moved = set()
     for p in state.patches:
         if p.applied.offsets or p.applied.by_rule:
@@ -449,7 +445,7 @@ def write_stack(
 
 
 def _mark_empty(done: Sequence[AppliedPatch], entries: Sequence[ReconciledEntry], below: TreeId) -> list[AppliedPatch]:
-    """Return the patches. ``empty`` is set for patches that don't change the tree.
+    """Return the patches, with ``empty`` set for those that don't change the tree.
 
     :param below: tree of the base.
     """
@@ -491,10 +487,10 @@ def _commit(
 
 
 def _mails(store: Git, stack: Stack, state: State, done: Sequence[AppliedPatch], same: Collection[str]) -> list[bytes]:
-    """Return the patch file for each commit. For unchanged patches, read the file from disk."""
+    """Return the patch file of each commit. Read the files of unchanged patches from disk."""
     count = sum(a.name not in same for a in done)
     written = []
-    # One git process writes all patches; for a few of them, one process each is faster.
+    # One git process writes all patches. For a few patches, one process for each is faster.
     if count * 20 > len(done):
         written = format_patches(store, state.base, done[-1].commit, len(done))
     mails: list[bytes] = []

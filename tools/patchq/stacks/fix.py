@@ -1,4 +1,4 @@
-"""The commands ``check --fix`` and ``reword``, which change messages and authors but no diffs.
+"""The commands ``check --fix`` and ``reword``, which change messages and authors, but not diffs.
 
 ``check --fix`` also resolves conflict markers in a ``series`` by keeping the lines of both sides, and adds
 missing lines to ``.gitattributes``.
@@ -102,7 +102,7 @@ def _fix_files(project: Project, names: Sequence[str]) -> list[str]:
 def _with_trailers(project: Project, entry: ReconciledEntry, importer: bool) -> ReconciledEntry:
     """Add a missing upstream status and the user's missing sign-off to a patch.
 
-    :param importer: True if a patch must be signed off by the user who imported it, not by its author.
+    :param importer: True if the user who imported the patch must sign it off, instead of its author.
     """
     message = entry.commit.message
     header = Header(entry.commit.author, message)
@@ -112,7 +112,7 @@ def _with_trailers(project: Project, entry: ReconciledEntry, importer: bool) -> 
     author = f"{header.author.name} <{header.author.email}>"
     you = user_ident(project)
     yours = f"{you.name} <{you.email}>"
-    # A sign-off is personal, so only the user's own is added.
+    # A sign-off is a personal statement, so patchq adds only the user's own.
     if (importer and not signed) or (not importer and author == yours and author not in signed):
         message = with_trailer(message, "Signed-off-by", yours)
     if message == entry.commit.message:
@@ -134,7 +134,7 @@ def reword(
 
     :param message: subject and body. Old trailers are kept unless the message contains a trailer with the
         same key.
-    :param trailers: trailers that replace all trailers with the same key. An empty value removes these.
+    :param trailers: trailers to set. Each replaces all trailers with the same key; an empty value only removes them.
     :param as_rules: replace the patch's rules by rules that make its diff.
     :raises UserError: if the message is empty, the author is malformed, or no rules are found.
     """
@@ -162,7 +162,7 @@ def reword(
 
 
 def _as_rules(project: Project, entry: ReconciledEntry, message: str) -> str:
-    """Return a message with rules for a patch's changes."""
+    """Return a message with rules that make the patch's changes."""
     rules, lacking = infer_rules(project.store, entry.commit.parents[0], entry.commit.commit)
     if lacking or not rules:
         raise UserError(

@@ -30,8 +30,8 @@ class Pair:
 
     :ivar old: name in the old version; empty for an added patch.
     :ivar new: name in the new version; empty for a removed patch.
-    :ivar moved: True if its position among the common patches changed.
-    :ivar text: diff of the two diffs; empty if they are equal.
+    :ivar moved: True if the patch's position among the common patches changed.
+    :ivar text: diff between the old and the new diff; empty if they are equal.
     """
 
     upstream: str
@@ -85,7 +85,7 @@ def _carry(project: Project, pins: list[Pin], set_name: str) -> dict[str, Carrie
 
 @contextmanager
 def at_revision(project: Project, revision: str) -> Iterator[Project]:
-    """Yield a project with the lock and the patches of a revision. It uses the store of this project."""
+    """Yield a project with the lock and the patches of a git revision, and with the store of ``project``."""
     root = project.layout.root
     if not person.has_repository(root):
         raise _names_nothing(revision)
@@ -152,11 +152,7 @@ def _range_of(carried: Carried) -> str:
 
 
 def _longest_rising(numbers: list[int]) -> set[int]:
-    """Return a longest increasing subsequence, the numbers that kept their order.
-
-    >>> sorted(_longest_rising([1, 4, 2, 3]))
-    [1, 2, 3]
-    """
+    """Return a longest increasing subsequence: numbers that stand in the same order before and after a move."""
     ending: list[list[int]] = []
     longest: list[int] = []
     for n in numbers:

@@ -1,9 +1,8 @@
 """Three-way merge of a worktree's commits with patch files that were changed after ``apply``.
 
-For example, ``git pull`` updates the patch files while the worktree still contains the old stack. Commands
-that write the stack then merge the patch files on disk with the worktree's commits. The merge base is the
-stack that was applied. If both sides have changed the same patch, it is refused, so that an old version never
-replaces a new one.
+For example, ``git pull`` updates the patch files while the worktree still contains the old stack. Commands that write
+the stack then merge the patch files on disk with the worktree's commits. The merge base is the stack that was applied.
+If both sides have changed the same patch, the command fails, so that no version is lost.
 """
 
 from __future__ import annotations
@@ -121,7 +120,7 @@ def _choose(
     changed_on_disk: set[str],
     hint: str,
 ) -> list[ReconciledEntry]:
-    """Choose each patch's version and the order, from the changes of both sides relative to ``applied``."""
+    """Merge the changes of both sides, relative to ``applied``: choose the version of each patch, and the order."""
     before = {e.name: e for e in applied}
     there = {e.name: e for e in disk}
     here = {e.name: e for e in worktree if e.name}
@@ -161,7 +160,7 @@ def _choose(
 
 
 def _changed(store: Git, before: dict[str, ReconciledEntry], here: dict[str, ReconciledEntry]) -> set[str]:
-    """Return the patches whose diff, message or author was changed in the worktree's commits."""
+    """Return the patches whose diff, message or author differs between ``before`` and ``here``."""
     others = []
     for name, e in here.items():
         if name in before and e.commit.commit != before[name].commit.commit:
@@ -233,7 +232,7 @@ def _carry(
 
 
 def _aside(project: Project, upstream: str, tip: CommitId, *, edits: bool) -> str:
-    """Return commands for the user that rebase the worktree's changes onto the stack on disk."""
+    """Return commands for the user to rebase the worktree's changes onto the stack on disk."""
     tree = f"git -C {sh(project.worktree(upstream).path)}"
     if edits:
         return (

@@ -1,8 +1,8 @@
-"""Conversion of a patch that doesn't apply to edits in the worktree, which the user completes.
+"""Conversion of a patch that doesn't apply into edits in the worktree, for the user to complete.
 
-Here, git applies each hunk with reduced context (fuzz), which :mod:`patchq.stacks.engine` never does.
-Therefore, the user must review the edits. ``export --amend`` then replaces the patch's diff by the edits, and
-keeps its author and message.
+Here, git applies each hunk with reduced context (fuzz), which :mod:`patchq.stacks.engine` never does. Therefore, the
+user must review the edits. ``export --amend`` then replaces the patch's diff by the edits, and keeps the patch's author
+and message.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def refit(project: Project, patch: str, *, set_name: str = "", offline: bool = F
 
     :raises EditedTreeError: if the worktree already contains edits.
     :raises ConflictError: if one of the patches below doesn't apply.
-    :raises UserError: if git can't apply the patch, even when it may reject hunks.
+    :raises UserError: if git can't apply the patch even with ``--reject``.
     """
     set_name = project.choose_set(set_name)
     stack, name = find_patch(project.stacks(set_name), patch)
@@ -87,8 +87,8 @@ def _apply_with_fuzz(worktree: Worktree, text: bytes, name: str) -> None:
 def _least_context(text: bytes, name: str) -> int:
     """Return the number of context lines that must match on each side of a change, for git's option ``-C``.
 
-    If every hunk removes a line, the removed lines locate the hunk, so no context is required. A
-    hunk that only adds lines requires context, because otherwise it would apply anywhere.
+    If every hunk removes a line, the removed lines locate the hunk, so no context is required. A hunk that only adds
+    lines requires context, because without context it would apply anywhere.
     """
     try:
         files = diff.parse(text, name)
@@ -102,7 +102,7 @@ def _least_context(text: bytes, name: str) -> int:
 
 
 def _put_aside(project: Project, worktree: Worktree, name: str) -> list[str]:
-    """Move git's ``.rej`` files out of the worktree and return their new paths."""
+    """Move git's ``.rej`` files out of the worktree, and return their new paths."""
     folder = project.layout.private / "rejected" / worktree.upstream / name
     if folder.exists():
         fsio.remove_folder(folder)

@@ -1,7 +1,7 @@
 """Comparison of each upstream's requirements with the versions of the set's other pins.
 
-Requirements come from ``PKG-INFO`` in a source archive, or from ``pyproject.toml``. If an upstream's build
-computes the requirements, neither file lists them, so they are unknown.
+Requirements come from ``PKG-INFO`` in a source archive, or from ``pyproject.toml``. Requirements that an upstream's
+build computes are unknown, because neither file lists them.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class SiblingDifference:
     """Requirement of an upstream that the set's other pins don't satisfy.
 
     :ivar distribution: canonical name of the required distribution.
-    :ivar there: version in the set, and the pin from which it comes.
-    :ivar meant: reason in the lock why the mismatch is intended; empty for an error.
+    :ivar there: version in the set, and the pin that determines it.
+    :ivar meant: reason why the mismatch is intended, from the lock; empty for an unintended mismatch.
     """
 
     set_name: str
@@ -99,7 +99,7 @@ def requirements(project: Project, base: CommitId) -> list[Requirement]:
 
 
 def declared(project: Project, base: CommitId) -> list[Requirement]:
-    """Return all requirements in a commit's metadata, including those for other platforms and for extras."""
+    """Return all requirements in a commit's metadata, including requirements for other platforms and for extras."""
     return list(_declared(project.store, base))
 
 
@@ -158,7 +158,7 @@ def _compare(
 
 
 def _versions(lock: Lock, set_name: str, pins: Mapping[str, Pin]) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Yield the distributions whose version a set determines, each with the version and its source."""
+    """Yield each distribution whose version the set determines, with that version and its source."""
     environment = lock.environments.get(set_name)
     for text in environment.requires if environment else ():
         try:
@@ -169,12 +169,12 @@ def _versions(lock: Lock, set_name: str, pins: Mapping[str, Pin]) -> Iterator[tu
             yield str(canonicalize_name(requirement.name)), (version, "its environment")
     for upstream, pin in pins.items():
         build, version = lock.upstreams[upstream].build, release_version(pin)
-        if build and version:  # a branch or commit may be between two versions
+        if build and version:  # the commit of a branch may be between two versions
             yield str(canonicalize_name(build.distribution)), (version, f"{upstream} {pin.ref}")
 
 
 def _exactly(requirement: Requirement) -> str:
-    """Return the exact version that a requirement demands; empty if it allows others."""
+    """Return the exact version that a requirement demands; empty if it allows several versions."""
     specifiers = list(requirement.specifier)
     one = len(specifiers) == 1 and specifiers[0].operator == "==" and not specifiers[0].version.endswith(".*")
     if one:

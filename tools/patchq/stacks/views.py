@@ -49,8 +49,9 @@ class StackStatus:
     """Status of one stack.
 
     :ivar applied_ref: ref of the applied patches; empty if there are none.
-    :ivar operation: git's operation of a busy worktree.
-    :ivar edited: edited files of a busy or edited worktree; ``untracked``: files of a clean one.
+    :ivar operation: unfinished git operation, such as a merge; empty for none.
+    :ivar edited: edited files, if the worktree is edited or busy.
+    :ivar untracked: untracked files, if the worktree is clean.
     """
 
     upstream: str
@@ -232,7 +233,7 @@ def _patch_info(project: Project, stack: Stack, name: str) -> PatchInfo:
 def touched(text: bytes, where: str) -> tuple[tuple[str, int, int], ...]:
     """Return each file of a diff with the number of lines that are added and removed.
 
-    The numbers are -1 if only git can read the diff.
+    The numbers are -1 if patchq's own parser can't read the diff.
 
     :raises FormatError: for a damaged diff.
     """
@@ -260,7 +261,7 @@ def _count_lines(file: diff.FilePatch) -> tuple[str, int, int]:
 def read_ledgers(project: Project, names: Sequence[str] = (), patch: str = "") -> dict[str, Ledger]:
     """Return the ledgers of all upstreams, or of the named ones.
 
-    :param patch: only return attempts for this patch.
+    :param patch: patch whose attempts to return; empty for all.
     :raises UserError: for an unknown upstream, or if no ledger mentions the patch.
     """
     from patchq.formats.ledger import parse
