@@ -1,6 +1,6 @@
 """Exceptions of patchq. The core raises them; only the CLI prints them.
 
-Each has an exit code, which is part of the public API, and a hint with the next command. Some also
+Each exception has an exit code, which is part of the public API, and a hint with the next command. Some exceptions also
 name the patch and the file.
 """
 
@@ -80,7 +80,7 @@ class StateError(PatchqError):
 
 
 class StateTooNew(StateError):
-    """File that a newer patchq wrote; this version doesn't try to interpret it."""
+    """State file written by a newer patchq. This version doesn't try to interpret it."""
 
 
 class StateTooOld(StateError):
@@ -102,9 +102,9 @@ class EnvironmentFault(PatchqError):
 class ConflictKind(str, Enum):
     """Kind of a :class:`Conflict`."""
 
-    #: The old lines of a hunk are not in the file, or in more than one place.
+    #: The file doesn't contain the old lines of a hunk, or contains them in several places.
     LINES = "lines"
-    #: The old lines of a hunk are not in the file, but its new lines are.
+    #: The file doesn't contain the old lines of a hunk, but it contains the new ones.
     APPLIED = "applied"
     #: The tree has no file of that name.
     MISSING = "missing"
@@ -112,7 +112,7 @@ class ConflictKind(str, Enum):
     MOVED = "moved"
     #: Another file, folder or symlink is at the path of a new file.
     OBSTRUCTED = "obstructed"
-    #: A step of a script or a patch of a recipe no longer makes the change of the stack's patch.
+    #: A repeated import of a script or recipe gives another change than the stack's patch.
     CHANGED_STEP = "changed step"
     OTHER = "other"
 
@@ -121,10 +121,10 @@ class ConflictKind(str, Enum):
 class Conflict:
     """Place where a patch doesn't match the upstream file.
 
-    ``hunk`` is the ``@@`` line of the hunk, or an empty string if the file as a whole is the problem.
-    ``expected`` and ``found`` are lines, decoded for display. ``places`` are the line numbers, from
-    1, at which the expected lines occur, if they occur more than once. ``owner`` is the earlier patch
-    of the same import that made the patch stop applying; empty for upstream and the stack.
+    ``hunk`` is the ``@@`` line of the hunk, or an empty string if the file as a whole is the problem. ``expected`` and
+    ``found`` are lines, decoded for display. ``places`` are the line numbers, from 1, of the expected lines if they
+    occur more than once. If an earlier patch of the same import causes the mismatch, ``owner`` is its name. Otherwise,
+    ``owner`` is empty.
     """
 
     upstream: str

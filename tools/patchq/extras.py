@@ -49,7 +49,7 @@ def missing(extra: str) -> list[str]:
 def need(extra: str, purpose: str) -> None:
     """Raise an error unless all libraries of an extra are installed.
 
-    :param purpose: operation that needs the libraries, worded as the subject of "needs".
+    :param purpose: operation that needs the libraries, as a noun phrase for the message "PURPOSE needs …".
     :raises UserError: with the ``pip install`` command as its hint.
     """
     if lacking := missing(extra):

@@ -131,7 +131,7 @@ class AppliedPatch:
 
     @property
     def outcome(self) -> str:
-        """Outcome in the ledger's words: ``clean``, ``offset`` or ``by rule``."""
+        """Outcome as written in the ledger: ``clean``, ``offset`` or ``by rule``."""
         if self.by_rule:
             return "by rule"
         if self.offsets:
