@@ -1,7 +1,7 @@
 """Persistent ``git cat-file`` and ``git merge-tree`` processes, reused to avoid start-up cost.
 
-Reusing a process is safe, because git's objects are immutable and a merge of trees always gives the same
-result. If a persistent process fails or is in use, the caller starts a new process.
+Reusing a process is safe, because git's objects are immutable and a merge of trees always gives the same result. If a
+persistent process fails, or if another thread is using it, the caller starts a new process.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from patchq.system import runner
 
 Name = TypeVar("Name", bound=str)
 T = TypeVar("T")
-#: Names in one batch. A batch of requests is smaller than a page and fits into any pipe, so
-#: writing it can't deadlock.
+#: Maximum number of names in one batch. A batch is smaller than a memory page and fits into any pipe, so writing it
+#: can't deadlock.
 AT_ONCE = 64
-#: Number of processes to keep, each for one repository and environment.
+#: Maximum number of persistent processes. Each serves one repository and environment.
 _MOST = 6
-#: Number of merges of one process.
+#: Number of merges after which a process is ended.
 _MOST_MERGES = 2000
 
 
@@ -61,8 +61,7 @@ class _Persistent:
     def _said(self) -> Iterator[IO[bytes]]:
         """Yield a buffered reader of the process's output.
 
-        The buffer is created for each call. If a permanent buffer existed, a fork could copy its lock while
-        the lock is held.
+        The buffer is created for each call, because a fork could copy the held lock of a permanent buffer.
         """
         source = io.BufferedReader(cast(io.RawIOBase, self._process.stdout))
         try:
@@ -81,7 +80,7 @@ class _Persistent:
         """End the process. Later requests return None."""
         self.ended = True
         self._process.kill()
-        if self._lock.acquire(blocking=False):  # otherwise the thread that holds it cleans up
+        if self._lock.acquire(blocking=False):  # otherwise the thread that holds the lock cleans up
             try:
                 self._end()
             finally:
@@ -92,7 +91,7 @@ class _Persistent:
             self._open.close()
 
     def abandon(self) -> None:
-        """Stop using the process after a fork; it belongs to the parent."""
+        """Stop using the process in a forked child, because it belongs to the parent."""
         self._process.returncode = 0
         self._open.pop_all()
 
@@ -116,7 +115,7 @@ class ObjectReader(_Persistent):
 
     def _ask(self, command: str, names: Sequence[Name]) -> dict[Name, bytes] | None:
         if any("\n" in name for name in names):
-            return None  # a newline would make two requests of one
+            return None  # a newline in a name would split the request
         return self._use(lambda source: self._answers(source, command, names))
 
     def _answers(self, source: IO[bytes], command: str, names: Sequence[Name]) -> dict[Name, bytes]:
@@ -185,7 +184,7 @@ def _field(source: IO[bytes]) -> bytes:
 P = TypeVar("P", bound=_Persistent)
 _Key = tuple[Path, tuple[tuple[str, str], ...], tuple[str, ...], int]
 _staying: OrderedDict[_Key, _Persistent] = OrderedDict()
-#: Reentrant: garbage collection may close a scratch repository, which calls `forget`, at any time.
+#: Reentrant: garbage collection may close a scratch repository at any time, and this calls `forget`.
 _changing = threading.RLock()
 
 

@@ -1,4 +1,4 @@
-"""Copy of commits from another repository, whose configuration, hooks and attributes are ignored."""
+"""Copy of commits from another repository. That repository's configuration, hooks and attributes are ignored."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _bring(temporary: Git, store: Git, trees: list[TreeId]) -> None:
         return
     # git doesn't verify ids when it reads loose objects. index-pack computes them from the contents.
     wanted = "".join(f"{tree}\n" for tree in trees).encode()
-    # Packed objects keep their deltas. The search for new ones would take most of an import's time.
+    # Keep the deltas of packed objects. Computing new deltas would take most of an import's time.
     pack = temporary.run("pack-objects", "--stdout", "--revs", "-q", "--window=0", data=wanted)
     store.run("index-pack", "--stdin", data=pack)
     if not store.is_whole(trees):

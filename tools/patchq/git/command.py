@@ -1,6 +1,6 @@
 """The git command in an isolated environment.
 
-Every git process of patchq starts here, except those that ``person`` runs in the user's repository.
+Every git process of patchq starts here, except the processes that the module ``person`` runs in the user's repository.
 
 - Configuration: only patchq's, not the user's or the system's. Attributes and ignore rules come
   from the trees. ``project.private`` checks that the store's configuration is patchq's own.
@@ -21,7 +21,7 @@ from patchq.errors import FormatError
 from patchq.formats.header import Ident
 from patchq.system import runner
 
-#: Settings of every git process. They override defaults and anything that runs a program.
+#: Settings of every git process. They override git's defaults and all settings that name a program to run.
 SETTINGS = (
     ("core.hooksPath", "/dev/null"),
     ("core.fsmonitor", "false"),
@@ -116,7 +116,7 @@ class Command:
 
         :param config: settings as ``key=value``, passed as arguments.
         :param settings: settings passed by environment, which a process list doesn't show.
-        :param most_said: number of bytes of stderr to keep from its start, and from its end.
+        :param most_said: number of bytes to keep from the start of stderr, and from its end.
         :raises runner.CommandError: if the exit code is not in ``ok_codes``.
         """
         argv = _argv(args, config)
@@ -192,7 +192,7 @@ _PLAIN_ZONE = re.compile(r"[+-](?:0[1-9]|1[0-4])[0-5]\d|[+-]00[1-5]\d|\+0000")
 
 
 def is_plain(author: Ident) -> bool:
-    """Return whether git writes an author into a commit without changing it."""
+    """Return whether git writes an author into a commit unchanged."""
     named = _PLAIN_NAME.fullmatch(author.name) and _PLAIN_NAME.fullmatch(author.email)
     return bool(named and _PLAIN_ZONE.fullmatch(author.zone)) and 0 <= author.when < 1 << 40
 

@@ -76,7 +76,7 @@ _MOVED = re.compile(r"Hunk #(\d+) succeeded at (\d+) \(offset (-?\d+) lines?\)\.
 
 
 def _changes(fields: Sequence[bytes]) -> list[PathChange]:
-    """Parse the fields of ``diff-tree -z``: alternately modes with blobs, and a path."""
+    """Parse the fields of ``diff-tree -z``. A field with modes and blobs alternates with a field with a path."""
     found = []
     for meta, path in zip(fields[::2], fields[1::2], strict=True):
         old_mode, new_mode, old, new, _ = meta.removeprefix(b":").split(b" ")
@@ -90,7 +90,7 @@ def _entry(mode: bytes, blob: bytes) -> TreeEntry | None:
     return TreeEntry(mode, BlobId(blob.decode()))
 
 
-#: Parents to compare merges with, by merge.
+#: Parents with which to compare merges, by merge commit.
 Against = Mapping[CommitId, CommitId]
 
 
@@ -109,7 +109,7 @@ class Diffs(Objects):
     """Diff operations of a repository."""
 
     def changes(self, before: str, after: str) -> list[PathChange]:
-        """Return the differences of two trees or commits. A rename is returned as a removal and an addition."""
+        """Return the differences of two trees or commits. A rename counts as a removal and an addition."""
         return _changes(self.run("diff-tree", "-r", "-z", "--no-renames", before, after).split(b"\0")[:-1])
 
     def changes_between(self, pairs: Sequence[tuple[TreeId, TreeId]]) -> list[list[PathChange]]:
@@ -121,7 +121,8 @@ class Diffs(Objects):
         found: list[list[bytes]] = []
         fields = iter(out.split(b"\0"))
         for field in fields:
-            # A line names the pair. No NUL follows it before its first change or the next pair's line.
+            # The first field of a pair is a line that names the pair. No NUL separates this line from the first change,
+            # or from the next pair's line.
             *headers, change = field.split(b"\n")
             found += [[] for _ in headers]
             if change:
@@ -133,7 +134,7 @@ class Diffs(Objects):
     ) -> list[list[PathChange]]:
         """Return the changes of each commit relative to its parent.
 
-        :param first_parent: compare a merge with its first parent; otherwise, a merge counts as unchanged.
+        :param first_parent: compare a merge with its first parent. By default, a merge counts as unchanged.
         :param against: other parents to compare merges with.
         """
         data = _to_compare(commits, against)

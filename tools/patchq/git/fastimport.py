@@ -15,7 +15,7 @@ from patchq.system import fsio
 
 @contextmanager
 def fast_import(store: Git, *options: str) -> Iterator[IO[bytes]]:
-    """Run ``git fast-import`` and yield its input. Nothing is imported unless the input ends with ``done``."""
+    """Run ``git fast-import`` and yield its input. git imports nothing unless the input ends with ``done``."""
     argv = ("fast-import", "--quiet", "--done", "--force", "--depth=1", "--date-format=raw", *options)
     packs = store.folder / "objects" / "pack"
     try:
@@ -57,12 +57,12 @@ def commit_start(ref: bytes, mark: int, author: Ident, message: str, parent: byt
     return head + b"data %d\n%s\nfrom %s\n" % (len(text), text, parent)
 
 
-#: Number of commits from which fast-import is faster than a commit-tree process for each.
+#: Minimum number of commits for fast-import. For fewer commits, one commit-tree process for each is faster.
 _MANY = 4
 
 
 def commit_trees(store: Git, tip: CommitId, trees: Sequence[tuple[TreeId, Ident, str]]) -> list[CommitId]:
-    """Write a chain of commits on top of ``tip``, with the same ids as ``git commit-tree`` would give them."""
+    """Write a chain of commits on top of ``tip``. The commit ids are the same as from ``git commit-tree``."""
     made: list[CommitId] = []
     if len(trees) < _MANY or not all(is_plain(author) for _, author, _ in trees):
         for tree, author, message in trees:

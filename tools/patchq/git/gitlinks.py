@@ -39,7 +39,7 @@ def untracked_repositories(git: Git, env: Mapping[str, str]) -> list[bytes]:
 
 
 def settle_submodules(git: Git, env: Mapping[str, str]) -> None:
-    """Resolve conflicts of submodules in the index that ``env`` names, to upstream's commit if any.
+    """Resolve conflicts of submodules in the index that ``env`` names. Use upstream's commit if there is one.
 
     git doesn't check out a submodule, and can't add the empty folder that a merge leaves for it.
     """
@@ -60,7 +60,7 @@ def settle_submodules(git: Git, env: Mapping[str, str]) -> None:
 
 
 def _repositories(paths: Sequence[bytes]) -> tuple[str, str]:
-    """Return the verb and the noun for one or for several repositories."""
+    """Return the verb and the noun for a message about one repository or several."""
     if len(paths) > 1:
         return "are", "repositories of their own"
     return "is", "a repository of its own"
@@ -79,7 +79,7 @@ def refuse_repositories(store: Git, where: str, before: str, after: str, there: 
     """Check that a patch adds no repository, because it can't contain the repository's files.
 
     :param where: name of the patch in the message.
-    :param there: place to fix it, for the hint.
+    :param there: place where the user can fix the patch, for the hint.
     :raises UserError: with the paths of the repositories.
     """
     if found := stray_repositories(store, before, after):

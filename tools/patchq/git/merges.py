@@ -1,7 +1,6 @@
-"""Merges of a few files each. Many of them are done by one ``git merge-tree`` process.
+"""Merges of a few files each. One ``git merge-tree`` process runs many of them.
 
-The sides of a merge are commits of flat trees whose files are named by numbers, all written
-together.
+The sides of a merge are commits of flat trees, whose files have numbers as names. All trees are written together.
 """
 
 from __future__ import annotations
@@ -45,15 +44,15 @@ class Merged:
 
 #: A tree (empty for none) and the files to replace in it.
 Files = tuple[str, Mapping[bytes, TreeEntry | None]]
-#: The sides of a merge: trees, and marks of commits that are not written yet.
+#: The sides of a merge: trees, or marks of commits that are not written yet.
 Pending = tuple[int | str, ...]
 
 
 class MergeObjects:
     """Commits for the sides of merges, written on exit.
 
-    In a scratch repository, this process writes them as a pack. One ``git fast-import`` writes
-    trees with replaced files, and everything in a repository that must be durable.
+    In a scratch repository, patchq itself writes the commits as a pack. In other repositories, and for trees with
+    replaced files, one ``git fast-import`` process writes them.
     """
 
     def __init__(self, git: Git, written: set[BlobId]) -> None:
@@ -83,7 +82,7 @@ class MergeObjects:
         return self.ids[mark]
 
     def sides(self, base: Files, ours: Files, theirs: Files) -> Pending:
-        """Add the sides of a merge; see :meth:`ids_of`."""
+        """Add the sides of a merge. Pass the result to :meth:`ids_of`."""
         if merges_trees():
             return tuple(
                 tree if tree and not changed else self.commit(tree, changed) for tree, changed in (base, ours, theirs)
@@ -156,7 +155,8 @@ _TYPES = {b"commit": 1, b"tree": 2, b"blob": 3}
 class _Pack:
     """Objects to write as a pack, stored without compression.
 
-    See ``gitformat-pack(5)``. An offset has 31 bits, so a pack is written before it has that many bytes.
+    See ``gitformat-pack(5)``. Offsets in the index have 31 bits, so a pack is written before its size exceeds this
+    range.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -192,7 +192,7 @@ class _Pack:
         return TreeId(self.add(b"tree", bytes(content)))
 
     def write(self) -> None:
-        """Write the pack, then its index, with which git finds it."""
+        """Write the pack, then the index that git needs to find it."""
         if not self._objects:
             return
         pack = bytearray(struct.pack(">4sLL", b"PACK", 2, len(self._objects)))
@@ -217,7 +217,7 @@ class _Pack:
         index += struct.pack(f">{2 * len(ids)}L", *numbers[256:]) + pack[-20:]
         path = self._folder / f"pack-{pack[-20:].hex()}"
         self._folder.mkdir(exist_ok=True)
-        if not path.with_suffix(".idx").exists():  # otherwise git may be reading the same pack
+        if not path.with_suffix(".idx").exists():  # if the index exists, git may be reading this pack
             path.with_suffix(".pack").write_bytes(pack)
             path.with_suffix(".idx").write_bytes(index + hashlib.sha1(index).digest())
         self._objects.clear()
@@ -266,9 +266,10 @@ def merge_contents(git: Git, sides: Sequence[FileSides]) -> list[BlobId | None]:
 
 
 def changed_lines(git: Git, pairs: Sequence[tuple[BlobId, BlobId]]) -> list[list[tuple[int, int]]]:
-    """Return the lines of each pair's first file that its second file changes, as git's merges compare them.
+    """Return, for each pair, the lines of the first file that the second file changes.
 
-    A change is a half-open range of line numbers that start at 0. Binary files have no changes.
+    Lines are compared as in git's merges. A change is a half-open range of line numbers that start at 0. Binary files
+    have no changes.
     """
     if not pairs:
         return []
@@ -282,7 +283,7 @@ def changed_lines(git: Git, pairs: Sequence[tuple[BlobId, BlobId]]) -> list[list
 
 
 def _lines_of(hunks: bytes) -> list[tuple[int, int]]:
-    """Return the ranges of old lines that the hunks change."""
+    """Return the old line range of each hunk."""
     found: list[tuple[int, int]] = []
     at = first = -1
     for line in [*hunks.split(b"\n"), b""]:
@@ -307,9 +308,9 @@ def _lines_of(hunks: bytes) -> list[tuple[int, int]]:
 def _as_trees(git: Git, files: Sequence[tuple[BlobId, ...]]) -> tuple[list[bytes], list[CommitId]]:
     """Write each side as a commit. The first side is the parent of the others.
 
-    :returns: the names of the files in those commits, and the commits.
+    :returns: the names of the files in these commits, and the commits.
     """
-    # In folders of 256, because fast-import searches a folder linearly.
+    # Use folders of 256 files, because fast-import searches a folder linearly.
     names = [b"%d/%d" % divmod(number, 256) for number in range(len(files))]
     marks: list[int] = []
     with MergeObjects(git, set()) as objects:
@@ -343,7 +344,7 @@ def _flat_entries(tree: bytes) -> dict[int, TreeEntry]:
 
 
 def by_path(sides: Sequence[Side], merge: Merge, labels: tuple[str, str], tree: Mapping[int, TreeEntry]) -> Merged:
-    """Convert the result of a merge with numbered files into a result by path."""
+    """Convert the result of a merge of numbered files. The new result contains the files' paths."""
     changes: list[PathChange] = []
     for number, side in enumerate(sides):
         result = tree.get(number)

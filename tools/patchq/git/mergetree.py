@@ -25,11 +25,11 @@ from patchq.system import runner
 _MERGE_CONFIG = ("merge.conflictStyle=zdiff3", "merge.directoryRenames=true")
 _IN_PLACE = ("merge.conflictStyle=zdiff3", "merge.directoryRenames=false")
 
-#: Signals of a crash in git. SIGTERM or SIGKILL come from outside and are not a merge result.
+#: Signals by which git dies if it crashes. SIGTERM or SIGKILL come from outside and are not a merge result.
 _CRASHES = (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
 
 
-#: Commits (ours, theirs), or commits and trees (base, ours, theirs) for git 2.50 or newer.
+#: Commits (ours, theirs). For git 2.50 or newer: commits or trees (base, ours, theirs).
 Sides = tuple[str, ...]
 #: First git that merges trees with a given base and flushes each result.
 _MERGES_TREES = (2, 50)
@@ -154,7 +154,7 @@ class Merging(Objects):
         return stages
 
     def _side(self, tree: str, parent: str) -> CommitId:
-        """Return a commit for one side of a merge. It is cached, because a patch is merged onto many trees."""
+        """Return a commit for one side of a merge. The commit is cached, because a patch is merged onto many trees."""
         if (tree, parent) not in self._sides:
             author = Ident("patchq", "patchq@localhost", 946684800, "+0000")
             if parent:

@@ -1,4 +1,4 @@
-"""Refs, and readers and writers for blobs, trees and commits. To write many objects, use ``fastimport``."""
+"""Refs, blobs, trees and commits. To write many objects, use ``fastimport`` instead."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from patchq.git._reader import ObjectReader
 
 _ID = re.compile(r"[0-9a-f]{40}")
-#: Number of paths on a command line, whose size is limited.
+#: Maximum number of paths per command, because the size of a command line is limited.
 _MOST_PATHS = 200
 #: Number of packs above which :meth:`Objects.join_packs` repacks.
 MAX_PACKS = 50
@@ -94,14 +94,17 @@ class Objects(Command):
         """Return the refs below the prefixes and their object ids."""
         out = self.run("for-each-ref", "--format=%(refname) %(objectname)", *prefixes)
         found: dict[str, str] = {}
-        # Ref names have any encoding. Not splitlines: they may hold other line separators.
+        # Ref names have any encoding. Don't use splitlines: names may contain other line separators.
         for line in out.decode("utf-8", "replace").split("\n")[:-1]:
             name, _, object_id = line.partition(" ")
             found[name] = object_id
         return found
 
     def update_refs(self, moves: Sequence[tuple[str, str | None, str | None]]) -> None:
-        """Move refs ``(name, old, new)`` in one transaction that checks old values; None means no ref."""
+        """Move refs ``(name, old, new)`` in one transaction. None as a value means that the ref doesn't exist.
+
+        :raises runner.CommandError: if a ref no longer has its old value.
+        """
         zero = "0" * 40
         lines = [f"update {ref}\0{new or zero}\0{old or zero}\0" for ref, old, new in moves]
         if lines:
@@ -111,7 +114,7 @@ class Objects(Command):
         """Return the trees of commits. One process reads all of them."""
         names = [f"{commit}^{{tree}}" for commit in commits]
         known: dict[str, str] = {}
-        # Other names than ids may move, so the persistent reader must not answer for them.
+        # The persistent reader may only answer for object ids, because other names may change their meaning.
         if all(map(_ID.fullmatch, commits)):
             known = self._staying(len(names), lambda reader: reader.ids(names))
         if known.keys() >= set(names):
@@ -129,9 +132,9 @@ class Objects(Command):
         return found
 
     def list_near(self, treeish: str, paths: Sequence[bytes]) -> tuple[dict[bytes, TreeEntry], set[bytes]]:
-        """Return the files at or below these paths and in place of their folders, and the folders that are there.
+        """Return the files at or below these paths, and the existing folders along the paths.
 
-        Only the trees on the way are read.
+        A file at a path where a folder is expected is included. Only the tree objects along the paths are read.
         """
         found, there = self._list_some(treeish, ("-r", "-t"), paths)
         folders = set(chain.from_iterable(map(parents_of, paths)))
@@ -175,7 +178,7 @@ class Objects(Command):
         return found
 
     def _staying(self, count: int, ask: Callable[[ObjectReader], dict[K, V] | None]) -> dict[K, V]:
-        """Query the persistent reader; return an empty result if it can't be used or ``count`` is large."""
+        """Query the persistent reader. Return an empty result if the reader can't be used, or if ``count`` is large."""
         from patchq.git._reader import AT_ONCE, reader  # not needed by most commands
 
         if count > AT_ONCE:
@@ -274,5 +277,5 @@ class Objects(Command):
     def join_packs(self) -> None:
         """Repack the repository if it contains many packs. Each fetch and each first apply adds a pack."""
         if len(list((self.folder / "objects" / "pack").glob("*.pack"))) > MAX_PACKS:
-            # Unreachable objects stay: undo may need them.
+            # Keep unreachable objects, because undo may need them.
             self.run("repack", "-a", "-d", "-k", "-q")

@@ -1,7 +1,6 @@
 """Checks of a repository before git reads it: the owner, and special files that would block git.
 
-The owner is checked by git's own rule: another user's repository must be listed in ``safe.directory`` of the
-user's configuration.
+As in git, a repository of another user must be listed in ``safe.directory`` of the user's configuration.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from pathlib import Path
 from patchq.names import sh
 from patchq.system import fsio, runner
 
-#: Folders of a repository to skip: git doesn't read them to use the repository itself.
+#: Folders of a repository that the check skips, because git doesn't read them for its own operations.
 _NOT_READ = ("modules", "lfs")
 #: git's limit for nested includes.
 _DEEPEST = 10
@@ -21,7 +20,7 @@ _INCLUDES = r"^include(if\..*)?\.path$"
 
 
 def foreign_owner(path: Path, *named: Path) -> int | None:
-    """Return the uid of a path's owner if it is another user and ``safe.directory`` doesn't allow it.
+    """Return the uid of a path's owner if the owner is another user whom ``safe.directory`` doesn't allow; else None.
 
     :param named: spellings of the path to look up in ``safe.directory``.
     """
@@ -56,7 +55,7 @@ def refuse_special(dot: Path, *, deep: bool = True) -> None:
 
     :param dot: the ``.git`` folder or file.
     :param deep: check refs and objects too, not only the files that git opens first.
-    :raises FormatError: if it has one; the message contains the path of the special file.
+    :raises FormatError: if the repository contains a special file; the message contains its path.
     """
     seen: set[str] = set()
     waiting = _folders(dot)
@@ -84,7 +83,7 @@ def _folders(dot: Path) -> list[Path]:
         found = []
         if target:
             found = [dot.parent / os.fsdecode(target)]
-    # The loop also visits the folders that it appends.
+    # The loop appends to this list, and also visits the appended folders.
     for folder in found:
         for name, base in (("commondir", folder), ("objects/info/alternates", folder / "objects")):
             for line in (fsio.read_or_none(folder / name) or b"").splitlines():
@@ -99,7 +98,7 @@ def _folders(dot: Path) -> list[Path]:
 
 
 def refuse_if_special(path: Path) -> None:
-    """Check that a path is neither a pipe, socket or device, nor a link to one.
+    """Check that a path is neither a pipe, socket or device, nor a link to such a file.
 
     :raises FormatError: if the path is one of these.
     """

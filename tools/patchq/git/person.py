@@ -34,17 +34,17 @@ from patchq.system import project_files, runner
 if TYPE_CHECKING:
     import git
 
-#: Settings that count in the project's own repository: the URLs of remotes and how the user
-#: connects to them. None of them names a program.
+#: Settings that are read from the project's own repository: the URLs of remotes, and how the user connects to them.
+#: None of them names a program to run.
 _ADDRESSES = re.compile(r"remote\..+\.(?:push)?url|url\..+\.(?:push)?insteadof", re.DOTALL)
 _IDENTITY = re.compile(
     r"http\.(?:.+\.)?(?:extraheader|proxy|sslcainfo)|credential\.(?:.+\.)?(?:username|usehttppath)|"
     r"user\.(?:name|email|signingkey)|push\.gpgsign|gpg\.format",
     re.DOTALL,
 )
-#: Command that receives a push to a local repository that the project's configuration names. Its
-#: hooks and programs don't run. A partial clone fetches nothing from its remote: a transport that
-#: isn't allowed would end git on either side of the push.
+#: Command that receives a push to a local repository, if the project's configuration names this repository. The
+#: repository's hooks and programs don't run. A partial clone must not fetch from its remote: the forbidden transport
+#: would end git on both sides of the push.
 _RECEIVE = (
     "GIT_NO_LAZY_FETCH=1 git -c core.hooksPath=/dev/null -c core.fsmonitor=false -c core.alternateRefsCommand=true "
     "-c gc.auto=0 -c maintenance.auto=false -c receive.denyCurrentBranch=refuse receive-pack"
@@ -73,7 +73,7 @@ def author(folder: Path, name: str = "", email: str = "") -> Ident | None:
     :param name: name that, together with ``email``, replaces the configured identity.
     :raises UserError: if git isn't installed.
     """
-    # The environment is cleaned of git's variables below, but these are part of the identity.
+    # git's variables are removed from the environment below, but these ones are part of the identity.
     own = {}
     for k, v in os.environ.items():
         if k.startswith("GIT_AUTHOR_"):
@@ -269,7 +269,9 @@ def push_refs(store: Git, folder: Path, to: Remote, refs: Mapping[str, str], exp
 
 
 def refs_at(folder: Path, to: Remote, *patterns: str) -> dict[str, str]:
-    """Return the objects of a remote's refs that match patterns. ``REF^{}`` is the object to which a tag points.
+    """Return the objects of a remote's refs that match patterns.
+
+    The key ``REF^{}`` has the object to which a tag points.
 
     :raises SourceError: with the message of git or the remote.
     """
@@ -285,7 +287,7 @@ def refs_at(folder: Path, to: Remote, *patterns: str) -> dict[str, str]:
 
 
 def _pushed(objects: Git, folder: Path, to: Remote, *options: str, refs: Mapping[str, str]) -> tuple[int, str]:
-    """Push objects of a repository, and return git's exit code and messages."""
+    """Push objects of a repository. Return git's exit code and its messages."""
     if _is_own(_top(folder) or folder, to):
         options = (*options, f"--receive-pack={_RECEIVE}")
     argv = ["--quiet", *options, "--", to.url, *(f"{found}:{ref}" for ref, found in refs.items())]
@@ -308,7 +310,7 @@ def _reaching(folder: Path, counts: re.Pattern[str], *objects: Git) -> Iterator[
     The user's global configuration is in effect, including its programs and hooks. Hooks of the
     repository at ``folder`` don't run.
 
-    :param counts: pattern for the names of settings to copy from the repository at ``folder``.
+    :param counts: pattern for the names of settings that are copied from the repository at ``folder``.
     """
     top, settings = folder, ""
     if has_repository(folder):
@@ -466,7 +468,7 @@ def _refuse_unsafe(top: Path, *, deep: bool = True) -> None:
 
 @contextmanager
 def _library(folder: Path, settings: Mapping[str, str] | None = None) -> Iterator[Any]:
-    """Import GitPython in an environment without git's variables, because it would read them and pass them on.
+    """Import GitPython in an environment without git's variables. GitPython would pass these variables to git.
 
     :param settings: variables for git that replace the user's configuration.
     """
@@ -486,7 +488,7 @@ def _library(folder: Path, settings: Mapping[str, str] | None = None) -> Iterato
         except (git.GitError, git.ODBError, configparser.Error, ValueError) as error:
             raise _unusable(folder, str(error) or type(error).__name__) from None
         except OSError as error:
-            # GitPython's own OSErrors have no errno.
+            # OSErrors that GitPython itself raises have no errno.
             if error.errno is not None:
                 raise
             raise _unusable(folder, str(error)) from None

@@ -1,4 +1,4 @@
-"""Cherry-picks in memory, made as three-way merges of trees, without a worktree."""
+"""Cherry-picks in memory, without a worktree. Each is a three-way merge of trees."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from patchq.names import AppliedPatch, CommitId, TreeId, show_path
 def pick(store: Git, upstream: str, name: str, parent: TreeId, tree: TreeId, onto: TreeId) -> TreeId:
     """Apply the difference between the trees ``parent`` and ``tree`` to the tree ``onto``, in memory.
 
-    New files keep their paths. The patches of a stack differ by single files, from which git would wrongly
-    infer that a directory was renamed.
+    New files keep their paths. git's detection of renamed directories is off, because single renamed files in a stack
+    would mislead it.
 
     :raises ConflictError: with the conflicting files.
     """

@@ -1,7 +1,7 @@
 """Repository classes, and functions that create repositories.
 
-These classes run the git program, because GitPython is 20 times slower for bulk data. The user's own
-repository is read by the module ``person``.
+These classes run the git program, because GitPython is 20 times slower for bulk data. The module ``person`` reads the
+user's own repository.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from patchq.system import fsio
 
 
 class Git(Diffs, Merging):
-    """Commands, refs, objects, diffs and merges of one bare repository."""
+    """Bare repository, with methods for commands, refs, objects, diffs and merges."""
 
 
 class Scratch(Git):
@@ -37,7 +37,7 @@ class Checkout(Git):
 class Foreign(Git):
     """Repository that patchq didn't create, with or without a worktree.
 
-    The repository's own configuration is in effect, so run only commands that read refs and file names.
+    The repository's own configuration is in effect. Therefore, run only commands that read refs and file names.
     """
 
     def place(self) -> dict[str, str]:
@@ -53,7 +53,7 @@ class Foreign(Git):
 
 
 def borrow_objects(folder: Path, *others: Path) -> None:
-    """Add object folders to the alternates of the repository in ``folder``."""
+    """Let the repository in ``folder`` use the object folders of others (git's alternates)."""
     lines: list[bytes] = []
     for other in others:
         quoted = re.sub(rb'(["\\])', rb"\\\1", os.fsencode(other)).replace(b"\n", rb"\n")
@@ -72,7 +72,7 @@ def bare_repository(folder: Path, *others: Git) -> Git:
 
 
 def partial_repository(folder: Path) -> Git:
-    """Return the repository for a history without files. Keep the settings that git has added to it."""
+    """Return the repository for a history without files; create it if necessary. Keep settings that git has added."""
     if (folder / "config").exists():
         return Git(folder)
     return bare_repository(folder)
@@ -93,7 +93,7 @@ def scratch(*others: Git) -> Iterator[Scratch]:
 
 
 _BARE = b"[core]\n\trepositoryformatversion = 0\n\tbare = true\n"
-#: More settings of a temporary repository.
+#: Additional settings of a temporary repository.
 _TEMPORARY = b"\tlooseCompression = 0\n\tfsync = none\n"
 _STORE_CONFIG = {
     # apply repacks explicitly.
@@ -101,7 +101,7 @@ _STORE_CONFIG = {
     "core.logAllRefUpdates": "false",
     "core.autocrlf": "false",
     "core.looseCompression": "1",
-    # Refs, indexes and loose objects too, because a power cut may leave zeros in them.
+    # Also write refs, indexes and loose objects to disk at once, because a power cut may leave zeros in them.
     "core.fsync": "all",
 }
 
@@ -110,7 +110,7 @@ def init_store(folder: Path) -> Git:
     """Return the store, a bare repository for all upstreams. Create it if necessary."""
     if not (folder / "HEAD").exists():
         fsio.make_folder(folder.parent)
-        # Renamed into place when complete, so a concurrent process never sees a partial store.
+        # The store is renamed into place when it is complete, so a concurrent process never sees a partial store.
         with fsio.temporary_folder(f"{folder.name}.", folder.parent) as temporary:
             new = temporary / "new"
             Outside(folder.parent).run("init", "--quiet", "--bare", "--template=", str(new), env={"GIT_DIR": str(new)})

@@ -20,15 +20,15 @@ from patchq.names import BlobId, CommitId
 from patchq.system import fsio, runner
 from patchq.system.paths import check_ref, ref_component
 
-#: URLs in a lock are untrusted: allow no transport that runs a command (``ext::``).
-#: Abort if a server sends less than 1 kB/s for a minute.
+#: URLs in a lock are untrusted, so transports that run a command (``ext::``) are not allowed. A transfer of less than 1
+#: kB/s for a minute is aborted.
 SAFE_TRANSPORTS = {
     "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh",
     "GIT_HTTP_LOW_SPEED_LIMIT": "1000",
     "GIT_HTTP_LOW_SPEED_TIME": "60",
 }
 
-#: Settings to take from the user's configuration: proxies, certificates, mirrors, credentials.
+#: Settings that are taken from the user's configuration: proxies, certificates, mirrors, credentials.
 _REACH = r"^(http|credential|url)\.|^core\.(sshcommand|gitproxy)$|^ssh\."
 
 
@@ -47,13 +47,13 @@ def _unreachable(url: str, error: runner.CommandError) -> Unreachable:
     )
 
 
-#: Limit for messages of the host, which git passes on without one.
+#: Size limit for the host's messages, because git passes them on without a limit.
 _SAID = 1 << 16
 
 
 @functools.cache
 def _settings_of(_home: str | None, _config_home: str | None, _global: str | None) -> tuple[tuple[str, str], ...]:
-    """Return the user's git settings for reaching hosts. The arguments only serve as the cache key."""
+    """Return the user's git settings for reaching hosts. The arguments are only the key of the cache."""
     env = {"GIT_DIR": os.devnull}
     for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM"):
         if value := os.environ.get(name):
@@ -68,14 +68,14 @@ def _settings_of(_home: str | None, _config_home: str | None, _global: str | Non
 
 
 def _reach(url: str) -> tuple[tuple[str, str], ...]:
-    """Return the user's git settings for reaching hosts; none for a local folder."""
+    """Return the user's git settings for reaching the host of ``url``; none for a local folder."""
     if url.startswith("/"):
         return ()
     return _settings_of(*(os.environ.get(name) for name in ("HOME", "XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL")))
 
 
 def check_owner(folder: Path) -> Path | None:
-    """Return the path of a repository that belongs to another, trusted user; None if the repository is the user's own.
+    """Return the path of a repository that belongs to another, trusted user. Return None if it belongs to the user.
 
     :raises Unreachable: if the owner is another user and ``safe.directory`` doesn't allow it.
     """
@@ -131,7 +131,7 @@ def _ls_remote(url: str, *args: str, options: Sequence[str] = (), timeout: float
         )
     except runner.CommandError as error:
         raise _unreachable(url, error) from None
-    # Not splitlines: ref names may hold other line separators.
+    # Don't use splitlines: ref names may contain other line separators.
     return done.stdout.decode("utf-8", "replace").split("\n")[:-1]
 
 
@@ -139,7 +139,7 @@ def _fetch(into: Git, url: str, spec: str, *options: str) -> str:
     """Fetch one refspec; return git's message, or an empty string on success."""
     argv = ["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", *_serve(url), *options]
     argv += ["--", url, spec]
-    # Keep the pack: if unpacking were interrupted, loose objects could refer to missing ones.
+    # Keep the pack. If unpacking were interrupted, loose objects could refer to missing ones.
     config = ("fetch.unpackLimit=1",)
     done = into.ask(*argv, config=config, env=SAFE_TRANSPORTS, settings=_reach(url), most_said=_SAID)
     if not done.returncode:
@@ -206,7 +206,7 @@ def fetch_commit(store: Git, url: str, commit: CommitId, ref: str, *, again: boo
 
     If the server doesn't allow fetching by commit id, fetch the ref.
 
-    :param again: fetch all objects, even those that the store contains.
+    :param again: fetch all objects, even if the store contains them.
     :raises SourceError: if the commit can't be fetched by its id or by the ref.
     """
     check_ref(ref, "a ref")
@@ -229,7 +229,7 @@ def fetch_commit(store: Git, url: str, commit: CommitId, ref: str, *, again: boo
 def fetch_commits(store: Git, url: str, commits: Sequence[CommitId]) -> bool:
     """Fetch commits without their history, over one connection; return False if the server refuses."""
     argv = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--depth=1", *_serve(url), "--stdin", "--", url)
-    # One connection, because each fetch sends the server the list of commits in the store.
+    # Use one connection, because each fetch sends the server the list of commits in the store.
     done = store.ask(
         *argv,
         data="".join(f"{commit}\n" for commit in commits).encode(),
@@ -243,7 +243,7 @@ def fetch_commits(store: Git, url: str, commits: Sequence[CommitId]) -> bool:
 
 
 def fetch_ref(into: Git, url: str, ref: str, name: str, *, depth: int) -> None:
-    """Fetch a ref or a commit, and store it as the ref ``name``.
+    """Fetch a ref or a commit, and create the ref ``name`` for it in ``into``.
 
     :param depth: number of commits to fetch from its history; 0 for all.
     :raises SourceError: if the host has no such ref or doesn't answer.
@@ -260,7 +260,7 @@ def fetch_ref(into: Git, url: str, ref: str, name: str, *, depth: int) -> None:
 
 
 def fetch_tag(store: Git, url: str, tag: str, into: str, *, offline: bool = False) -> str | None:
-    """Fetch a tag, store it as the ref ``into``, and return the id of its tag object.
+    """Fetch a tag, create the ref ``into`` for it, and return the id of its tag object.
 
     If ``offline``, or if the host doesn't answer, use the tag in the store.
 
@@ -299,12 +299,16 @@ def fetch_history(repository: Git, url: str, ref: str, *, files: bool = True) ->
     )
 
 
-#: Remote name of a partial clone. git stores the name; patchq passes the URL with each command.
+#: Remote name of a partial clone. git stores only this name, so patchq passes the URL with each command.
 _PARTIAL = "partial"
 
 
 def _fetch_partial(repository: Git, url: str, *specs: str, config: Sequence[str] = ()) -> str:
-    """Fetch refs or objects without files, except the files that ``specs`` names; return git's message on failure."""
+    """Fetch refs or objects. Fetch no files except those that ``specs`` names.
+
+    :returns: git's message on failure; empty
+    on success.
+    """
     argv = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--filter=blob:none", *_serve(url))
     place = ((f"remote.{_PARTIAL}.url", url), (f"remote.{_PARTIAL}.promisor", "true"))
     done = repository.ask(
@@ -325,11 +329,11 @@ def _fetch_partial(repository: Git, url: str, *specs: str, config: Sequence[str]
 
 
 def fetch_blobs(repository: Git, url: str, blobs: Sequence[BlobId]) -> None:
-    """Fetch files that a repository without files doesn't contain, by their ids.
+    """Fetch files by their ids into a repository that was fetched without files.
 
     :raises SourceError: if the host doesn't send them.
     """
-    # A host assumes that the client has the files of every commit that it offers in negotiation.
+    # In negotiation, a host assumes that the client has all files of every commit that it offers.
     config = ("fetch.negotiationAlgorithm=noop",)
     if message := _fetch_partial(repository, url, *blobs, config=config):
         raise SourceError(f"{url} doesn't send {len(blobs)} files of its history: {message}", hint="`patchq fetch`")

@@ -19,10 +19,10 @@ from patchq.names import CommitId, TreeId, name_for, sh, show_path
 from patchq.records import dataclass
 from patchq.system import fsio, runner
 
-#: Seconds for ``git status``, after which patchq searches for special files that block it.
+#: Time limit of ``git status`` in seconds. After it, patchq searches for special files that block git.
 PATIENCE_S = 20.0
 _HEAD = re.compile(rb"[0-9a-f]{40}\s*|ref: refs/[^\0\n]+\n?")
-#: Refuse paths that Windows or macOS forbid: a stack must work on every system.
+#: Refuse paths that Windows or macOS forbid, because a stack must work on every system.
 _PROTECTED = ("core.protectNTFS=true", "core.protectHFS=true")
 
 
@@ -32,9 +32,9 @@ def branch_of(upstream: str) -> str:
 
 
 def _is_whole_index(data: bytes) -> bool:
-    """Return whether an index file has a valid checksum, or has none because of git's setting ``index.skipHash``."""
+    """Return whether an index file is complete: it has a valid checksum, or none because of ``index.skipHash``."""
     body, checksum = data[:-20], data[-20:]
-    # skipHash writes 20 zeros, after at most 8 of padding. A power cut leaves whole pages of zeros.
+    # skipHash writes 20 zeros, after at most 8 bytes of padding. A power cut leaves whole pages of zeros.
     unsigned = checksum == bytes(20) and body.startswith(b"DIRC") and any(body[-9:])
     return len(data) > 20 and (unsigned or hashlib.sha1(body).digest() == checksum)
 
@@ -64,7 +64,7 @@ class _Linked(Git):
     def git_folder(self) -> Path:
         """Return the folder that ``.git`` names, after checking that it is in the store.
 
-        :raises StateError: if it is elsewhere.
+        :raises StateError: if the folder is elsewhere.
         """
         found = Path(os.fsdecode((self.folder / ".git").read_bytes().removeprefix(b"gitdir:").strip()))
         if "\0" in str(found) or found.resolve().parent != (self.store.folder / "worktrees").resolve():
@@ -109,7 +109,7 @@ class Worktree:
         return None
 
     def status(self, *, untracked: bool = True) -> TreeStatus:
-        """Return the state of the worktree. The file times in the index are refreshed.
+        """Return the state of the worktree, and refresh the file times in git's index.
 
         :param untracked: also search for untracked files, which takes most of the time.
         """
@@ -134,8 +134,8 @@ class Worktree:
     def _git_status(self, scan: str) -> bytes:
         """Run ``git status`` in the worktree.
 
-        A pipe named ``.gitignore`` or ``.gitattributes`` blocks git. A search for such special files would
-        take as long as ``git status`` itself, so it is done only if git times out.
+        A pipe named ``.gitignore`` or ``.gitattributes`` blocks git. patchq searches for such special files only if git
+        times out, because the search takes as long as ``git status``.
 
         :raises FormatError: if git times out and the worktree has a pipe, socket or device.
         """
@@ -200,7 +200,7 @@ class Worktree:
         return status
 
     def mend(self) -> None:
-        """Repair git's records of this worktree after a power cut. The worktree's own files aren't read."""
+        """Repair git's records of this worktree after a power cut, without reading the worktree's own files."""
         record = self.store.folder / "worktrees" / self.path.name
         if not self.path.is_dir() or not record.is_dir():
             return
@@ -212,11 +212,11 @@ class Worktree:
             found = fsio.read_or_none(path)
             if (found is None and path != self.path / ".git") or (found is not None and fsio.is_cut(found, whole)):
                 fsio.write_atomic(path, whole)
-        if not _HEAD.fullmatch(fsio.read_or_none(record / "HEAD") or b""):  # half a commit's id, too
+        if not _HEAD.fullmatch(fsio.read_or_none(record / "HEAD") or b""):  # or only half of a commit id
             fsio.write_atomic(record / "HEAD", b"ref: %s\n" % branch_of(self.upstream).encode())
 
     def mend_index(self, aside: Path) -> bool:
-        """Replace an index whose checksum is wrong by a new index of the commit. Return whether it was replaced.
+        """If the index has a wrong checksum, replace it by a new index of the commit. Return True if it was replaced.
 
         git doesn't verify the checksum when it reads an index. The old index moves to ``aside``, because it
         may contain the only copy of staged contents.
@@ -232,7 +232,7 @@ class Worktree:
         return True
 
     def create(self, commit: CommitId) -> None:
-        """Create the worktree without writing its files. Idempotent."""
+        """Create the worktree without writing its files. If it exists, do nothing."""
         self._forget_unfinished()
         if not self.exists:
             self._refuse_others()
@@ -293,8 +293,8 @@ class Worktree:
     def rehearse(self, old: CommitId | None, new: CommitId, *, adopted: bool = False) -> None:
         """Check in advance that :meth:`checkout` will succeed.
 
-        :param adopted: True if the files already contain the changes of ``old`` as edits. The index will be
-            moved to ``old`` first.
+        :param adopted: True if the files already contain the changes of ``old`` as edits. Then checkout first moves the
+            index to ``old``.
         :raises EditedTreeError: if a file with uncommitted edits is in the way.
         :raises FormatError: if ``new`` contains a path that git refuses on a supported system.
         """
@@ -313,8 +313,8 @@ class Worktree:
             with _refusing_paths(self.upstream):
                 self.git.run("read-tree", "-n", "-m", "-u", old, new, config=_PROTECTED)
         except runner.CommandError:
-            # In a copied or restored project the inodes differ, and git reports every file as
-            # modified until its index is refreshed.
+            # In a copied or restored project the inodes differ. Then git reports every file as modified until its index
+            # is refreshed.
             self.git.run("update-index", "--refresh", ok_codes=(0, 1))
             try:
                 self.git.run("read-tree", "-n", "-m", "-u", old, new)
@@ -323,10 +323,7 @@ class Worktree:
 
     @contextmanager
     def _index_at(self, commit: CommitId) -> Iterator[dict[str, str]]:
-        """Create a temporary index of a commit that matches the worktree's files.
-
-        Yield the environment variable that names the index.
-        """
+        """Create a temporary index of a commit, with the file times of the worktree."""
         with fsio.temporary_folder() as folder:
             env = {"GIT_INDEX_FILE": str(folder / "index")}
             self.git.run("read-tree", commit, env=env)
@@ -334,7 +331,7 @@ class Worktree:
             yield env
 
     def _attach(self) -> None:
-        """Point HEAD to the branch, and create the links of nested upstreams."""
+        """Point HEAD to the branch, and create the links to nested upstreams."""
         wanted = f"ref: {branch_of(self.upstream)}\n"
         if (self.git_folder() / "HEAD").read_text() != wanted:
             self.git.run("symbolic-ref", "HEAD", branch_of(self.upstream))
@@ -358,7 +355,7 @@ class Worktree:
 
         The worktree's index isn't changed.
 
-        :param pass_over: leave out repositories inside the worktree instead of raising an error.
+        :param pass_over: omit repositories inside the worktree instead of raising an error.
         :param leave: paths of new files to leave out.
         :raises UserError: for repositories inside the worktree, because git would only record commit ids that
             no one can fetch.
@@ -367,7 +364,7 @@ class Worktree:
 
         with fsio.temporary_folder() as folder:
             index = folder / "index"
-            # Keep the index's time: git compares it with the times of files.
+            # Keep the index file's time, because git compares it with the times of the worktree's files.
             copy2(self.git_folder() / "index", index)
             env = {"GIT_INDEX_FILE": str(index)}
             settle_submodules(self.git, env)
@@ -376,15 +373,15 @@ class Worktree:
                 raise in_the_worktree(self.upstream, own, self.path)
             without = [f":(exclude,literal){os.fsdecode(path)}" for path in (*own, *leave)]
             self.git.run("add", "--all", "--", ".", *without, env=env)
-            # The link of a nested upstream is excluded (see _hide_nested). If git tracks a
-            # submodule in its place, the submodule is kept.
+            # Links to nested upstreams are excluded (see _hide_nested). If git tracks a submodule at the same path, the
+            # submodule is kept.
             for name in self.nested:
                 found = self.git.run("ls-tree", "-z", "HEAD", "--", os.fsdecode(name)).split(b"\t")[0].split()
                 if found and found[0] == b"160000":
                     entry = f"160000,{found[2].decode()},{os.fsdecode(name)}"
                     self.git.run("update-index", "--cacheinfo", entry, env=env)
             tree = TreeId(self.git.run("write-tree", env=env).decode().strip())
-        # A repository in place of tracked files is not listed as untracked above.
+        # git doesn't list a repository as untracked if it replaces tracked files.
         if not pass_over and (own := stray_repositories(self.git, "HEAD", tree)):
             raise in_the_worktree(self.upstream, own, self.path)
         return tree
@@ -392,11 +389,11 @@ class Worktree:
     def resume(self, old: CommitId | None, new: CommitId, *, back: bool = False) -> None:
         """Finish an interrupted checkout from ``old`` to ``new``.
 
-        Each file may have its old content, its new content or the beginning of the new content, or may be
-        missing. Any other content is an edit by the user.
+        Each file may be missing, or contain its old content, its new content or the beginning of the new content. Any
+        other content is an edit by the user.
 
-        :param back: True if the interrupted checkout wrote ``old``. Then the beginning of an old content is
-            accepted, too.
+        :param back: True if the interrupted checkout went from ``new`` back to ``old``. Then a file may also contain
+            the beginning of its old content.
         :raises EditedTreeError: if the user has edited a file.
         """
         (self.git_folder() / "index.lock").unlink(missing_ok=True)
@@ -409,8 +406,8 @@ class Worktree:
             if before.get(p) != after.get(p):
                 moved.add(p)
         suspects = [p for p in moved if p not in self.nested]
-        # In a copied or restored project git reports every file as modified until its index is
-        # refreshed, and the checkout below would write every file again.
+        # In a copied or restored project git reports every file as modified until its index is refreshed. The checkout
+        # below would then write every file again.
         self.git.run("update-index", "--refresh", ok_codes=(0, 1))
         differ = self.git.run("diff-files", "-z", "--name-only", "--ignore-submodules=all").split(b"\0")
         for p in differ:
@@ -453,21 +450,22 @@ class Worktree:
     def withdraw(self, commit: CommitId) -> None:
         """Remove a worktree whose creation was interrupted.
 
-        :raises EditedTreeError: if the worktree contains a file or content that isn't in ``commit``.
+        :raises EditedTreeError: if the worktree contains a file that isn't in ``commit``, or that has other content
+            there.
         """
         if self.exists:
             self.resume(commit, commit, back=True)
         self.remove()
 
     def remove(self, *, force: bool = False) -> None:
-        """Remove the whole worktree in one step.
+        """Remove the worktree. An interruption leaves either the whole worktree or nothing.
 
         :param force: also remove edits and untracked files.
         :raises EditedTreeError: if the worktree has edits or untracked files.
         """
         self._forget_unfinished()
         if not self.exists and self.path.is_dir() and not any(self.path.iterdir()):
-            self.path.rmdir()  # from an interrupted creation
+            self.path.rmdir()  # an interrupted creation left it
         if self.exists:
             self._show_nested()
             if not force and (found := self.status()) and (found.edited or found.untracked):
@@ -476,8 +474,8 @@ class Worktree:
                     f"{self.upstream}: the worktree {self.path} holds {names}; nothing was changed",
                     hint="move what you need out of it, and run the command again",
                 )
-            # An interrupted `git worktree remove` leaves half a tree without a record. A rename is
-            # a single step, and the tmp folder is cleared later.
+            # An interrupted `git worktree remove` leaves a partial worktree without git's record. So the worktree is
+            # moved by one rename to the tmp folder, which is cleared later.
             aside = self.store.folder.parent / "tmp"
             aside.mkdir(exist_ok=True)
             with fsio.temporary_folder("removed-", aside) as folder:
@@ -485,7 +483,7 @@ class Worktree:
                 self.store.run("worktree", "prune")
 
     def _hide_nested(self) -> None:
-        """Create the links of nested upstreams, and hide them from `git status`."""
+        """Create the links to nested upstreams, and hide these links from `git status`."""
         for name, upstream in sorted(self.nested.items()):
             link = self.path / os.fsdecode(name)
             target = os.path.relpath(self.path.parent / upstream, link.parent)

@@ -77,8 +77,7 @@ def stop_at(
 def parked_commit(
     project: Project, progress: RebaseProgress, patch: Patch, landing: Landing, column: Column
 ) -> CommitId:
-    """Write the commit to check out in the conflict worktree. Its conflict markers contain the ref and the patch's name.
-    """
+    """Write the commit to check out in the conflict worktree. Its conflict markers name the ref and the patch."""
     changes, contents = list(landing.changes), dict(column.contents)
     conflicting_paths = stage_paths(landing.stages)
     ours = f"{progress.upstream} {progress.onto.ref}"
