@@ -27,8 +27,8 @@ from patchq.stacks.reconcile import ReconciledEntry
 class Again:
     """Stack after a repeated import of a branch.
 
-    :ivar items: outcome of each commit; then the patches that the branch no longer has, unless they are ``lost``.
-    :ivar lost: patches of the stack that conflict with the branch's commits, and are not in ``entries``.
+    :ivar items: outcome of each commit, followed by the outcome of each patch in ``gone`` that is not in ``lost``.
+    :ivar lost: patches of the stack that conflict with the branch's commits. They are not in ``entries``.
     :ivar gone: names of all patches that the branch no longer has.
     """
 
@@ -45,7 +45,7 @@ def import_again(
     request: AdoptRequest,
     commit_of: Callable[[FoundPatch], CommitInfo],
 ) -> Again | None:
-    """Return the stack updated by a range's commits; None if none of the stack's patches comes from these commits.
+    """Return the stack updated by a range's commits; None if no patch of the stack comes from these commits.
 
     :param commit_of: function that returns the author and message that a patch would get.
     :raises ConflictError: if a patch whose commit is unchanged conflicts with the other commits.
@@ -202,7 +202,7 @@ def _item(upstream: str, found: FoundPatch, result: Updated) -> Item:
 
 
 def range_start(project: Project, loaded: Loaded, request: AdoptRequest, set_name: str) -> tuple[str, str]:
-    """Return where a range starts if not at the pinned release, and the command that imports the commits.
+    """Return the start of a range, and the command that imports the range from there.
 
     Both are empty if the range starts at the pinned release.
     """
@@ -235,7 +235,7 @@ def _is_version(tag: str, ref: str) -> bool:
 
 
 def _pin_command(pin: Pin, folder: Path, tag: str, base: str) -> str:
-    """Return the command that pins an upstream at a tag, or at a commit if there is no tag."""
+    """Return the command that pins an upstream at a tag; without a tag, at a commit."""
     upstream, version = pin.upstream, version_of(tag)
     if tag and not pin.url and version and "==" in pin.archive:
         archive = f"{pin.archive.partition('==')[0]}=={version}"

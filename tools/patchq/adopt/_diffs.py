@@ -59,7 +59,7 @@ class Section:
         return self.has(b"rename ", b"copy ")
 
     def has(self, *starts: bytes) -> bool:
-        """Return True if a line of git's extended header begins with one of the given words."""
+        """Return True if a line of git's extended header begins with one of the given texts."""
         return any(line.startswith(starts) for line in self.extended)
 
 
@@ -149,7 +149,7 @@ def _plain_section(lines: Sequence[bytes], at: int, section: Section) -> int:
             raise OddDiff
     if at == first:
         raise OddDiff
-    # A name or date can suggest a new or deleted file, but only the line counts prove it.
+    # A name or date can suggest a new or deleted file, but only the line counts are proof.
     if re.match(rb"@@ -0,0 ", section.hunks[0]) is None:
         section.created = False
     if re.match(rb"@@ -\S+ \+0,0 ", section.hunks[0]) is None:
@@ -195,11 +195,11 @@ def find_placing(
 ) -> Placing | None:
     """Return the mapping under which every file of a diff exists in the tree; None if there is no unique one.
 
-    Try the strip level ``given`` first, then other strip levels, then a common folder of the tree. Return
-    None if no folder or several folders fit.
+    Try the strip level ``given`` first, then other strip levels, then a common folder of the tree. If no folder or
+    several folders fit, return None.
 
-    :param exact: True if a recipe sets the strip level ``given``. It is then also kept for a diff that only
-        adds files.
+    :param exact: True if a recipe sets the strip level ``given``. Then this level also applies to a diff that only adds
+        files.
     """
     there = list(filter(None, map(_names, found)))
     if not there:
@@ -250,9 +250,9 @@ def _in_common_folder(strip: int, there: Sequence[Sequence[bytes]], files: Colle
 
 
 def _unprefixed(found: Sequence[Section], files: Collection[bytes]) -> bool:
-    """Return True if the names of new files have no prefix such as ``a/``: they begin with folders of the tree.
+    """Return True if the names of new files begin with folders of the tree, not with a prefix such as ``a/``.
 
-    The tree can't show the strip level of a diff that only adds files. With ``-p1``, ``src/new.c`` would become
+    For a diff that only adds files, the tree doesn't show the strip level. With ``-p1``, ``src/new.c`` would become
     ``new.c``.
     """
     tops = set()
@@ -316,8 +316,8 @@ def _placed(placing: Placing, name: bytes) -> bytes:
 def _changed_file(new: bytes, old: bytes, files: Collection[bytes], *, fresh: bool) -> bytes:
     """Return the path of the file that a section changes; empty if the section names no file.
 
-    Like ``patch``, prefer an existing file, then the shorter name, because the longer one is often a backup
-    such as ``x.orig``.
+    Like ``patch``, prefer an existing file, then the shorter name. The longer name often belongs to a backup such as
+    ``x.orig``.
 
     :param fresh: True if the file is new.
     """

@@ -32,8 +32,8 @@ class FolderPlace:
     """Patch file to read, and the options of the tool that applies it.
 
     :ivar data: contents of the patch file, or its path.
-    :ivar unlisted: name of the ``series`` or recipe of the folder, if it doesn't list this file. The import
-        skips such a file. Empty otherwise.
+    :ivar unlisted: name of the folder's ``series`` or recipe, if this list doesn't contain the file. The import skips
+        such a file. Empty for other files.
     :ivar entry: entry of the recipe that names the file.
     """
 
@@ -95,7 +95,7 @@ def _in_recipe(path: Path, pin: Pin) -> list[FolderPlace]:
 
 
 def _entry(path: Path, entry: Entry) -> FolderPlace:
-    """Return the patch file that a recipe's entry names. If the recipe sets no strip level, patchq tries -p1 first."""
+    """Return the patch file that a recipe's entry names. If the recipe sets no strip level, try -p1 first."""
     if isinstance(entry.data, Path):
         file = entry.data
     else:
@@ -113,7 +113,10 @@ def _entry(path: Path, entry: Entry) -> FolderPlace:
 
 
 def _name_of(entry: Entry) -> str:
-    """Return the command of an entry that edits files, or the file name of its patch; empty for an inline patch."""
+    """Return a short name of an entry: its command if it edits files, else its patch's file name.
+
+    Return an empty string for an inline patch.
+    """
     if entry.data is not None:
         return ""
     first = entry.text.strip().partition("\n")[0]
@@ -178,7 +181,7 @@ def _read_list(folder: Path, name: str) -> str:
 
 
 def _is_openwrt(folder: Path) -> bool:
-    """Return True for an OpenWrt package: a Makefile next to a folder of numbered patches."""
+    """Return True for an OpenWrt package, which has a Makefile next to a folder of numbered patches."""
     if not (folder / "Makefile").is_file():
         return False
     return any(_NUMBERED.match(path.name) for path in (folder / "patches").glob("*"))

@@ -1,8 +1,8 @@
 """Conversion of other tools' patch headers to a message with git trailers.
 
-These headers are supported: Debian's DEP-3, Yocto's statuses and preambles, ``git cherry-pick -x``,
-Electron's ``Patch-Filename``, and those of quilt, gbp, StGit and Buildroot. Known fields become trailers. All
-other text keeps its place.
+These headers are supported: Debian's DEP-3, Yocto's statuses and preambles, ``git cherry-pick -x``, Electron's
+``Patch-Filename``, and the headers of quilt, gbp, StGit and Buildroot. Known fields become trailers. Other text stays
+in its place.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from email.utils import getaddresses
 
 from patchq.formats.header import STATUS_WORDS, clean_message, parse_trailers, split_trailers
 
-#: Fields of other tools to keep as trailers, at any position.
+#: Fields of other tools that become trailers, at any position in the header.
 _KEPT = re.compile(
     r"origin|bug(-[\w.-]+)?|forwarded|applied-upstream|last-update|upstream-status|upstream|cve|patch-filename|"
     r"gbp(-pq)?|[a-z-]+-by|change-id",
@@ -80,14 +80,14 @@ class _Draft:
             self.subject = lines[0]
             rest = []
             for line in given[1:]:
-                # In a DEP-3 description, a single period means an empty line.
+                # In a DEP-3 description, a line with a single period means an empty line.
                 rest.append("" if line.strip() == "." else line.removeprefix(" "))
             if rest:
                 self.body.append("\n".join(rest))
         elif low in ("description", "subject"):
             self.body.append("\n".join(lines))
         elif low in ("author", "from") and ("@" not in self.author and ("@" in value or not self.author)):
-            if self.author:  # git needs an address; a name without one becomes a co-author
+            if self.author:  # git needs an address, so a name without one becomes a co-author
                 self.trailers.append(("Co-authored-by", self.author))
             self.author = " ".join(lines)
         elif low == "date" and not self.date:
@@ -101,7 +101,10 @@ class _Draft:
 
 
 def read_text(text: str) -> Said:
-    """Convert the text above a diff that is not a mail: DEP-3 fields, or free text."""
+    """Convert the text above a diff in a file that is not a mail.
+
+    The text consists of DEP-3 fields, or is free text.
+    """
     draft = _Draft()
     shown = _SHOWN.search(text + "\n")
     if shown:
@@ -248,7 +251,7 @@ def _without_fields(paragraph: str, trailers: list[tuple[str, str]]) -> str:
 
 
 def _with_status(message: str) -> str:
-    """Return a message with one ``Upstream-Status:`` trailer in a form that ``check`` accepts.
+    """Return a message with its status converted to one ``Upstream-Status:`` trailer that ``check`` accepts.
 
     Return the message unchanged if it contains no status.
     """
@@ -304,7 +307,9 @@ def _detailed(word: str, detail: str) -> str:
 
 
 def _implied(pairs: tuple[tuple[str, str], ...], message: str) -> str:
-    """Return the status that a patch's other fields imply, by the rules of DEP-3 and Buildroot; empty if none."""
+    """Return the upstream status that a patch's other fields imply, by the rules of DEP-3 and Buildroot; empty if they
+    imply none.
+    """
     found = {key.lower(): value for key, value in reversed(pairs)}
     kind, _, what = found.get("origin", "").partition(",")
     if kind.strip() in ("upstream", "backport") and (what.strip() or found.get("applied-upstream")):
@@ -349,7 +354,7 @@ def first_address(author: str) -> tuple[str, str]:
     """
     try:
         found = getaddresses([author])
-    except RecursionError:  # from thousands of nested brackets
+    except RecursionError:  # Python raises it for thousands of nested brackets
         return "", ""
     for name, address in found:
         if re.fullmatch(r"[^\s<>@]+@[^\s<>@]+", address):

@@ -1,4 +1,4 @@
-"""Import from a container image: the differences between its package and the release's wheel become a patch."""
+"""Import from a container image. The differences between the image's package and the release's wheel become a patch."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def from_image(
 ) -> list[FoundPatch]:
     """Return the edits of a package in a container image as one patch.
 
-    Changed files that the source tree doesn't contain, such as compiled ones, are refused.
+    The import fails if it finds changed files that the source tree doesn't contain, such as compiled files.
 
     :raises UserError: if the image can't be read, if it contains no package or another version of it, or if
         there is no wheel to compare the package with.

@@ -1,4 +1,4 @@
-"""Reader of patch files: mails as ``git am`` reads them, mboxes, ``hg export``, and plain diffs."""
+"""Reader of patch files: mails and mboxes (read as by ``git am``), the output of ``hg export``, and plain diffs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _PLAIN = re.compile(
     rb"(MIME-Version: 1\.0\nContent-Type: text/plain; charset=UTF-8\nContent-Transfer-Encoding: 8bit\n)?"
     rb"\n(?!\s*(?i:from:|date:|subject:|\[patch\]|>from))"
 )
-#: Name or address that git uses unchanged, because it has nothing to strip at its ends.
+#: Name or address that git uses unchanged, because git strips no character at its ends.
 _PLAIN_NAME = re.compile(r"\w(?:[^<>\x00-\x1f]*\w)?")
 _ENCODED_ELSE = re.compile(rb"=\?(?!utf-8\?q\?)", re.IGNORECASE)
 _DIFF = re.compile(rb"^(?:diff --git |@@ -\d|--- \S[^\n]*\n\+\+\+ )", re.MULTILINE)
@@ -56,9 +56,9 @@ _HG_DIFF = re.compile(rb"^diff (?:-r|--git) ", re.MULTILINE)
 _HG_DATE = re.compile(r"(\d{1,12})(?:\.\d+)? (-?)(\d{1,5})")
 _DAY = re.compile(r"(?:[A-Za-z]{3}, *)?(\d{1,2} [A-Za-z]{3} \d{4})")
 _FROM = re.compile(r"^From:[ \t]*([^<>\n]*)<([^<>@\s]+@[^<>@\s]+)>[ \t\r]*$", re.MULTILINE | re.IGNORECASE)
-#: Last second of the year 9999; mails can't express later dates.
+#: Last second of the year 9999, because mails can't express later dates.
 _LAST = 253402300799
-#: Text in brackets; patch number 0, which marks the cover letter of a series.
+#: Text in brackets with patch number 0, which marks the cover letter of a series.
 _BRACKETS, _OF_COVER = re.compile(r"\[([^\[\]]*)\]"), re.compile(r"\b0+/\d+\b")
 
 
@@ -80,11 +80,11 @@ def read_data(data: bytes, where: str, name: str, strip: int) -> list[FoundPatch
     if plain := _read_plain(where, data, name, strip):
         return [plain]
     head = data.partition(b"\n\n")[0]
-    # DEP-3 fields can look like those of a mail, but a mail has no Description:.
+    # DEP-3 fields can look like the fields of a mail, but a mail has no Description:.
     mail_like = _HEADER_BLOCK.match(data) and _MAIL_FIELD.search(head) and b"\nDescription:" not in b"\n" + head
     if data.startswith(b"From ") or mail_like:
         return list(_read_mails(where, data, name, strip))
-    # Yocto and others write their header above the original mail.
+    # Yocto and other tools write their header above the original mail.
     diff_at = _DIFF.search(data)
     if (mail := _MAGIC_LATER.search(data)) and (not diff_at or mail.start() < diff_at.start()):
         found = list(_read_mails(where, data[mail.start() + 1 :], name, strip))
@@ -142,7 +142,7 @@ def _read_hg(where: str, data: bytes, name: str, strip: int) -> list[FoundPatch]
 
 
 def _hg_date(text: str) -> str:
-    """Convert a date of Mercurial to git's form. Mercurial gives the time zone in seconds west of UTC.
+    """Convert a date of Mercurial, whose time zone is in seconds west of UTC, to git's form.
 
     >>> _hg_date("1700000000 -7200"), _hg_date("now")
     ('@1700000000 +0200', '')
@@ -168,7 +168,7 @@ def _check_words(data: bytes, where: str) -> None:
 
 
 def _check_message(message: bytes, where: str) -> None:
-    """Refuse an overlong message.
+    """Refuse a message that is too long.
 
     :raises UserError: if the message is longer than :data:`MOST_MESSAGE`.
     """
@@ -177,7 +177,7 @@ def _check_message(message: bytes, where: str) -> None:
 
 
 def _of_text(text: str, diff: bytes, where: str, name: str, strip: int) -> FoundPatch:
-    """Return a patch that is not a mail; its header consists of DEP-3 fields or free text."""
+    """Return the patch in a file that is not a mail. Its header consists of DEP-3 fields or free text."""
     notes = read_text(text)
     who, address = first_address(notes.author)
     remarks: list[str] = []
@@ -227,7 +227,7 @@ def _seconds(date: str) -> str:
 
 
 def _ident(git: Command, name: str, email: str, date: str) -> Ident:
-    """Return an author like ``author_ident``, but read a day without a time as noon UTC."""
+    """Return an author as ``author_ident`` does, but read a date without a time as noon UTC."""
     if re.fullmatch(r"\d{4}-\d\d-\d\d", date.strip()):
         date = f"{date.strip()}T12:00:00+0000"
     return author_ident(git, name, email, date)
@@ -291,7 +291,7 @@ def _read_mails(place: str, data: bytes, name: str, strip: int) -> Iterator[Foun
         folder = Path(text)
         git = Outside(folder)
         (folder / "mbox").write_bytes(data)
-        # CR at the end of header lines was added in transit; any other CR belongs to the patch.
+        # A mail server added the CR at the end of header lines. Any other CR belongs to the patch.
         keep = []
         if not data.partition(b"\n")[0].endswith(b"\r"):
             keep.append("--keep-cr")
@@ -356,7 +356,7 @@ def _of_mail(mail: bytes, info: bytes, body: bytes, diff: bytes) -> FoundPatch:
     if _is_cover(subject):
         return replace(found, notes=(f"is a cover letter, {subject!r}: left out",), left_out=True)
     if _MAGIC.match(mail) and not diff.strip():
-        return found  # format-patch --always
+        return found  # an empty patch of `format-patch --always`
     return replace(found, notes=(f"holds no diff, {subject!r}: left out",), left_out=True)
 
 
@@ -422,9 +422,9 @@ def _author(git: Command, info: bytes, where: str, fields: str) -> tuple[Ident |
 
 
 def _other_date(date: str) -> str:
-    """Convert a date form that git can't read: a two-digit year, or a day without a time.
+    """Convert a date that git can't read, with a two-digit year or without a time.
 
-    A day without a time becomes noon. Any other text is returned unchanged.
+    For a missing time, use noon. Return any other text unchanged.
     """
     if day := _DAY.fullmatch(date.strip()):
         date = f"{day[1]} 12:00:00 +0000"

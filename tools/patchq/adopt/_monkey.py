@@ -1,4 +1,4 @@
-"""Conversion of monkey patches: functions that a Python file replaces when it is imported become patches.
+"""Conversion of monkey patches: each function that a Python file replaces when it is imported becomes a patch.
 
 The file is parsed, never run. A replacement becomes a patch if it is a function defined in that file and uses
 only names that the target module defines. Other replacements are reported with the attribute that they set.
@@ -22,7 +22,7 @@ from patchq.stacks.export import slug
 
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef
 _Function = (ast.FunctionDef, ast.AsyncFunctionDef)
-#: Function that is assigned as a method of another kind.
+#: Function that is assigned as a static method, class method or property.
 _WRAPPED = re.compile(r"(staticmethod|classmethod|property)\((\w+)\)")
 
 
@@ -104,7 +104,7 @@ def _module_of(target: str, files: Collection[bytes]) -> tuple[str, str] | None:
 
 
 def from_monkey_patches(store: Git, base: TreeId, text: str, where: str, origin: str) -> list[FoundPatch]:
-    """Return a patch for each replaced attribute. If a replacement can't be converted, its patch has a problem."""
+    """Return a patch for each replaced attribute. ``problem`` is set for replacements that can't be converted."""
     files = store.list_tree(base)
     module = ast.parse(text)
     own: dict[str, _Definition] = {}
@@ -179,7 +179,7 @@ def _replaced(
     lost = [f"@{ast.unparse(decorator)}" for decorator in old.decorator_list]
     if wrapped:
         kept = f"@{wrapped[1]}"
-    # A static method is called without `self`, also where Python would have passed it to the replacement.
+    # A static method is called without `self`. Python would have passed `self` to the replacement function.
     elif lost == ["@staticmethod"] and _positional(old) == _positional(by):
         kept = "@staticmethod"
     else:
@@ -194,13 +194,13 @@ def _replaced(
 
 
 def _positional(function: _Definition) -> tuple[int, bool]:
-    """Return the number of positional parameters, and whether the function takes more."""
+    """Return the number of positional parameters, and True if the function takes any number of further ones."""
     arguments = function.args
     return len(arguments.posonlyargs) + len(arguments.args), arguments.vararg is not None
 
 
 def _first_line(function: _Definition) -> int:
-    """Return the first line of a function or of its decorators."""
+    """Return the line at which a function or its first decorator begins."""
     return min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])
 
 

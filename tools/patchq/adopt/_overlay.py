@@ -20,7 +20,7 @@ from patchq.replay.limits import read_edited, walk_edited
 from patchq.stacks.export import slug
 from patchq.system import fsio
 
-#: Names of files and folders that tools create; they are never imported.
+#: Names of files and folders that tools create. They are never imported.
 _NOT = {".git", "__pycache__", ".DS_Store"}
 
 
@@ -29,7 +29,7 @@ def from_overlay(store: Git, base: TreeId, folder: Path, under: str = "") -> Fou
 
     Other files of the tree stay unchanged.
 
-    :param under: folder of the tree to which the files belong; if empty, it is found by matching file names.
+    :param under: folder of the tree to which the files belong. If empty, patchq finds it by matching file names.
     :raises UserError: if no folder or several folders of the tree fit, or if the files change nothing.
     """
     if not folder.is_dir():
@@ -246,8 +246,7 @@ def _missing_modules(listed: Mapping[str, str], folder: Path) -> list[str]:
 def _refuse_outside(names: Sequence[str], folder: Path) -> None:
     """Raise UserError if a symlink to a folder leads out of ``folder``.
 
-    A symlink to a file is imported as a symlink. A symlink to a folder would be followed, and files from
-    outside would be imported.
+    A symlink to a file is imported as a symlink, but a symlink to a folder is followed.
     """
     real = folder.resolve()
     for name in names:
@@ -272,7 +271,7 @@ def _installed(folder: Path, package: str) -> Distribution:
 def _differs(path: Path, digest: str) -> bool:
     """Return True if a file's SHA-256 differs from the hash in RECORD.
 
-    Return False if the file is missing, or if RECORD uses another kind of hash.
+    Return False if the file is missing, or if RECORD uses another hash algorithm.
     """
     kind, _, value = digest.partition("=")
     if kind != "sha256" or not path.is_file():

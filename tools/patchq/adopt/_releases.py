@@ -1,10 +1,10 @@
-"""Search for other releases to which a patch applies, if the patch doesn't apply to the pinned release.
+"""Search for other releases to which a patch applies if it doesn't apply to the pinned release.
 
 The search tries the other pins of the lock and the releases of the package index. It begins with the newest release and
-the release that the patch was probably made against. It continues with the releases that contain the largest share
-of the patch's old lines, until the patch applies to one. From that release, it bisects to find the oldest and the
-newest release to which the patch applies.
-The number of releases and the bytes to download are limited. Only the files that the patches name are read.
+the release that the patch was probably made against. It continues with the releases that contain the largest share of
+the patch's old lines, until the patch applies to one. From that release, it bisects to find the oldest and the newest
+release to which the patch applies. The number of tried releases and the size of the downloads are limited. Only the
+files that the patches name are read.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from patchq.system.allowance import Allowance, Exhausted
 if TYPE_CHECKING:
     from packaging.version import Version
 
-#: Releases that one import tries, and the default limit of bytes to download.
+#: Maximum number of releases that one import tries, and the default limit of bytes to download.
 MOST_TRIED, MOST_DOWNLOADED = 16, 256 << 20
 _NAMES = re.compile(rb"^(?:--- |\+\+\+ |rename from |rename to |copy from |diff --git .* )([^\t\r\n]+)", re.MULTILINE)
 
@@ -96,8 +96,8 @@ class ReleaseSearch:
     def _towards(self, patch: int) -> Iterator[int]:
         """Yield releases to try for a patch that has applied to none so far.
 
-        Begin with the release that the patch was made against. Continue with the releases next to the pin,
-        then with those next to the most similar release.
+        Begin with the release for which the patch was made. Continue with the neighbours of the pinned release, then
+        with the neighbours of the most similar release.
         """
         made = self.made[patch]
         if made is not None:
@@ -196,9 +196,9 @@ def _result(search: ReleaseSearch, patch: int, labels: Sequence[str], tried: int
 
 
 def _releases(project: Project, pin: Pin, *, offline: bool) -> tuple[int, list[TrialRelease]]:
-    """Return the index of the first release after the pin, and all releases but the pinned one, oldest first.
+    """Return the index of the first release after the pinned one, and all releases except the pinned one, oldest first.
 
-    Pre-releases are tried only if the pin is one.
+    Pre-releases are included only if the pin is a pre-release.
     """
     found: dict[Version, TrialRelease] = {}
     if not offline:
@@ -224,7 +224,7 @@ def _releases(project: Project, pin: Pin, *, offline: bool) -> tuple[int, list[T
 
 
 def _index_releases(pin: Pin) -> dict[Version, index.IndexRelease]:
-    """Return the releases of the project whose archive is pinned, if the archive comes from the package index."""
+    """Return the releases on the package index of the pinned project; none if the pin has no archive on the index."""
     if not pin.archive or is_local_archive(pin.archive) or pin.source == "git":
         return {}
     return {release.version: release for release in index.find_releases(pin.archive.partition("==")[0])}
@@ -253,7 +253,7 @@ def _made(patch: FoundPatch, releases: Sequence[TrialRelease]) -> int | None:
 
 
 class _Trial:
-    """Trial of an import's patches on one release after another, in the repository ``git``."""
+    """Trial of patches on several releases, one after another, in the repository ``git``."""
 
     def __init__(
         self,
@@ -268,7 +268,7 @@ class _Trial:
         self.project, self.pin, self.git, self.allowance = project, pin, git, allowance
         self.reading = ReadOptions(reading.strip, reading.folder)
         self.nested = project.lock.nested_in(pin.upstream)
-        # A patch from a commit has its own base, and an unreadable patch can't be tried.
+        # A patch made from a commit has its own base, and an unreadable patch can't be tried.
         self.found = []
         self.names = set()
         for patch in found:

@@ -30,7 +30,7 @@ from patchq.stacks.export import slug
 from patchq.stacks.reconcile import ReconciledEntry
 from patchq.system import fsio
 
-#: Line of a patch's message above the command of its step.
+#: Line of a patch's message above the command of the script's step.
 _COMMAND = "Was done by a command:"
 
 
@@ -98,8 +98,8 @@ def _replay_dockerfile(
 def _imported_from(entries: Sequence[ReconciledEntry], path: Path) -> list[ReconciledEntry]:
     """Return the patches of a stack whose ``Origin:`` names a script.
 
-    A script that was imported from another folder has more or fewer folders in its name. Without a patch of the exact
-    name, such a script is taken for the same.
+    If no patch has the exact name, accept a name that differs only by leading folders. The script may have been
+    imported from another folder.
     """
     name = origin_of(path)
     exact, similar = [], []
@@ -126,9 +126,9 @@ def _replay_again(
 ) -> list[FoundPatch]:
     """Repeat the import of a script, on the tree before its first import.
 
-    A step that made one of the stack's patches is reported and not adopted again. If the step now makes
-    another change than that patch, it is a conflict. A new step becomes a patch after that of the step
-    before it. If no step made a patch of the stack, return an empty list.
+    If a step made a patch of the stack, the step is reported, not adopted again. It is a conflict if its change now
+    differs from the patch. A new step becomes a patch above the patch of the preceding step. If no step made a patch of
+    the stack, return an empty list.
 
     :param earlier: patches that the first import made.
     """
@@ -170,7 +170,7 @@ def _replay_again(
 
 
 def _gone(path: Path, entry: ReconciledEntry, typed: str) -> str:
-    """Return the note for a patch that a script no longer makes. A file in another folder can have the same name."""
+    """Return the note for a patch that a script no longer makes. Another file may have the same name."""
     file = _script_of(entry)
     if "/" in file and file == origin_of(path):
         return f"{path} no longer makes this edit: {typed}"
@@ -184,10 +184,10 @@ def _replaced(
     made: Mapping[int, ReconciledEntry],
     earlier: Sequence[ReconciledEntry],
 ) -> dict[int, ReconciledEntry]:
-    """Return the patches of the stack that changed steps replace, by the index of the step.
+    """Return the patches of the stack that changed steps probably replace, by the index of the step.
 
-    Such a step conflicts with the stack, and changes a file of a patch that no step makes any more: the one of its
-    name or line, or the first one.
+    A changed step conflicts with the stack and shares a file with a patch that no step makes now. If there are several
+    such patches, choose the patch with the step's name or line, or else the first patch.
 
     :param made: patches whose steps are known.
     :param earlier: patches of the earlier import.
@@ -249,7 +249,7 @@ def _patches_made_by(
 def is_same_change(store: Git, trees: tuple[TreeId, TreeId], entry: ReconciledEntry, base: TreeId) -> bool:
     """Return True if the change of a step, merged into the tree before a patch, results in the patch's tree.
 
-    Patch ids don't decide: git computes them without white space, which is code in Python.
+    Patch ids are not enough, because git ignores white space in them, which matters in Python.
     """
     parents = entry.commit.parents
     onto = store.tree_of([parents[0]])[0] if parents else base
@@ -267,7 +267,7 @@ def _is_unresolved(accounts: Sequence[Account], entry: ReconciledEntry) -> bool:
 
 
 def _unresolved_at_place(accounts: Sequence[Account], entry: ReconciledEntry) -> str:
-    """Return the step that is refused or not understood, on the line of the patch's step; empty if there is none."""
+    """Return the refused or unknown step at the script line where the patch's step was; empty if there is none."""
     trailers = _trailers(entry)
     places = (one.where for one in _without_result(accounts) if ("origin", _origin(one.where)) in trailers)
     return next(places, "")
@@ -284,7 +284,7 @@ def _patch_id(store: Git, trees: tuple[TreeId, TreeId]) -> str:
 
 
 def _after(project: Project, accounts: Sequence[Account], tip: CommitId) -> CommitId:
-    """Return a commit whose tree is the one after the last step; ``tip`` if no step changed the tree."""
+    """Return a commit with the tree after the last step; ``tip`` if no step changed the tree."""
     taken = [one.trees for one in accounts if one.trees]
     if not taken:
         return tip
@@ -292,8 +292,8 @@ def _after(project: Project, accounts: Sequence[Account], tip: CommitId) -> Comm
 
 
 def convert(project: Project, accounts: Sequence[Account]) -> list[FoundPatch]:
-    """Return a patch for each step: its change, a problem if the step is refused, or an entry to leave out."""
-    # The user who runs a command is the author of its changes.
+    """Return a patch for each step. A refused step has a ``problem``. A step without a change is skipped."""
+    # The author of a command's changes is the user who runs the command.
     author = user_ident(project)
     found = []
     for account in accounts:
@@ -343,7 +343,7 @@ def _command_of(account: Account) -> str:
 
 
 def _rules(store: Git, account: Account) -> list[Rule]:
-    """Return rules that make the same changes as a plain ``sed`` command; an empty list if none do."""
+    """Return rules that make the same changes as a plain ``sed`` command; an empty list if there are none."""
     assert account.trees
     before, after = account.trees
     changes = store.changes(before, after)
@@ -366,12 +366,12 @@ def with_carried(
 ) -> list[FoundPatch]:
     """Return patches of files and recipes, and mark those that an earlier import added to the stack.
 
-    A patch is ``equal`` if it makes the same change as a patch of the stack with its name or origin. It is a
-    ``conflict`` if it makes another change to a file of that patch. A new patch gets the place after the patch
-    before it.
+    A found patch is ``equal`` if a patch of the stack with the same name or origin makes the same change. It is a
+    ``conflict`` if that patch makes another change to the same file. Any other found patch is new, and is placed after
+    its predecessor.
 
-    :param whole: True for recipes and folders. Patches of the stack that are from these, and that none of them
-        lists, are ``gone``.
+    :param whole: True if ``found`` is the whole content of recipes and folders. Then patches of the stack that come
+        from them, but are not in ``found``, are ``gone``.
     """
     names = {patch.name for patch in found if not patch.left_out}
     origins = {patch.origin for patch in found if not patch.left_out and patch.origin}
@@ -402,7 +402,7 @@ def with_carried(
 
 
 def _lost(loaded: Loaded, found: Sequence[FoundPatch], names: Collection[str]) -> list[FoundPatch]:
-    """Return a ``gone`` entry for each patch of the stack whose file is in a folder of the found ones, but not found.
+    """Return a ``gone`` entry for each patch of the stack whose file was in the same folders, but was not found now.
 
     :param names: names of the found patches.
     """
@@ -423,7 +423,7 @@ def _lost(loaded: Loaded, found: Sequence[FoundPatch], names: Collection[str]) -
 
 
 def _fitter(project: Project, loaded: Loaded, reading: ReadOptions, before: ReconciledEntry | None) -> Fitter:
-    """Return a trial on the tree before a patch of the stack; without one, on the whole stack."""
+    """Return a trial on the tree before a patch of the stack. If ``before`` is None, use the whole stack's tree."""
     start = loaded.state.tip
     if before:
         start = before.commit.parents[0] if before.commit.parents else loaded.state.base
@@ -438,7 +438,7 @@ def _equal(
     reading: ReadOptions,
     earlier: Sequence[ReconciledEntry],
 ) -> dict[int, ReconciledEntry]:
-    """Return the patches of the stack that make the same change as a found one, by the index of that one.
+    """Return, by the index of the found patch, the patch of the stack that makes the same change.
 
     The found patches are tried in order, on the tree before the earlier import.
     """
@@ -466,12 +466,12 @@ def _changed(
     earlier: Sequence[ReconciledEntry],
     made: dict[int, ReconciledEntry],
 ) -> dict[int, ReconciledEntry]:
-    """Return the patches of the stack that the found ones are other versions of, by the index of the found one.
+    """Return, by the index of the found patch, the patch of the stack of which it is another version.
 
-    Both have the same origin or name, and change the same file. A patch that has only the name in common is new if
-    it applies on top of the stack.
+    Both have the same origin or name, and change the same file. If they have only the name in common, the found patch
+    is new if it applies on top of the stack.
 
-    :param made: patches with equal ones. Those that are found to be equal on the tree before them are added.
+    :param made: pairs of equal patches. Further equal patches, found on the tree before the stack's patch, are added.
     """
     changed: dict[int, ReconciledEntry] = {}
     for index, patch in enumerate(found):

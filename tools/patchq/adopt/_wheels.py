@@ -16,7 +16,7 @@ from patchq.replay.package import Package, Wheel, find_package
 from patchq.sources import index
 from patchq.stacks.edit import Loaded
 
-#: Largest member of a wheel whose content is read, in bytes: larger ones are compiled.
+#: Maximum size in bytes of a wheel's member to read. Larger members are compiled files.
 _MOST_MEMBER = 16 << 20
 
 

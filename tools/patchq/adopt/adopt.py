@@ -50,12 +50,12 @@ class Imported:
 
     @property
     def again(self) -> bool:
-        """True if the stack already contained patches from an earlier import of the same branch or script."""
+        """True if the stack already contains patches from an earlier import of the same branch or script."""
         return any(i.outcome in CARRIED for i in self.items)
 
     @property
     def adopted(self) -> int:
-        """Number of patches that the import adds or updates, or would add or update in a dry run."""
+        """Number of patches that the import adds or updates (after a dry run: would add or update)."""
         return len(
             [item for item in self.items if item.is_taken or item.outcome in (ItemOutcome.NEW, ItemOutcome.CHANGED)]
         )
@@ -92,8 +92,8 @@ def import_patches(
 ) -> Imported:
     """Import the patches that ``request`` names, and add them on top of a stack.
 
-    :raises ConflictError: if a patch can't be adopted. With ``wish.partial``, only if no patch can be.
-        Nothing is adopted then.
+    :raises ConflictError: if a patch can't be adopted, or with ``wish.partial``, if no patch can be adopted. Then the
+        stack stays unchanged.
     :raises UserError: if a source holds no patch, or a patch has no author.
     """
     wish = wish or ImportRequest()
@@ -121,7 +121,7 @@ def import_patches(
 
 
 def _other_start(project: Project, loaded: Loaded, request: AdoptRequest, set_name: str) -> tuple[str, str]:
-    """Return that a range starts at another release than the pinned one, and the next command; or empty strings."""
+    """Return a message and the next command if a range doesn't start at the pinned release; else empty strings."""
     if not request.git_range:
         return "", ""
     pin = loaded.stack.pin
@@ -130,7 +130,7 @@ def _other_start(project: Project, loaded: Loaded, request: AdoptRequest, set_na
 
 
 def _import(project: Project, loaded: Loaded, request: AdoptRequest, wish: ImportRequest) -> Imported:
-    """Import as :func:`import_patches`, while the project is locked."""
+    """Import patches as :func:`import_patches` does. The caller must hold the project's lock."""
     upstream = loaded.stack.pin.upstream
     found = gather(project, loaded, request)
     if request.git_range and loaded.entries:
@@ -174,7 +174,9 @@ def _import(project: Project, loaded: Loaded, request: AdoptRequest, wish: Impor
 def _placed(
     project: Project, loaded: Loaded, taken: Sequence[FoundPatch], new: Sequence[ReconciledEntry]
 ) -> tuple[list[ReconciledEntry], tuple[str, ...]]:
-    """Return the stack with the new patches at their places, or at the end with a note if they conflict there.
+    """Return the stack with the new patches at their places, and notes.
+
+    If the patches conflict at their places, they are put at the end of the stack.
 
     :param new: entry of each patch in ``taken``, on top of the stack.
     """
@@ -232,7 +234,7 @@ def _unchanged(loaded: Loaded) -> Exported:
 
 
 def _update(project: Project, loaded: Loaded, again: Again, wish: ImportRequest) -> Imported:
-    """Write a stack in which newer versions replace some patches."""
+    """Write a stack in which new versions replace some patches."""
     upstream = loaded.stack.pin.upstream
     if wish.dry:
         return Imported(_unchanged(loaded), (*again.items, *again.lost), True)
@@ -261,8 +263,8 @@ def _rules_for(
 ) -> tuple[str, ...]:
     """Switch off the rules of ``check`` that the adopted patches break, and return notes about it.
 
-    Rules that the project has set itself stay as they are. So do the rules of a stack that already
-    has patches, unless an earlier import wrote them, and rules that were switched on again since.
+    Don't change rules that the project has set itself, or rules that were switched on again. If the stack already has
+    patches, change only rules that an earlier import wrote.
     """
     known = project.lock.upstreams[upstream].check
     if before and not known.reason:
@@ -295,7 +297,7 @@ def _with_releases(
     reading: ReadOptions,
     wish: ImportRequest,
 ) -> tuple[Item, ...]:
-    """Add the result of the release search to the items of patches that don't apply; return all items."""
+    """Return all items. If a patch doesn't apply, add the result of the release search to its item."""
     pin, nested = loaded.stack.pin, project.lock.nested_in(loaded.stack.pin.upstream)
     left = []
     for n, (patch, item) in enumerate(zip(found, items, strict=True)):
@@ -337,7 +339,7 @@ def _may_apply_elsewhere(patch: FoundPatch, item: Item) -> bool:
 def _with_owners(
     fitter: Fitter, start: CommitId, found: Sequence[FoundPatch], tried: Sequence[tuple[Item, TreeId]]
 ) -> tuple[Item, ...]:
-    """Add the earlier patch's name to the items that conflict with another patch of the import; return all items."""
+    """Return all items. If an item conflicts with an earlier patch of the import, add that patch's name."""
     items = []
     for index, (patch, (item, _)) in enumerate(zip(found, tried, strict=True)):
         owner = fitter.conflicts_with(patch, start, tried[:index]) if item.outcome == ItemOutcome.CONFLICT else ""
@@ -352,7 +354,7 @@ def _with_owners(
 def _with_syntax(
     store: Git, start: CommitId, items: Sequence[Item], tried: Sequence[tuple[Item, TreeId]]
 ) -> tuple[Item, ...]:
-    """Add a note to the items of patches that leave a syntax error in a Python file; return all items.
+    """Return all items. If a patch causes a syntax error in a Python file, add a note to its item.
 
     :param start: commit before the import.
     :param tried: tree after each patch.
@@ -375,7 +377,7 @@ def _syntax_notes(where: str, sources: Sequence[BrokenSource]) -> list[str]:
 
 
 def _named(items: Sequence[Item], taken: Sequence[str]) -> tuple[Item, ...]:
-    """Return the items with the names that their patches receive in the stack."""
+    """Return the items with the names that the patches receive in the stack."""
     names = PatchNames(taken)
     found: list[Item] = []
     for item in items:
@@ -391,9 +393,9 @@ def _refuse_left(
 ) -> None:
     """Check that each patch is adopted.
 
-    :param partial: accept patches that are not.
+    :param partial: accept patches that are not adopted.
     :param is_range: True if the patches are commits of a range.
-    :raises PatchqError: if one is not.
+    :raises PatchqError: if a patch is not adopted.
     """
     left = [item for item in items if item.is_refused]
     if not left or partial:

@@ -26,7 +26,7 @@ from patchq.stacks.engine import Engine, Incoming
 _EMPTY = blob_id(b"")
 _NOBODY = Ident("patchq", "patchq@localhost", 946684800, "+0000")
 _RETURNED = re.compile(rb"^(?:diff --git|--- |\+\+\+ |@@ -)[^\n]*\r\n", re.MULTILINE)
-#: Blank lines between two files or at the end, which git and patch ignore.
+#: Blank lines between two files or at the end, which git and the program patch ignore.
 _BETWEEN = re.compile(rb"\n[ \t]*\ndiff --git |\n[ \t]+\n?\Z")
 _FUZZ = "it applies only with fuzz, because the lines around its change differ: is this still the right place?"
 #: Outcomes of patches that are adopted.
@@ -81,7 +81,7 @@ class Fitter:
         self.errors: list[PatchqError] = []
         self.tree = store.tree_of([tip])[0]
         self.files = set(store.list_tree(tip))
-        #: Changed paths of each patch that consists of two trees, not of a diff.
+        #: Changed paths of each patch that consists of two trees instead of a diff.
         self._changes: dict[tuple[TreeId, TreeId], list[PathChange]] = {}
 
     def fit_all(
@@ -109,7 +109,7 @@ class Fitter:
         return tried
 
     def conflicts_with(self, patch: FoundPatch, start: CommitId, earlier: Sequence[tuple[Item, TreeId]]) -> str:
-        """Return the earlier patch of the import that makes a patch conflict; empty if none does.
+        """Return the earlier patch of the import with which a patch conflicts; empty if there is none.
 
         :param start: commit before the import.
         """
@@ -125,7 +125,7 @@ class Fitter:
             trial = Fitter(self.store, self.upstream, self.nested, commit, self.reading)
             return not trial.fit(patch)[0].is_taken
 
-        # The patch applies before the first patch and not after the last one.
+        # The patch applies before the first patch, but not after the last one.
         at = bisect_left(taken, True, key=conflicts)
         if at == len(taken):
             return ""
@@ -280,10 +280,7 @@ class Fitter:
         return item, self.store.tree_of([done.commit])[0], done.commit
 
     def _readable(self, patch: FoundPatch) -> tuple[bytes, tuple[str, ...], bool]:
-        """Return the diff in git's form, notes for the user, and True if only git can read the diff.
-
-        The last value is True if only git can read the diff.
-        """
+        """Return the diff in git's form, notes for the user, and True if only git can read the diff."""
         diff, notes = patch.diff, []
         if _RETURNED.search(diff):
             diff = without_returns(diff)
@@ -425,9 +422,9 @@ class Fitter:
 
 
 def to_take(upstream: str, changed: Sequence[str], gone: Sequence[str] = ()) -> str:
-    """Return how to take the new versions of patches, with the stack's messages and without.
+    """Return the commands that take the new versions of patches: with the stack's messages, and with the new messages.
 
-    :param gone: patches that the new versions may replace, too.
+    :param gone: further patches that the new versions may replace.
     """
     name = sh(changed[0])
     return (
@@ -438,10 +435,10 @@ def to_take(upstream: str, changed: Sequence[str], gone: Sequence[str] = ()) -> 
 
 
 def drop_commands(upstream: str, names: Sequence[str]) -> str:
-    """Return commands that drop these patches, as one shell line."""
+    """Return a shell line that drops these patches."""
     return " && ".join(f"patchq drop {upstream}/{sh(name)}" for name in names)
 
 
 def merge_conflict(error: ConflictError) -> str:
-    """Return the text that explains why a patch doesn't merge."""
+    """Return the reason why a patch doesn't merge, as text for users."""
     return f"{', '.join(c.path for c in error.conflicts)}: 3-way merge conflict"

@@ -24,7 +24,7 @@ class ItemOutcome(TextEnum):
     UNREADABLE = "unreadable"
     #: The import skips the entry, such as a cover letter.
     LEFT_OUT = "left out"
-    #: Results of a repeated import: a new patch, or one that the stack has.
+    #: Results of a repeated import: a new patch, or a patch that the stack already has.
     NEW = "new"
     CHANGED = "changed"
     EQUAL = "equal"
@@ -53,7 +53,7 @@ class FoundPatch:
     :ivar carried: set if an earlier import of the same script added the patch to the stack: ``equal``,
         ``gone`` if the script no longer makes the patch, or ``conflict`` if its step makes another change.
         ``name`` is then the patch's name in the stack. None for other patches.
-    :ivar place: number of the stack's patches before this one; None for the end of the stack.
+    :ivar place: number of the stack's patches below this patch; None for the top of the stack.
     """
 
     name: str

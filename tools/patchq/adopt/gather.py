@@ -122,7 +122,7 @@ def _from_paths(project: Project, loaded: Loaded, request: AdoptRequest) -> list
 
 
 def _take_monkey_patches(project: Project, loaded: Loaded, scripts: list[Path]) -> list[FoundPatch]:
-    """Return the patches of Python scripts that replace attributes, and remove these scripts from ``scripts``."""
+    """Return the patches made from Python scripts that replace attributes. Remove these scripts from ``scripts``."""
     store, base = project.store, project.store.tree_of([loaded.state.base])[0]
     listing = store.list_tree(base)
     found = []
@@ -192,7 +192,7 @@ def from_host(project: Project, address: Address) -> list[FoundPatch]:
 def from_files(
     paths: Sequence[Path], pin: Pin, stdin: bytes = b"", reading: ReadOptions | None = None
 ) -> list[FoundPatch]:
-    """Return the patches in files and folders in order, including entries that are left out.
+    """Return the patches in files and folders in order, including entries that the import skips.
 
     :raises UserError: if there is no patch at all, or a path doesn't exist.
     :raises FormatError: if git can't read a piped mail, or a folder's list is invalid.
@@ -288,7 +288,7 @@ def _is_piped(path: Path) -> bool:
 
 
 def _of(found: Sequence[FoundPatch], folder: str, reading: ReadOptions, origin: str) -> list[FoundPatch]:
-    """Return the patches with the user's options, and those of the folder that contains them."""
+    """Return the patches with the user's options and the options of the folder that contains them."""
     folder = "/".join(filter(None, (reading.folder.strip("/"), folder.strip("/"))))
     result: list[FoundPatch] = []
     for patch in found:
@@ -339,9 +339,9 @@ def from_range(
 
 
 def _linear(borrowed: Borrowed) -> Borrowed:
-    """Return a merge as a commit on its first parent whose message lists the merged commits.
+    """Convert a merge to a commit with only the first parent. Its message lists the merged commits.
 
-    Return any other commit unchanged.
+    Any other commit is returned unchanged.
     """
     info = borrowed.info
     if len(info.parents) < 2:
