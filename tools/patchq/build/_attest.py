@@ -1,7 +1,6 @@
-"""In-toto statement with the SLSA provenance of a set's wheels. It is reproducible on every machine.
+"""In-toto statement with the SLSA provenance of a set's wheels. Every machine produces the same bytes.
 
-https://in-toto.io/Statement/v1, https://slsa.dev/spec/v1.0/provenance. This module doesn't sign the
-statement.
+https://in-toto.io/Statement/v1, https://slsa.dev/spec/v1.0/provenance. Another module signs the statement.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from patchq.system import fsio, project_files
 
 STATEMENT = "https://in-toto.io/Statement/v1"
 PREDICATE = "https://slsa.dev/provenance/v1"
-#: Build type; docs/reference/formats.md describes its parameters.
+#: Build type. docs/reference/formats.md describes its parameters.
 BUILD_TYPE = "https://patchq.dev/build/v1"
 BUILDER = "https://patchq.dev/patchq"
 #: File name of the statement, next to the wheels and in images.
@@ -26,7 +25,7 @@ NAME = "provenance.json"
 
 
 def statement(job: Job, wheels: Mapping[str, str]) -> bytes:
-    """Return the contents of the statement file about ``wheels`` (SHA-256 by file name)."""
+    """Return the contents of the statement file for ``wheels`` (SHA-256 by file name)."""
     layout = job.project.layout
     lock = project_files.hash_file(layout.root, layout.lock)
     pins: list[dict[str, Any]] = []

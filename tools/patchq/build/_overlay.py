@@ -1,4 +1,7 @@
-"""Overlay builds: the release's own wheel with the patched Python files in it, built without compilation."""
+"""Overlay builds: copies of the release's wheel in which the patched Python files replace the original ones.
+
+Nothing is compiled.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +26,9 @@ _COMPILED = (".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hpp", ".inl", "
 
 
 def build_overlay(job: Job, item: Applied, config: BuildConfig, version: str) -> Made:
-    """Build the release's wheel with a stack's Python files, in the set's folder.
+    """Build a copy of the release's wheel with a stack's Python files, in the set's folder.
 
-    :raises BuildError: if the stack changes files that an overlay can't contain, or there is no
-        release wheel.
+    :raises BuildError: if the stack changes files that an overlay can't contain, or if there is no release wheel.
     """
     item, left_out = _without_compiled(job, item)
     source, sha256 = platforms.release_wheel(job, item.stack.pin, config)
@@ -82,7 +84,7 @@ def _changed_modes(job: Job, item: Applied) -> list[str]:
 def _checked(job: Job, source: Path, sha256: str) -> WheelInfo:
     """Check all members of a release wheel, and return its contents.
 
-    A wheel is checked only once, because the lock contains its hash.
+    The hash in the lock identifies the wheel, so each wheel is checked only once.
     """
     info = inspect_wheel(source)
     done = job.project.layout.private / "wheels" / f"{sha256}.checked"
@@ -93,12 +95,12 @@ def _checked(job: Job, source: Path, sha256: str) -> WheelInfo:
 
 
 def _without_compiled(job: Job, item: Applied) -> tuple[Applied, tuple[str, ...]]:
-    """Remove the patches that must be compiled from a stack.
+    """Omit the patches of a stack that must be compiled.
 
-    Return the remaining stack and the names of the removed patches.
+    Return the remaining stack and the names of the omitted patches.
 
-    A patch with ``Build: source`` is removed as a whole: its Python code may depend on its compiled code,
-    which would be missing. Patches that require such a patch are removed, too.
+    A patch with ``Build: source`` is omitted as a whole, because its Python code may depend on its compiled code.
+    Patches that require an omitted patch are omitted, too.
     """
     upstream, state, store = item.stack.pin.upstream, item.state, job.project.store
     names = [p.applied.name for p in state.patches]

@@ -1,7 +1,7 @@
 """CycloneDX document of the built wheels, their upstreams and the patches (``pedigree``).
 
-Fields and list items have the order of the CycloneDX project's own library: keys by name,
-components by name and version, patches by content. https://cyclonedx.org/docs/1.6/json/
+The order is that of the CycloneDX project's own library: keys by name, components by name and version, patches by
+content. https://cyclonedx.org/docs/1.6/json/
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from patchq.errors import without_secrets
 from patchq.project.project import Project
 from patchq.project.stack import Stack
 
-#: The current date would change the bytes of the document every day.
+#: Fixed date. The current date would change the bytes of the document every day.
 TIMESTAMP = "2000-01-01T00:00:00+00:00"
 #: Characters that are allowed in the URL of a pin, but not in a URI.
 _ESCAPES = str.maketrans({character: quote(character) for character in " \"'[]<>{}"})
 
-#: Distribution, version, file name and SHA-256 of a wheel, and the patches left out of it.
+#: Distribution, version, file name and SHA-256 of a wheel, and the patches that the wheel doesn't contain.
 Wheel = tuple[str, str, str, str, Sequence[str]]
 
 
 def render(project: Project, stacks: Sequence[Stack], wheels: Sequence[Wheel], stack_id: str) -> bytes:
-    """Return a CycloneDX 1.6 document; the same input gives the same bytes."""
+    """Return a CycloneDX 1.6 document. The same input gives the same bytes."""
     components: list[dict[str, Any]] = []
     statements: dict[str, dict[str, Any]] = {}
     for stack in stacks:
@@ -42,7 +42,7 @@ def render(project: Project, stacks: Sequence[Stack], wheels: Sequence[Wheel], s
                 component["purl"] = _purl(distribution, version)
             components.append(component)
             for statement in _statements(ref, stack, left_out):
-                # Two patches may name one vulnerability; each statement needs a reference of its own.
+                # Two patches may name the same vulnerability, but each statement needs its own reference.
                 if statement["bom-ref"] in statements:
                     statement["bom-ref"] += f"-{len(statements)}"
                 statements[statement["bom-ref"]] = statement

@@ -1,4 +1,4 @@
-"""Source builds: upstream's own build runs on the patched sources, and the wheel is checked for the patches."""
+"""Source builds: run upstream's own build on the patched sources, and check that the wheel contains the patches."""
 
 from __future__ import annotations
 
@@ -87,9 +87,9 @@ def _copy_sources(job: Job, item: Applied, target: Path) -> None:
 
 
 def _find_patched(job: Job, item: Applied, info: WheelInfo) -> dict[str, bytes]:
-    """Return the members of a built wheel that come from files which the stack changes.
+    """Return the content of each member of a built wheel whose source file the stack changes.
 
-    :raises BuildError: if the wheel contains such a file without the stack's changes.
+    :raises BuildError: if a member lacks the stack's changes.
     """
     found: dict[str, bytes] = {}
     own = []
@@ -114,7 +114,7 @@ def _find_patched(job: Job, item: Applied, info: WheelInfo) -> dict[str, bytes]:
 
 
 def _ccache_environment() -> dict[str, str]:
-    """Return CMake settings that run compilers through ccache; empty if ccache isn't installed."""
+    """Return CMake settings that run compilers through the compiler cache ccache; empty if ccache isn't installed."""
     if not shutil.which("ccache"):
         return {}
     return {f"CMAKE_{lang}_COMPILER_LAUNCHER": "ccache" for lang in ("C", "CXX", "CUDA")}
@@ -152,7 +152,7 @@ def _build_wheel(
     :param requires: build requirements that replace those of the backend.
     :param isolated: build in a separate environment.
     :param offline: install nothing from an index.
-    :raises BuildError: if the build fails; the message has the end of the backend's output.
+    :raises BuildError: if the build fails; the message contains the end of the backend's output.
     """
     from build import BuildBackendException, BuildException, ProjectBuilder
     from build import FailedProcessError as Failed

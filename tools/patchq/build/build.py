@@ -1,8 +1,8 @@
 """Command ``build``: build wheels of the patched trees.
 
-Each wheel has a local version derived from the stack id of the whole set, and contains ``_patchq.json``. Each
-wheel requires the exact versions of its patched siblings, so that an installer can't replace them with
-upstream's wheels. An upstream without patches isn't built, because its own release is equal.
+Each wheel has a local version derived from the stack id of the whole set, and contains ``_patchq.json``. Each wheel
+requires the exact versions of its patched siblings, so that an installer can't replace them with upstream's wheels. An
+upstream without patches isn't built, because its own release has the same content.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ def build(
 ) -> BuildResult:
     """Build wheels of a set's patched upstreams into ``dist/SET``.
 
-    :param names: upstreams to build; default: all that have a build.
+    :param names: upstreams to build; default: all with build settings.
     :param profile: ``overlay``, ``source`` or ``empty``; default: the profile that the lock names.
     :param wheel_tag: part of the file name of the release wheel to overlay; default: the wheel for
         this machine.
     :param isolation: build in a separate environment with the lock's pinned requirements.
     :param platforms: target machines (``aarch64``); default: this one.
-    :raises UserError: if a stack's applied state doesn't match its files, or the set's pins don't
-        fit together.
+    :raises UserError: if a stack's applied state doesn't match its files, or if the set's pins require other versions
+        of each other.
     :raises BuildError: if a build fails, or its wheel contains the unpatched version of a file.
     """
     set_name = project.choose_set(set_name)
@@ -109,10 +109,9 @@ def build(
 
 
 def _infer_builds(project: Project, set_name: str, names: Sequence[str]) -> None:
-    """Write build settings that are missing from the lock, read from ``pyproject.toml`` of the applied trees.
+    """Add missing build settings to the lock, guessed from ``pyproject.toml`` in the applied trees.
 
-    Write them for the upstreams in ``names``, or for all upstreams of a set that has no build settings at
-    all.
+    Without ``names``, add them for all upstreams, but only if the set has no build settings at all.
     """
     upstreams = project.lock.upstreams
     applied = read_applied(project, set_name)
@@ -173,7 +172,7 @@ def job_of(
 
 
 def _build_each(job: Job, item: Applied, profile: str, platforms: Sequence[str]) -> Iterator[Built]:
-    """Yield an upstream's wheel for each platform; one wheel if it fits all platforms."""
+    """Yield an upstream's wheel for each platform. If one wheel fits all platforms, yield only this wheel."""
     profile = profile or (item.build.profile if item.build else "")
     here = machines.here()
     if profile == "overlay":

@@ -1,6 +1,6 @@
 """Command ``compose``: write a set's container files from the lock.
 
-One container is for development with mounted trees. The other one contains only the built wheels.
+One container mounts the trees, for development. The other container has only the built wheels.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _files(project: Project, folder: Path, set_name: str, thin: bool) -> dict[st
         "set_name": set_name,
         "patchq": own.source(),
         "case": own.CASE,
-        # This includes the signature, if there is one: `*` also matches an empty string.
+        # This copies the signature, too, if there is one: `*` also matches an empty string.
         "attestation": "provenance.*json" if project.lock.signing else _attest.NAME,
         "lock_sha256": project_files.hash_file(root, project.layout.lock),
         "caches": caches,
@@ -122,7 +122,7 @@ def _files(project: Project, folder: Path, set_name: str, thin: bool) -> dict[st
 
 
 def _installed(project: Project, set_name: str, thin: bool) -> list[str]:
-    """Return the distributions to install: the thin wheels', or the packages' own."""
+    """Return the distributions to install: the thin wheels with ``thin``, otherwise the packages themselves."""
     applied = read_applied(project, set_name)
     patched = patched_upstreams(project, applied)
     names = []

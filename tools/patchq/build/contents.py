@@ -1,8 +1,8 @@
 """Checks of an untrusted wheel before any of its members is used.
 
-A zip file describes each member twice: in its table of contents, and before the member's data. Some programs
-read the first description, others the second. A wheel whose descriptions differ, or with a file name that no
-installer should write, is refused as a whole.
+A zip file describes each member twice: in its table of contents, and before the member's data. Some programs read the
+first description, others the second. The whole wheel is refused if these descriptions differ, or if it contains a file
+name that no installer should write.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from patchq.formats.distinfo import HASHES, read_record
 from patchq.names import show_path
 
 LOCAL = struct.Struct("<4s5H3I2H")
-#: Limits: bytes of a member that is read at once, bytes of all members, number of members.
+#: Limits: bytes of a member that is read at once, bytes of all members together, and number of members.
 MAX_READ, MAX_TOTAL, MAX_MEMBERS = 256 << 20, 64 << 30, 500_000
 #: Highest compression ratio that deflate can reach.
 _RATIO = 1032
@@ -43,7 +43,7 @@ class WheelInfo:
     :ivar dist_info: name of the metadata folder.
     :ivar metadata: text of METADATA.
     :ivar items: members by name, in the order of the table of contents.
-    :ivar spans: position of each member's start and end in the wheel file.
+    :ivar spans: start and end position of each member in the wheel file.
     :ivar record: algorithm and hexadecimal digest in RECORD for each member; both empty for RECORD itself.
     """
 
@@ -66,7 +66,7 @@ class WheelInfo:
 
     @property
     def version(self) -> str:
-        """Version of the distribution."""
+        """Version of the distribution, from the metadata."""
         return HeaderParser().parsestr(self.metadata)["Version"] or ""
 
     def read(self, names: Iterable[str]) -> dict[str, bytes]:
@@ -116,8 +116,7 @@ class WheelInfo:
 def inspect_wheel(path: Path) -> WheelInfo:
     """Read and check a wheel's table of contents, metadata and RECORD.
 
-    :raises BuildError: if the file isn't a wheel, contradicts itself, or has names that no wheel
-        should have.
+    :raises BuildError: if the file isn't a wheel, if it contradicts itself, or if a member has an unsafe name.
     """
     with path.open("rb") as file, _opened(file, path) as zf:
         items = zf.infolist()
@@ -191,7 +190,7 @@ def _text(path: Path, zf: zipfile.ZipFile, items: Mapping[str, zipfile.ZipInfo],
 
 
 def _check_names(path: Path, items: Iterable[zipfile.ZipInfo]) -> None:
-    """Refuse duplicate names, and names that an installer can't write safely on every system."""
+    """Refuse duplicate names, and names that are unsafe on at least one system."""
     seen: set[str] = set()
     folders: set[str] = set()
     total = 0
@@ -218,7 +217,7 @@ def _check_names(path: Path, items: Iterable[zipfile.ZipInfo]) -> None:
 
 
 def _check_item(path: Path, item: zipfile.ZipInfo) -> None:
-    """Refuse a member that isn't a plain file or folder, is compressed by another method, or has an impossible size."""
+    """Refuse a member that isn't a plain file or folder, uses another compression method, or has an impossible size."""
     name, kind = item.filename, stat.S_IFMT(item.external_attr >> 16)
     if kind not in (0, stat.S_IFREG, stat.S_IFDIR) or ((kind == stat.S_IFDIR) != item.is_dir() and kind):
         _refuse(path, name, "is a link or another special file")
@@ -242,7 +241,7 @@ def _spans(
 ) -> dict[str, tuple[int, int]]:
     """Return the position of each member, and refuse members that overlap.
 
-    Refuse a member whose own header differs from the table of contents, too.
+    Also refuse a member whose own header differs from the table of contents.
     """
     spans: dict[str, tuple[int, int]] = {}
     end = 0
@@ -277,8 +276,8 @@ def _end_of(path: Path, file: IO[bytes], item: zipfile.ZipInfo) -> int:
     end = item.header_offset + LOCAL.size + name_size + extra_size + item.compress_size
     output = crc, packed, size
     if flags & 0x08:
-        # The checksum and sizes (four or eight bytes each) follow the data, with or without a
-        # signature. In the header before the data they may be zero.
+        # The checksum and sizes (four or eight bytes each) follow the data, with or without a signature before them. In
+        # the header before the data they may be zero.
         width = 4
         if wide is not None:
             width = 8
@@ -345,7 +344,8 @@ def _check_identity(path: Path, dist_info: str, metadata: str) -> None:
         output.append((canonicalize_name(folder_name), Version(folder_version)))
         output.append(parse_wheel_filename(path.name)[:2])
     except (InvalidVersion, InvalidWheelFilename, ValueError) as error:
-        # ValueError: a number with too many digits. packaging before 25 doesn't escape its message.
+        # Python raises ValueError for a number with too many digits. Before release 25, packaging doesn't escape its
+        # message.
         message = show_path(str(error).encode("utf-8", "surrogateescape"))
         raise BuildError(f"{path.name}: {message}", hint="is it a wheel?") from None
     if len(set(output)) != 1:

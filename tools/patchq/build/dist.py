@@ -45,7 +45,7 @@ class Built:
 
 
 def find(job: Job, item: Applied, profile: str) -> Built | None:
-    """Return an existing wheel that was built from the same inputs; None if no such wheel exists."""
+    """Return the existing wheel that was built from the same inputs; None if there is none."""
     config = item.build
     assert config
     record = _record(job, item, profile)
@@ -72,7 +72,7 @@ def find(job: Job, item: Applied, profile: str) -> Built | None:
 
 
 def _known(data: bytes, record: Path) -> dict[str, Any]:
-    """Return the record (JSON) of a wheel in ``dist/``.
+    """Parse the record (JSON) of a wheel in ``dist/``.
 
     :raises StateError: if the record names a file in another folder.
     """
@@ -170,7 +170,7 @@ def _records(job: Job) -> Iterator[tuple[Path, dict[str, Any]]]:
 
 
 def write_beside(job: Job) -> None:
-    """Write the files next to the wheels in ``dist/SET``, for the wheels that it contains now.
+    """Write the files that accompany the current wheels in ``dist/SET``.
 
     These are ``requirements.txt``, ``constraints.txt``, the CycloneDX document and the provenance.
     ``requirements.txt`` installs only the set's wheels, each by its hash, on any machine. If the set has
@@ -193,7 +193,7 @@ def write_beside(job: Job) -> None:
     if signing := job.project.lock.signing:
         name, root = signatures.name_of(signing), job.project.layout.root
         old = fsio.read_or_none(folder / name)
-        # Some kinds of key give a different signature each time, so a valid one is kept.
+        # Some kinds of key give a different signature each time, so an existing valid signature is kept.
         if old is None or signatures.fault(signing, root, statement, old):
             fsio.remove(folder / name)
             if signed := signatures.sign(signing, root, statement):
@@ -204,7 +204,7 @@ def write_beside(job: Job) -> None:
 
 
 def _lists(job: Job, known: Sequence[Wheel], kernels: Sequence[Wheel]) -> dict[str, bytes]:
-    """Return the constraints file, and requirements files with each architecture's kernel wheels."""
+    """Return the constraints file, and a requirements file with the kernel wheels for each architecture."""
     head = f"# patchq set {job.set_name}, stack {job.stack_id}\n"
     constraints = set()
     for u in job.unpatched:
@@ -216,7 +216,7 @@ def _lists(job: Job, known: Sequence[Wheel], kernels: Sequence[Wheel]) -> dict[s
         "constraints.txt": (head + "".join(sorted(constraints))).encode(),
         "requirements.txt": _requirements(head, known),
     }
-    # Kernels are for one architecture, and must not be installed on another one.
+    # Kernels are for one architecture, and must not be installed on another architecture.
     by_arch: dict[str, list[Wheel]] = {}
     for wheel in kernels:
         by_arch.setdefault(wheel[1].rpartition(".")[2], []).append(wheel)

@@ -30,11 +30,11 @@ from patchq.stacks.applied import version_at
 from patchq.stacks.apply import bases_of
 from patchq.system import runner
 
-#: Timeout of one resolution in seconds; uv reads the metadata of about 200 packages.
+#: Time limit of one resolution in seconds. uv reads the metadata of about 200 packages.
 SECONDS = 600
-#: Version of Python whose wheels are resolved.
+#: Version of Python for which the requirements are resolved.
 _PYTHON = "3.12"
-#: Local version, as built wheels have one: no index can offer it.
+#: Local version for placeholder wheels. No index can offer a version with a local part.
 _LOCAL = "+patchq"
 _DEPENDS = re.compile(r"depends? on\s+([A-Za-z0-9][\w.-]*(?:\[[\w,-]+\])?(?:[<>=!~]=?[\w.*+!-]+,?)*)")
 _PINNED = re.compile(r"^([A-Za-z0-9][\w.-]*)(?:\[[\w,-]+\])?==(\S+)", re.MULTILINE)
@@ -157,7 +157,9 @@ class _Asking:
     platform: str
 
     def ask(self, wanted: Sequence[str], without: Iterable[str] = (), *, alone: bool = False) -> tuple[bool, str]:
-        """Resolve requirements. Return True and the pinned versions, or False and uv's message.
+        """Resolve requirements.
+
+        :returns: True and the pinned versions, or False and uv's message.
 
         :param without: packages to remove from the resolution.
         :param alone: ignore dependencies.
@@ -200,7 +202,7 @@ class _Asking:
 
 
 def _indexes() -> Iterator[str]:
-    """Yield pip's index settings as options of uv, which doesn't read them."""
+    """Yield pip's index settings as options of uv, because uv doesn't read pip's settings."""
     settings = pip_settings()
     for name in ("index-url", "extra-index-url", "find-links"):
         for value in settings.get(name, []):

@@ -14,8 +14,8 @@ from patchq.stacks.applied import Applied
 class Job:
     """Applied set whose wheels to build, and the options of the build.
 
-    :ivar versions: version of each upstream with build settings and patches: its release, with the stack id
-        as local version.
+    :ivar versions: version of each upstream that has build settings and patches. It consists of the release's version
+        and the stack id as local version.
     :ivar platform: target machine; empty for this one.
     :ivar wheel_tag: part of the file name of the release wheel to overlay; empty for the wheel for
         this machine.
@@ -50,7 +50,7 @@ class Job:
             yield change.path, blobs[change.new.blob] if change.new else None
 
     def siblings(self, item: Applied) -> dict[str, str]:
-        """Return the set's other distributions and the versions to which the wheel pins them.
+        """Return the set's other distributions, each with the version that the wheel requires.
 
         An upstream without patches is pinned to its own release, if that release is on an index.
         """
@@ -78,7 +78,7 @@ class Job:
 class Unpatched:
     """Upstream that no applied patch changes. Its own release is installed.
 
-    :ivar version: version of the release on the package index; empty if the pin's ref is no such release.
+    :ivar version: version of the release on the package index; empty if the pin's ref is not on the index.
     """
 
     upstream: str

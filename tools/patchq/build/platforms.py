@@ -1,6 +1,6 @@
 """Target machines of wheels, named as by ``uname -m``.
 
-This machine's architecture may be an unknown one.
+The architecture of this machine may be one that patchq doesn't know.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def of_wheel(name: str) -> str:
 
 
 def choose_wheel(names: Sequence[str], tag: str, platform: str) -> str:
-    """Return the file name of the release wheel for a platform; without a platform, for this machine and its Python.
+    """Return the file name of the release wheel for a platform (default: this machine and its Python).
 
     :param tag: part of a file name; if given, choose the wheel whose name contains it.
     :raises UserError: if no wheel matches, or several contain ``tag``.

@@ -1,4 +1,4 @@
-"""Reference data for installed files: the path and hash of each file that a wheel installs."""
+"""Reference data to compare installations with: the path and hash of each file that a wheel installs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ _DATA = re.compile(r"[^/]+\.data/(?:purelib|platlib)/(.+)")
 
 
 def wheels_of(project: Project, set_name: str = "") -> tuple[list[Reference], list[str]]:
-    """Return the wheels in ``dist/SET`` after comparing their hashes with the recorded ones, and a list of problems."""
+    """Return the wheels in ``dist/SET``, and a list of problems.
+
+    The hash of each wheel is compared with the recorded hash.
+    """
     built = {}
     set_name = project.choose_set(set_name)
     for record in sorted((project.layout.private / "wheels").glob("*.json")):
@@ -30,13 +33,13 @@ def wheels_of(project: Project, set_name: str = "") -> tuple[list[Reference], li
             continue
     folder = project.layout.dist / set_name
     found, wrong = wheels_in(folder, built)
-    # Thin wheels have no records: each build writes them again.
+    # Thin wheels have no records, because each build writes them again.
     thin, wrong_thin = wheels_in(folder / "thin")
     return found + thin, wrong + wrong_thin
 
 
 def is_built(project: Project, set_name: str, stack_id: str) -> bool:
-    """Return whether ``requirements.txt`` in ``dist/SET`` exists and was written for a stack (empty: any)."""
+    """Return whether ``dist/SET`` contains a ``requirements.txt`` for this stack id (empty: for any stack id)."""
     data = fsio.read_or_none(project.layout.dist / set_name / "requirements.txt")
     return data is not None and stack_id.encode() in data.partition(b"\n")[0]
 
@@ -84,7 +87,7 @@ def wheels_in(
 
 
 def _installed_at(member: str) -> str:
-    """Return the path below site-packages at which a member is installed unchanged.
+    """Return the path in site-packages at which a wheel's member is installed unchanged.
 
     Return an empty string for any other member.
     """

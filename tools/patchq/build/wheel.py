@@ -21,12 +21,7 @@ from patchq.errors import BuildError
 
 
 def rewrite_metadata(metadata: str, version: str, pins: Mapping[str, str]) -> str:
-    """Return METADATA with another version, and with siblings required in exact versions.
-
-    Only lines of the header change.
-
-    :param pins: versions by canonical distribution name.
-    """
+    """Return METADATA with another version and with exact versions of siblings."""
     from packaging.requirements import InvalidRequirement, Requirement
     from packaging.utils import canonicalize_name
 
@@ -67,7 +62,10 @@ def record_line(name: str, data: bytes) -> tuple[str, str, str]:
 
 
 def rewrite_record(record: str, gone: Iterable[str], new: Mapping[str, bytes], own: str) -> bytes:
-    """Return RECORD without the members ``gone``, with the members ``new``, and with its own row (``own``) last."""
+    """Return RECORD without the members ``gone``, and with the members ``new``.
+
+    RECORD's own row (``own``) is the last one.
+    """
     dropped = {*gone, *new, own}
     rows = []
     for r in csv.reader(io.StringIO(record)):
@@ -118,8 +116,8 @@ def overlay(
 def repack(source: Path, target: Path, version: str, pins: Mapping[str, str], extra: Mapping[str, bytes]) -> None:
     """Write the wheel ``target``: a built wheel with sorted members, fixed dates, and the files ``extra`` added.
 
-    Normalize the order of members, their times, and permissions other than the executable bit, because these
-    vary between builds. Write the version and the pins of siblings to METADATA.
+    The members' order, times and permissions vary between builds, so they are normalized. Only the executable bit is
+    kept. Write the version and the pins of siblings to METADATA.
     """
     info = inspect_wheel(source)
     new_info = re.sub(r"-[^-]+\.dist-info$", f"-{version}.dist-info", info.dist_info)

@@ -1,8 +1,8 @@
 """Zip files whose bytes depend only on their contents, not on the time, the builder or the system's zlib.
 
-The output of a deflate compressor varies between its releases. The output of zlib and of its successors also
-varies between processors. libdeflate's output is the same on all processors, and the exact version of the
-Python package pins the release of libdeflate.
+The output of a deflate compressor varies between its releases. The output of zlib and of its successors also varies
+between processors. libdeflate's output is the same on all processors. patchq requires an exact version of the Python
+package, which determines the release of libdeflate.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from patchq.system import fsio
 #: Release of the package that contains the compressor. Another release can produce other bytes,
 #: which requires a new ``BUILD_FORMAT``.
 COMPRESSOR = "0.9.0"
-#: Sizes within 0.1 % of level 9 for sources and kernels, in less than half of the time.
+#: At this level, sources and kernels are within 0.1 % of their size at level 9, in less than half of the time.
 LEVEL = 6
 _CENTRAL = struct.Struct("<4s6H3I5H2I")
 _END = struct.Struct("<4s4H2IH")
@@ -112,8 +112,8 @@ def write(
                 )
             counts = (0, 0, count, count)
             out.write(central + _END.pack(b"PK\5\6", *counts, len(central), start, 0))
-        # Not fsynced: writing half a gigabyte to disk takes longer than all other steps. A lost
-        # wheel can be built again, and the hash in its record shows whether it is complete.
+        # Not fsynced, because writing half a gigabyte to disk takes longer than all other steps. A lost wheel can be
+        # built again, and the hash in its record shows whether a wheel is complete.
         os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
@@ -146,7 +146,10 @@ def _put(member: ZipMember, out: io.BufferedWriter) -> bytes:
 
 
 def _copy_members(info: WheelInfo, kept: list[zipfile.ZipInfo], out: io.BufferedWriter) -> tuple[bytearray, int]:
-    """Copy members unchanged; copy adjacent members together. Return their table of contents and their number."""
+    """Copy members unchanged, adjacent members together.
+
+    :returns: their table of contents and their number.
+    """
     central = bytearray()
     runs: list[list[int]] = []
     position = 0
