@@ -13,7 +13,7 @@ import click
 from patchq import __version__
 from patchq.cli.boundary import Boundary
 
-#: Verbs by group: the module in patchq.cli.commands, imported when the verb runs, and the summary.
+#: Verbs by group. Each verb has its module in patchq.cli.commands, which is imported when the verb runs, and a summary.
 GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Begin": {
         "init": ("init", "Create a project."),
@@ -127,7 +127,7 @@ def cli(ctx: click.Context, project: str, wait: float) -> None:
     `patchq build`. Change a stack in .patchq/trees with ordinary git commits and write it back with
     `patchq export`.
     """
-    # A relative path would name different folders for programs started in other folders.
+    # Make the path absolute, because programs started in other folders would resolve a relative path differently.
     for name in ("TMPDIR", "TEMP", "TMP"):
         if value := os.environ.get(name):
             os.environ[name] = str(Path(value).absolute())
@@ -136,7 +136,8 @@ def cli(ctx: click.Context, project: str, wait: float) -> None:
 
 def main() -> None:
     """Run the command line; entry point ``patchq``."""
-    # Otherwise the next opened file would take a closed stream's number and receive messages.
+    # Reopen closed standard streams. Otherwise the next opened file gets a closed stream's number and receives
+    # messages.
     while (lowest := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(lowest, True)
     os.close(lowest)

@@ -49,7 +49,7 @@ class Boundary(click.Group):
         as_json = "--json" in arguments
         try:
             result = super().main(arguments, prog_name, standalone_mode=False, **extra)
-            code = result if isinstance(result, int) else 0  # click returns the code of an Exit
+            code = result if isinstance(result, int) else 0  # click returns the exit code
         except click.UsageError as error:
             _show_usage(error, as_json)
             code = 2
@@ -66,7 +66,7 @@ class Boundary(click.Group):
         except OSError as error:
             code = _show_os_error(error, as_json)
         except Exception as error:
-            # Python has no exception type for a lack of threads.
+            # Python has no exception type for running out of threads.
             full = isinstance(error, RuntimeError) and str(error).startswith("can't start new thread")
             if full:
                 code = _show(_of_the_machine(OSError(errno.EAGAIN, str(error))), as_json)
@@ -80,11 +80,10 @@ class Boundary(click.Group):
 
 
 def _show_os_error(error: OSError, as_json: bool) -> int:
-    """Print an OSError as an error of the machine, or report a bug of patchq; return the exit code."""
-    if not flush():  # click prints --help and --version without echo()
+    """Print an OSError that the machine caused as an error, any other one as a bug of patchq. Return the exit code."""
+    if not flush():  # click prints --help and --version without patchq's echo()
         return _show_lost(OutputLost(error))
-    # A full disk or missing permissions are no bug of patchq. If /tmp is full, tempfile
-    # reports a missing file.
+    # A full disk or missing permissions are not a bug of patchq. If /tmp is full, tempfile reports a missing file.
     if error.errno in _OF_THE_MACHINE or "usable temporary directory" in str(error):
         return _show(_of_the_machine(error), as_json)
     return _bug(error)
@@ -110,7 +109,7 @@ def _show_usage(error: click.UsageError, as_json: bool) -> None:
 
 
 def _answer(body: dict[str, Any]) -> bool:
-    """Print an error as JSON; return False if standard output can't be written."""
+    """Print an error as JSON. Return False if standard output can't be written."""
     try:
         echo_json(body)
     except OutputLost:

@@ -1,4 +1,4 @@
-"""Text for clashes between branches."""
+"""Messages about clashes: changes on two branches of a project that conflict or break each other."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def open_project(as_json: bool = False) -> Project:
-    """Open the project that the command line selects. Print its messages on standard error."""
+    """Open the project that the command line selects. The project prints its messages to standard error."""
     ctx = click.get_current_context()
 
     def say(line: str) -> None:

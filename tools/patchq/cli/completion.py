@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
-#: Kind of values by parameter name. Entries of _OTHERWISE take precedence.
+#: Kind of values by parameter name, unless _OTHERWISE has an entry.
 _KINDS = {
     "patch": "patches",
     "patches": "patches",

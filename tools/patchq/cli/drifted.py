@@ -9,7 +9,7 @@ from patchq.cli.terminal import echo
 from patchq.drift.alarms import Alarm, Kind, NotCompared, Reached, Unseen
 from patchq.extras import install_command
 
-#: Message by kind, for alarms inside an upstream.
+#: Message by kind, for alarms about code of one upstream.
 _SAID = {
     Kind.SIGNATURE: "{callee} was {was}, is now {now}",
     Kind.DEFAULT: "{callee} was {was}, is now {now}",
@@ -59,7 +59,7 @@ def alarm_body(alarm: Alarm) -> dict[str, object]:
 
 
 def show_alarm(alarm: Alarm, head: str = "") -> None:
-    """Print an alarm: its place in the patch, then the change upstream and its place."""
+    """Print an alarm: the place in the patch, then upstream's change and the place of this change."""
     by = ""
     if alarm.patch:
         by = f" (patch {alarm.patch})"
@@ -84,7 +84,7 @@ def show_alarms(alarms: Sequence[Alarm], head: str = "") -> None:
 
 
 def show_reached(reached: Reached) -> None:
-    """Print a change in reach in one line."""
+    """Print, in one line, a change of upstream that can affect a patch."""
     of = reached.definition or "a statement of the file"
     echo(f"in reach: patch {reached.patch}: {of} ({reached.at}), by {reached.shared}: {reached.now or 'gone'}")
 

@@ -13,16 +13,15 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.progress import Progress, TaskID
 
-#: Seconds before the first line, and between updates.
+#: Seconds until the first line appears, and between updates.
 PATIENCE, PAUSE = 1.0, 0.1
 
 
 class Meter:
     """Progress line that is overwritten in place. It is cleared before other output and at the end.
 
-    The library rich renders the line. Its own live display isn't used, for two reasons: it starts a thread,
-    which isn't safe because patchq forks; and it hides the cursor, which would stay hidden if patchq was
-    killed.
+    The library rich renders the line. Its own live display isn't used, because it starts a thread, which isn't safe
+    when patchq forks. It also hides the cursor, which would stay hidden after patchq was killed.
 
     :param write: function that writes to standard error.
     :param line: function that renders an object to one terminal line and returns its width.
@@ -59,7 +58,7 @@ class Meter:
                 self._show(done, total)
 
     def clear(self) -> None:
-        """Clear the progress line before other output. The next update shows it again."""
+        """Clear the progress line before other output. The next update prints the line again."""
         with self._lock:
             if self._width:
                 self._write(f"\r{' ' * self._width}\r")
@@ -103,6 +102,6 @@ class Meter:
         )
         now, self._now = self._now, self._begun
         task = made.add_task(self._shown(what), total=total or None, completed=self._first, rate="")
-        made.advance(task, 0)  # start of the speed measurement
+        made.advance(task, 0)  # starts the measurement of the speed
         self._now = now
         return made, task

@@ -1,4 +1,4 @@
-"""Output of the resolutions that patchq proposes for a stopped patch. One is kept if the user confirms it."""
+"""Output of the resolutions that patchq proposes for a stopped patch. If the user confirms one, it is kept."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class Wish:
 
 
 def propose(project: Project, upstream: str, wish: Wish, show: Show, *, as_json: bool) -> None:
-    """Propose resolutions for a stopped patch, or keep one of the resolutions proposed last.
+    """Propose resolutions for a stopped patch, or keep one of those from the last call.
 
-    :param show: function that prints a rebase's result, without the given number of first steps.
+    :param show: function that prints a rebase's result. Its second argument is the number of steps to skip.
     """
     from patchq.proofs.prove import prove_at
     from patchq.resolutions import propose as proposing
@@ -105,7 +105,7 @@ def _body(upstream: str, found: Proposals | None, kept: Resolution | None, numbe
 
 
 def _show(found: Proposals) -> None:
-    """Print the proposals with their checks and diffs, then the reasons why the other strategies proposed nothing."""
+    """Print the proposals with their checks and diffs. Then print why the other strategies proposed nothing."""
     for proposal in found.proposals:
         _show_proposal(proposal)
     if not found.proposals:
@@ -134,7 +134,7 @@ def _show_proposal(proposal: ProposedResolution) -> None:
         echo(f"  … {len(lines) - _MOST_LINES} more lines (`--json` has all)")
 
 
-#: Reasons why a strategy gives no proposal; of the other outcomes, the place alone is shown.
+#: Reasons why a strategy gives no proposal. For outcomes without a reason, only the place is shown.
 _WHY_NOT = {
     StrategyOutcome.CONFLICT: "a conflict is left",
     StrategyOutcome.LOST_CHANGE: "the result lacks a change of one side: {where}",

@@ -71,7 +71,7 @@ def sentence(account: Account) -> str:
 
 
 def hint(account: Account, upstream: str) -> str:
-    """Return the next command for a step that was not turned into a patch; empty if no command helps."""
+    """Return the command that helps with a step that was not turned into a patch; empty if there is none."""
     text = ""
     if account.reason and account.status is not StepStatus.UNRELATED:
         text = _HINTS.get(account.reason, "")

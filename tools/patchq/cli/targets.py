@@ -82,7 +82,7 @@ def wheels_folder(set_name: str, folder: Path | None = None) -> str:
 def build_needed(set_name: str, folder: Path | None = None) -> str:
     """Return the command that builds the wheels of the applied stacks; empty if ``dist/SET`` has them.
 
-    :param folder: folder with the wheels, if the user named one; then the command is empty.
+    :param folder: folder with the wheels. If the user named one, the command is empty.
     """
     from patchq.build.reference import is_built
 
@@ -120,8 +120,7 @@ def look(
 ) -> InstallVerdict:
     """Compare installed packages with the wheels in ``folder``, or with the wheels in ``dist/SET``.
 
-    :param expected: expected stack id, or its first characters; if empty, the id of the project's applied
-        stack.
+    :param expected: expected stack id, or its first characters (default: the id of the project's applied stack).
     :raises UserError: if the named folder has no readable wheel.
     """
     from patchq.build.reference import wheels_in, wheels_of

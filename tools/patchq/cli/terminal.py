@@ -1,9 +1,8 @@
 """Output of untrusted text to a terminal. All output goes through this module.
 
-Names, subjects, paths, messages and diffs come from upstreams, mails and other projects. Some
-characters are commands for a terminal, and others are invisible or reverse the text. They are
-printed as escapes such as ``\\x1b`` and ``\\u202e``, and in JSON as JSON escapes. Colour is added
-afterwards.
+Names, subjects, paths, messages and diffs come from upstreams, mails and other projects. Some characters are commands
+for a terminal, and others are invisible or reverse the text. These characters are printed as escapes such as ``\\x1b``
+and ``\\u202e``, and in JSON as JSON escapes. Colour is added after escaping.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from patchq.cli.meter import Meter
 
 
-#: Characters outside printable ASCII. JSON leaves some unprintable ones unescaped.
+#: Characters outside printable ASCII. JSON writers leave some unprintable characters unescaped.
 _JSON = re.compile(r"[^\n -~]")
 
 
@@ -62,7 +61,7 @@ class OutputLost(PatchqError):
         self.reader_is_gone = error.errno == errno.EPIPE
 
 
-#: True after a message on standard error was lost. Then the command fails in the end.
+#: True after a message on standard error was lost. Then the command fails at its end.
 messages_lost = False
 
 
@@ -88,7 +87,7 @@ def flush() -> bool:
     try:
         if sys.stdout:
             sys.stdout.flush()
-            # An unbuffered stream has nothing to flush. An empty write fails if it is read-only.
+            # An unbuffered stream has nothing to flush. To detect a read-only stream, write an empty string.
             sys.stdout.write("")
     except OSError:
         _drop_output(err=False)
@@ -130,7 +129,7 @@ _COMMAND = re.compile(r"^(\s*):(?=:)|#(?=#\[)", re.MULTILINE)
 
 
 def _no_commands(text: str) -> str:
-    """Escape workflow commands of GitHub Actions in a text, if patchq runs in GitHub Actions."""
+    """Escape workflow commands of GitHub Actions in a text. Outside of GitHub Actions, return the text unchanged."""
     if os.environ.get("GITHUB_ACTIONS") != "true":
         return text
     return _COMMAND.sub(lambda m: "\\x23" if m[1] is None else m[1] + "\\x3a", text)
@@ -172,7 +171,7 @@ def echo_json(body: dict[str, Any]) -> None:
 
 
 def echo_usage(error: click.ClickException) -> None:
-    """Write click's message about an invalid command line, with the words that it quotes escaped."""
+    """Write click's message about an invalid command line. Escape the words that the message quotes."""
     message = io.StringIO()
     error.show(message)
     echo(message.getvalue(), err=True, nl=False)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from patchq.stacks.check import Finding
 
 
-#: Definitions that a warning of a group names.
+#: Maximum number of definitions that one combined warning names.
 _SHOWN = 3
 
 
@@ -44,7 +44,10 @@ class _CheckFindings:
     shared: dict[Finding, Shared] = field(default_factory=dict)
 
     def add_shared(self, project: Project, scope: _Scope, plans: dict[tuple[str, str], ApplyPlan]) -> None:
-        """Add a warning for each definition where one patch undoes another's change, or where copies may now differ."""
+        """Add warnings for definitions that several patches change.
+
+        There is a warning if one patch undoes another's change, or if copies of the definition may now differ.
+        """
         from patchq.drift.sets import shared_in_sets
         from patchq.stacks.check import Finding
 
@@ -65,7 +68,7 @@ class _CheckFindings:
 
 
 def _grouped(found: _CheckFindings) -> list[Finding]:
-    """Return the findings, with the warnings about a patch's shared definitions combined into one."""
+    """Return the findings. The warnings about one patch's shared definitions are combined into one."""
     groups: dict[tuple[str, str, str], list[Finding]] = {}
     for finding in found.shared:
         shared = found.shared[finding]
@@ -82,7 +85,7 @@ def _grouped(found: _CheckFindings) -> list[Finding]:
 
 
 def _as_one(group: list[Finding], about: dict[Finding, Shared]) -> Finding:
-    """Return one warning for several definitions that both this patch and others change."""
+    """Combine several warnings into one: the patch changes several definitions that other patches change, too."""
     if len(group) == 1:
         return group[0]
     places, others = [], []
@@ -147,14 +150,14 @@ def _together(project: Project, refs: tuple[str, ...], scope: _Scope) -> tuple[_
             count = _count(then, "")
         if not scope.text_only:
             clashes += together.compare(plans, offline=scope.offline)
-        # A patch file with conflict markers breaks other rules, too.
+        # A patch file with conflict markers also breaks other rules. Report only the markers.
         broken = set()
         for c in clashes:
             if c.path in together.broken and c.name:
                 broken.add((c.upstream, c.ref, c.name))
         kept: list[Finding] = []
         for finding in found.findings:
-            # Line numbers and blob ids change if two branches edit one file. Export renews them.
+            # Line numbers and blob ids change if two branches edit one file. Exporting the patch corrects them.
             if finding.rule in ("offset", "bytes") and (finding.upstream, finding.ref) in together.shared_stacks:
                 finding = replace(finding, level=FindingLevel.WARNING, hint="after the merge: `patchq check --fix`")
             if (finding.upstream, finding.ref, finding.patch) not in broken:

@@ -36,7 +36,7 @@ def command(name: str | None, fetch: bool, as_json: bool) -> None:
 
 
 def _changes(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
-    """Yield the lines in which two texts differ, ignoring indentation, each with a line of context.
+    """Yield the lines in which two texts differ apart from indentation, each with a line of context.
 
     Yield all lines if the first text is empty.
     """

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from patchq.adopt.fit import Item
 
 
-#: Outcomes that the table of a dry run words otherwise than JSON.
+#: Outcomes for which the table of a dry run uses other words than JSON.
 _SHOWN = {ItemOutcome.THERE: "already in the tree"}
 
 
@@ -172,7 +172,7 @@ def command(
     files = []
     for p in paths:
         if p not in urls:
-            # In quotes or after a variable, the shell leaves `~` as it is.
+            # In quotes or after a variable, the shell doesn't expand `~`.
             files.append(Path(p if Path(p).exists() else os.path.expanduser(p)))  # noqa: PTH111
     stdin = b""
     if STDIN in files:
@@ -239,7 +239,7 @@ def _show(done: Imported, as_json: bool, name: str, *, partial: bool) -> None:
 
 
 def _show_again(done: Imported, name: str) -> None:
-    """Print which commits or steps of the repeated import the stack already contains."""
+    """After a repeated import, print which commits or steps the stack already contains."""
     from patchq.adopt.fit import CARRIED
 
     if not done.again:
@@ -297,7 +297,7 @@ def _show_details(shown: Sequence[Item]) -> set[str]:
 def _summary(done: Imported) -> str:
     """Return the last line of a dry run.
 
-    It says "all" only if the script contains no other step that may edit the package.
+    The line contains the word "all" only if the script has no other step that may edit the package.
     """
     statuses = [account.status for account in _accounts(done)]
     open_ones = statuses.count(StepStatus.NOT_UNDERSTOOD)
@@ -325,7 +325,7 @@ def _summary(done: Imported) -> str:
 
 
 def _counts(done: Imported) -> str:
-    """Return how many commits or steps had each outcome, such as ``1 new, 2 equal``."""
+    """Return the number of commits or steps with each outcome, such as ``1 new, 2 equal``."""
     from patchq.adopt.fit import TAKEN
 
     counts: Counter[str] = Counter()

@@ -11,7 +11,7 @@ from patchq.cli.terminal import echo
 if TYPE_CHECKING:
     from patchq.project.log import Changes
 
-#: Number of names that a line shows.
+#: Maximum number of names in one line.
 _MOST = 8
 
 

@@ -125,7 +125,7 @@ def _carry_command(project: Project, pinned: Pinned, left: Stack) -> str:
     command = f"patchq rebase {pinned.pin.upstream} --onto {sh(pinned.pin.ref)}"
     lock = project.lock
     if lock.sets[lock.default_set].get(pinned.pin.upstream) == left.pin.ref:
-        return command  # the stack of the default set is what `rebase` carries
+        return command  # by default, `rebase` carries the stack of the default set
     command += f" --from {sh(left.pin.ref)}"
     if pinned.set_name != lock.default_set:
         command += f" --set {pinned.set_name}"

@@ -152,7 +152,7 @@ def _prove(project: Project, request: ProofRequest) -> tuple[ProofState, str]:
 
 
 def show(project: Project, found: Result, output: int) -> None:
-    """Print a result, without the first ``output`` steps, which were already printed."""
+    """Print the result of a rebase. Skip the first ``output`` steps, which were already printed."""
     for note in found.notes:
         echo(note)
     if found.state == RebaseState.NOTHING:

@@ -68,7 +68,7 @@ def command(
             write_output(markdown.resolve(), (read_or_none(markdown.resolve()) or b"") + summary(found).encode())
         if as_json:
             body = asdict(found)
-            body.pop("verdicts")  # already in `proofs`
+            body.pop("verdicts")  # `proofs` already contains them
             emit("report", {**proofs_json(found.verdicts), **body})
             return
     verdicts = last or []

@@ -104,7 +104,8 @@ def command(
 
         from patchq.mutation.strength import Budget
 
-        # Proofs get repaired for the mutants they miss. A new sample each time keeps the share honest.
+        # A user repairs a proof for the mutants that it misses. Only a new sample of mutants gives an honest share
+        # afterwards.
         if seed is None:
             chosen = secrets.randbelow(1_000_000)
         else:

@@ -93,8 +93,8 @@ def show(verdict: InstallVerdict, folder: str, others: Sequence[tuple[str, str]]
     """Print a verdict as text.
 
     :param folder: folder with the wheels that should be installed.
-    :param others: other sets, with their folders, whose wheels are installed instead.
-    :param build: command that builds the wheels first; empty if ``folder`` has them.
+    :param others: other sets whose wheels are installed instead, each with its folder.
+    :param build: command that builds the wheels; empty if ``folder`` already contains them.
     """
     from patchq.cli.differences import can_allow, kernel_sentence, sentences
     from patchq.environment.differences import Level
