@@ -1,8 +1,7 @@
 """Ownership of a file's lines: which patch of a stack wrote each line.
 
-A file is followed through the stack. Each line is one object, shared by all versions of the file that contain
-the line. So an edit of lines in the last version can also be made in any other version that contains these
-lines.
+A file has one version after each patch of the stack. Each line is one object, which all versions with this line share.
+So an edit of a line in the last version can also be made in every other version with this line.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _DIFF = ("--unified=0", "--inter-hunk-context=0", "--no-ext-diff", "--no-textcon
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplacedLines:
-    """Lines of one version that the next version replaces by others. Both ranges count from 0 and are half-open."""
+    """Lines of one version that the next version replaces. Both ranges are half-open and count from 0."""
 
     start: int
     end: int
@@ -45,7 +44,7 @@ def regions(store: Git, before: BlobId, after: BlobId) -> list[ReplacedLines] | 
 def _range(first: bytes, count: bytes | None) -> tuple[int, int]:
     """Return the half-open range of lines in a hunk's header.
 
-    For an empty range, the header names the line before it.
+    For an empty range, the number in the header is the line before the range.
     """
     size = 1
     if count is not None:
@@ -76,7 +75,7 @@ class Version:
     gaps: list[frozenset[int]] = field(default_factory=lambda: [frozenset()])
 
     def patched(self, changed: Sequence[ReplacedLines], content: bytes, patch: int) -> Version:
-        """Return the next version, in which a patch has changed the file to this content."""
+        """Return the next version: the file after a patch has changed it to ``content``."""
         new = split_lines(content)
         lines: list[Line] = []
         gaps: list[frozenset[int]] = []
@@ -91,7 +90,7 @@ class Version:
                 following = self.gaps[region.end]
             else:
                 following = frozenset({patch}).union(*self.gaps[region.start : region.end + 1])
-            # The gap before the next line comes from here.
+            # The gap before the next line has collected the patches since the last kept line.
             at = region.end
             if at < len(self.lines):
                 lines.append(self.lines[at])
@@ -107,14 +106,17 @@ class Version:
         return Version(lines, [*gaps, end])
 
     def owners(self, region: ReplacedLines) -> set[int]:
-        """Return the patches that own the edited lines; for an insertion, those that own the adjacent lines."""
+        """Return the patches that own the edited lines.
+
+        For an insertion, return the patches that own the adjacent lines.
+        """
         start, end = region.start, region.end
         if start == end:
             lines = self.lines[max(start - 1, 0) : start + 1]
             gaps = self.gaps[start : start + 1]
         else:
             lines = self.lines[start:end]
-            # A patch that removed lines at the end of the file may have lines there in other versions.
+            # In other versions, a patch that removed lines at the end of the file may still have lines there.
             gaps = self.gaps[start + 1 : end + (end == len(self.lines))]
         found = set[int]().union(*gaps)
         for line in lines:
@@ -125,10 +127,7 @@ class Version:
 
 @dataclass(slots=True, kw_only=True)
 class LineEdits:
-    """Edits of lines. They can be made in every version that contains the lines.
-
-    :ivar at_start: lines to insert at the start of the file.
-    """
+    """Edits of lines. They can be made in every version that contains these lines."""
 
     removed: set[int] = field(default_factory=set)
     before: dict[int, list[Line]] = field(default_factory=dict)
@@ -157,7 +156,7 @@ class LineEdits:
             self.at_start = written
 
     def made(self, version: Version) -> bytes:
-        """Return the content of a version after making the edits in it."""
+        """Return the content of a version after applying the edits to it."""
         found = list(self.at_start)
         for line in version.lines:
             key = id(line)

@@ -19,12 +19,12 @@ class NewFile:
     content: bytes
 
 
-#: Files to write or take over, by path; None removes one.
+#: Files to write, or entries to use as they are, by path. None removes a file.
 Replaced = Mapping[bytes, NewFile | TreeEntry | None]
 
 
 def write_trees(store: Git, trees: Sequence[tuple[TreeId, Replaced]]) -> list[TreeId]:
-    """Write each tree with its replaced files, and return the new trees. All use one git process."""
+    """Write each tree with its replaced files, and return the new trees. One git process writes all trees."""
     marks = []
     with MergeObjects(store, set()) as objects:
         for tree, replaced in trees:

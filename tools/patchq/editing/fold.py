@@ -1,9 +1,8 @@
 """The command ``fold``: move edits of a worktree into the patches that own the edited lines.
 
-A patch owns the lines that it wrote, and the places where it removed lines. An edit belongs to a patch if no
-other patch owns one of the edited lines. An insertion belongs to a patch if no other patch owns an adjacent
-line. The edit is made in that patch and in all patches above it, line by line and without merging. So each
-patch still applies, and the stack's tree is the edited tree.
+A patch owns the lines that it wrote, and the places where it removed lines. An edit belongs to a patch if that patch
+alone owns the edited lines, or for an insertion, the adjacent lines. The edit is made in the file after that patch and
+after each patch above it, without merging. So each patch still applies, and the stack's tree becomes the edited tree.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ _TEXT = (b"100644", b"100755")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnedEdit:
-    """Edit of consecutive lines, or of a file as a whole.
+    """Edit of consecutive lines, or of a whole file.
 
-    :ivar line: first line in the edited file; 0 for a file as a whole.
+    :ivar line: first line in the edited file; 0 for a whole file.
     :ivar removed: number of removed lines.
     :ivar added: number of added lines.
     :ivar owners: patches that own the edited lines, lowest first. An edit with exactly one owner can be
@@ -113,9 +112,9 @@ def _next(stack: Stack, edits: Sequence[OwnedEdit]) -> str:
 class _Edited:
     """Edited file with its version after each patch.
 
-    :ivar paths: path of the file after each number of patches; None where the file doesn't exist.
-    :ivar entries: tree entry of the file after each number of patches.
-    :ivar versions: lines of the file after each number of patches; empty for a file that isn't text.
+    :ivar paths: path of the file before all patches and after each patch; None where the file doesn't exist.
+    :ivar entries: tree entries of the file at the same points.
+    :ivar versions: lines of the file at the same points; empty for a file that isn't text.
     :ivar touching: numbers of the patches that change the file.
     """
 
@@ -128,7 +127,7 @@ class _Edited:
 
 @dataclass(slots=True)
 class _Placed:
-    """Edits of a file to make in the patch ``owner`` and in all patches above it."""
+    """Edits of a file, to make after the patch ``owner`` and after each patch above it."""
 
     owner: int
     file: _Edited
@@ -140,7 +139,7 @@ def fold(project: Project, upstream: str, *, partial: bool = False) -> Folded:
 
     :param partial: leave edits without a single owner in the worktree instead of refusing.
     :raises UnownedEditsError: if edits have no single owner.
-    :raises UserError: if there are no edits, or the stack's files changed since it was applied.
+    :raises UserError: if there are no edits, or if the stack's files changed after it was applied.
     :raises EditedTreeError: if a git operation is under way in the worktree.
     """
     with project.locked("fold"):
@@ -183,7 +182,7 @@ def fold(project: Project, upstream: str, *, partial: bool = False) -> Folded:
         change = Change(verb="fold", summary=f"fold edits of {upstream} into {targets}")
         exported = write_stack(project, change, stack, state, made, head, rest=found.rest, adopt=True)
         project.journal.perform(change)
-        if left:  # `undo` leaves them in the files, too
+        if left:  # `undo` also leaves them in the files
             project.journal.note_restored([upstream])
         empty = []
         (before,) = project.store.tree_of([state.base])
@@ -240,7 +239,7 @@ def _edited_files(store: Git, state: State, entries: Sequence[ReconciledEntry], 
 
 
 def _renamed_from(store: Git, commit: CommitId, changes: dict[bytes, PathChange], path: bytes) -> bytes | None:
-    """Return the old path of a file that a patch renames; None if it adds the file."""
+    """Return the old path of a file that a patch renames; None if the patch adds the file."""
     if None not in [change.new for change in changes.values()]:
         return None
     for old, new in store.renames_of(commit).items():
@@ -252,7 +251,7 @@ def _renamed_from(store: Git, commit: CommitId, changes: dict[bytes, PathChange]
 def _entries(
     store: Git, state: State, paths: Sequence[bytes | None], steps: dict[int, PathChange]
 ) -> list[TreeEntry | None]:
-    """Return the tree entry of a file after each number of patches."""
+    """Return the tree entry of a file before all patches and after each patch."""
     first = paths[0]
     base = None
     if first is not None:
@@ -318,7 +317,7 @@ def _replaced(version: Version, content: bytes, number: int) -> Version:
 
 
 def _owned(store: Git, file: _Edited) -> list[tuple[set[int], OwnedEdit, _Placed | None]]:
-    """Return each edit of a file with its owners; with a single owner, also where to make the edit."""
+    """Return each edit of a file with its owners. If there is only one owner, also return where to make the edit."""
     old, new = file.change.old, file.change.new
     path = show_path(file.change.path)
     changed = None
@@ -329,7 +328,8 @@ def _owned(store: Git, file: _Edited) -> list[tuple[set[int], OwnedEdit, _Placed
             owners = set(file.touching)
         else:
             owners = set()
-        # A file as a whole belongs to a patch that alone changes it, and to remove it, that adds it.
+        # An edit of a whole file belongs to the only patch that changes the file. A deletion belongs to that patch only
+        # if it adds the file.
         fits = len(owners) == 1 and (new is not None or file.entries[0] is None)
         edit = OwnedEdit(path=path, line=0, removed=0, added=0, owners=())
         return [(owners, edit, _Placed(min(owners), file) if fits else None)]
@@ -346,7 +346,7 @@ def _owned(store: Git, file: _Edited) -> list[tuple[set[int], OwnedEdit, _Placed
 
 
 def _with_edits(store: Git, entries: Sequence[ReconciledEntry], placed: Sequence[_Placed]) -> list[ReconciledEntry]:
-    """Return the entries after making each edit in its patch and in the patches above it."""
+    """Return the entries after applying each edit to its patch and to the patches above it."""
     lowest = min(place.owner for place in placed)
     by_id: dict[int, _Edited] = {}
     blobs = []

@@ -31,7 +31,7 @@ _HUNK = re.compile(r"(.+):([0-9]{1,9})")
 
 
 class ProofKeeper(Enum):
-    """Choice which of the two patches keeps the proof after a split."""
+    """Choice of the patch that keeps the proof after a split."""
 
     OLD = "old"
     NEW = "new"
@@ -42,7 +42,7 @@ class ProofKeeper(Enum):
 class Part:
     """File or hunk of a patch that ``split`` can move.
 
-    :ivar hunk: number of the hunk in its file, from 1; 0 for a file that can only move as a whole.
+    :ivar hunk: number of the hunk in its file, from 1; 0 if the file can only move as a whole.
     :ivar line: line at which the hunk begins in the patched file.
     """
 
@@ -71,7 +71,7 @@ class SplitPatch:
 
 @dataclass(slots=True)
 class _Split:
-    """Change of one file by the patch, and the hunks of it that move to the new patch.
+    """Change of one file by the patch, and the hunks that move to the new patch.
 
     :ivar hunks: empty for a file that can only move as a whole.
     :ivar chosen: indices of the hunks that move.
@@ -237,7 +237,7 @@ def _choose(found: Sequence[_Split], patch: str, files: Sequence[str], hunks: Se
             )
         file.chosen.add(number - 1)
     for file in found:
-        # If all hunks of a file are named and only its text changes, the file moves as a whole.
+        # If all hunks of a text edit are named, the file moves as a whole.
         only_text = len(file.changes) == 1 and _same_mode(file.changes[0])
         if file.hunks and only_text and len(file.chosen) == len(file.hunks):
             file.whole = True
@@ -319,7 +319,7 @@ def _keep_hunks(
 
 
 def _patched(content: bytes, hunks: Sequence[Hunk]) -> bytes:
-    """Apply hunks of a file's own diff at the line numbers in their headers."""
+    """Apply some hunks of a file's diff to the file, at the line numbers in their headers."""
     lines = diff.split_lines(content)
     made: list[bytes] = []
     at = 0

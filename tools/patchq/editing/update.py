@@ -1,4 +1,4 @@
-"""Update of imported patches from newer versions of their commits."""
+"""Update of imported patches to newer versions of their commits."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from patchq.stacks.reconcile import ReconciledEntry
 
 
 class Update(str, Enum):
-    """Result for a commit of the branch, or for a patch whose commit is no longer in the branch."""
+    """Result for a commit of the branch, or for a patch whose commit the branch no longer contains."""
 
     NEW = "new"
     CHANGED = "changed"
     EQUAL = "equal"
     #: The stack already has the change of a new commit.
     THERE = "there"
-    #: The commit doesn't merge at its place.
+    #: The commit conflicts at its place in the stack.
     CONFLICT = "conflict"
     #: The patch and the commit changed since the import, in different ways.
     DIVERGED = "diverged"
@@ -37,7 +37,7 @@ class Revision:
 
     :ivar name: name for the patch if the commit is new.
     :ivar before: tree of the commit's parent.
-    :ivar info: author, tree and message as for a new patch; ``commit`` is the id in the branch.
+    :ivar info: author, tree and message, as for a new patch. ``info.commit`` is the commit's id in the branch.
     """
 
     name: str
@@ -55,8 +55,8 @@ class Updated:
 
     :ivar name: name of the patch.
     :ivar error: reason for a conflict.
-    :ivar unchecked: True if the commit of the last import no longer exists. Then edits of the patch since
-        that import can't be detected, and the new diff replaces them.
+    :ivar unchecked: True if the commit of the last import no longer exists. Then patchq can't detect edits of the patch
+        since that import, and the new diff replaces these edits.
     """
 
     name: str
@@ -80,11 +80,10 @@ def origin_id(message: str, repository: str) -> str:
 def pair(
     store: Git, entries: Sequence[ReconciledEntry], revisions: Sequence[Revision], repository: str
 ) -> dict[int, str]:
-    """Return, for each commit that is a new version of a patch, this patch, by the commit's index.
+    """Return, by the commit's index, the patch of which a commit is a new version.
 
-    A commit is matched by its id in ``Origin:``, by ``Change-Id:``, by author, date and subject, and
-    by its diff. Among the patches imported from this repository, author and date or the subject
-    are enough.
+    A commit is matched by its id in ``Origin:``, by ``Change-Id:``, by author, date and subject, and by its diff. For
+    patches imported from this repository, the author and date alone, or the subject alone, are enough.
     """
     patch_ids = store.patch_ids_of([entry.commit.commit for entry in entries])
     origins, ids, new_ids = {}, {}, {}
@@ -202,7 +201,7 @@ def insert(
 ) -> list[ReconciledEntry]:
     """Return the stack with new patches.
 
-    :param new: each with the number of entries before it.
+    :param new: new patches, each with the number of entries below it.
     :raises ConflictError: if a patch doesn't merge at its place, or changes nothing there, or if a later patch
         doesn't merge on top of it.
     """
@@ -286,7 +285,10 @@ def _choose(
 
 
 def _message(kept: str, new: str) -> str:
-    """Return the text of ``new`` (if any) with the trailers of ``kept``, and with trailers that only ``new`` has."""
+    """Return the text of ``new`` (the old text if ``new`` is empty) with the trailers of ``kept``.
+
+    Add trailers that only ``new`` has.
+    """
     text, trailers = split_trailers(clean_message(kept))
     if not new:
         return clean_message(kept)
@@ -299,7 +301,7 @@ def _message(kept: str, new: str) -> str:
 
 
 def _with_origin(message: str, new: str) -> str:
-    """Return ``message`` with its ``Origin:`` replaced by the one in ``new``."""
+    """Return ``message`` with the ``Origin:`` of ``new``."""
     origin = _trailer(new, "origin")
     text, trailers = split_trailers(message)
     if not origin:
