@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
 from patchq.drift import bodies
+from patchq.drift._python.facts import _falls_through
 
 CPP = b"""
 #define LIMIT(x) ((x) + 1)
@@ -42,3 +45,19 @@ def test_only_changed_bodies_differ(change: tuple[bytes, bytes], differs: set[st
     before, after = bodies.definitions(b"k.cuh", CPP), bodies.definitions(b"k.cuh", CPP.replace(*change))
     assert before.keys() == after.keys()
     assert {n.split("::")[-1] for n in before if before[n].tokens != after[n].tokens} == differs
+
+
+@pytest.mark.parametrize(
+    ("body", "falls"),
+    [
+        ("while True:\n    pass", False),
+        ("while True:\n    if x:\n        break", True),
+        ("while True:\n    for y in x:\n        break", False),
+        ("match x:\n    case 1:\n        return 1", True),
+        ("match x:\n    case 1:\n        return 1\n    case _:\n        return 2", False),
+        ("match x:\n    case 1:\n        pass\n    case _:\n        return 2", True),
+        ("try:\n    return 1\nfinally:\n    f()", False),
+    ],
+)
+def test_whether_a_block_may_end_without_return(body: str, falls: bool) -> None:
+    assert _falls_through(ast.parse(body).body) is falls

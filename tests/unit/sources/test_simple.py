@@ -14,6 +14,7 @@ from patchq.errors import SourceError
 from patchq.sources import index
 from patchq.sources.simple import IndexFile, parse_page, project_url
 from patchq.system import runner
+from patchq.system.paths import cache_folder
 
 URL = "https://host/simple/lib/"
 JSON, HTML = "application/vnd.pypi.simple.v1+json", "text/html; charset=utf-8"
@@ -115,7 +116,7 @@ def test_the_cache_folder(monkeypatch: pytest.MonkeyPatch, variables: dict[str, 
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr("sys.platform", "linux")
-    assert index.cache_folder() == Path(folder)
+    assert cache_folder() == Path(folder)
 
 
 def test_without_a_setting_pips_own_index_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:

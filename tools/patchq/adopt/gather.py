@@ -1,4 +1,4 @@
-"""Readers for each kind of input of ``import``: files, folders, scripts, repositories, hosts, images."""
+"""Choice of the reader for each input of ``import``, and conversion of git commits to patches."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from patchq.names import counted
 
 if TYPE_CHECKING:
     from patchq.environment.installed import InstalledPackage
-    from patchq.environment.verify import Kernels
+    from patchq.environment.verify import PrebuiltKernels
 
 #: Sentence for each code. ``{0}`` and ``{1}`` are the words of a difference; its paths follow.
 SENTENCES = {
@@ -156,7 +156,7 @@ def package_json(package: InstalledPackage) -> dict[str, Any]:
     }
 
 
-def kernel_sentence(kernels: Kernels) -> str:
+def kernel_sentence(kernels: PrebuiltKernels) -> str:
     return _KERNELS[kernels.use].format(**asdict(kernels), kernels=counted(kernels.count, "kernel"))
 
 

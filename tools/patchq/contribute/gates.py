@@ -20,8 +20,8 @@ from patchq.errors import FormatError
 from patchq.formats.outcomes import ProofState
 from patchq.git.repository import Checkout, Git, bare_repository
 from patchq.names import CommitId
-from patchq.sources import index
 from patchq.system import project_files, runner
+from patchq.system.paths import cache_folder
 
 #: Limit for the lines of a hook's output, and of its changes.
 MOST_LINES = 60
@@ -336,7 +336,7 @@ def _pre_commit(folder: Path, hooks: Sequence[_Hook], files: Sequence[str]) -> d
     config.write_text(yaml.safe_dump({"repos": [{"repo": "local", "hooks": bodies}]}, sort_keys=False))
     argv = [sys.executable, "-m", "pre_commit", "run", "--config", str(config), "--color", "never", "--files", *files]
     env = {
-        "PRE_COMMIT_HOME": str(index.cache_folder() / "pre-commit"),
+        "PRE_COMMIT_HOME": str(cache_folder() / "pre-commit"),
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
     }
     done = runner.run(argv, cwd=folder, env=env, timeout=TIMEOUT, ok_codes=(0, 1))

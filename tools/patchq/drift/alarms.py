@@ -1,4 +1,4 @@
-"""Alarms: places whose meaning may change with an update to another ref."""
+"""Results of drift as data: alarms, what was not compared, and upstream's changes near a patch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drift between branches: lines that one branch adds use what another branch changes.
+"""Drift between branches: a branch adds lines that use definitions or files which another branch changes.
 
 The lines were written for the tree of their own branch. :func:`find_drift` compares the definitions
 that they use in this tree with those in the merged tree.
@@ -182,7 +182,7 @@ class _DriftFinder:
             name = gone[1].rpartition(b"/")[2]
             if len(name) < _SHORTEST or name == b"__init__.py":
                 continue
-            for line, text in _texts(source, lines):
+            for line, text in _numbered_lines(source, lines):
                 if re.search(rb"(?<![\w.-])" + re.escape(name) + rb"(?![\w.-])", text):
                     yield MergeDrift(
                         change=UseChange.FILE, place=place, line=line, name=show_path(gone[1]), defined=gone
@@ -330,7 +330,7 @@ class _DriftFinder:
                     yield MergeDrift(change=change, place=place, line=line, name=short, defined=defined)
 
 
-def _texts(source: bytes, lines: Collection[int]) -> Iterator[tuple[int, bytes]]:
+def _numbered_lines(source: bytes, lines: Collection[int]) -> Iterator[tuple[int, bytes]]:
     text = source.split(b"\n")
     for line in sorted(lines):
         if line <= len(text):

@@ -1,4 +1,4 @@
-"""Check that a Python environment runs the patched build, for ``verify-installed``."""
+"""Check that a Python environment runs the patched build, for ``verify-installed``, and list its FlashInfer kernels."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class KernelUse(str, Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kernels:
+class PrebuiltKernels:
     """Prebuilt kernels of FlashInfer, in a distribution or in a cache folder.
 
     :ivar place: Name of the distribution, or path of the cache folder.
@@ -77,7 +77,7 @@ class InstallVerdict:
     python: str
     packages: tuple[InstalledPackage, ...]
     differences: tuple[Difference, ...] = ()
-    kernels: tuple[Kernels, ...] = ()
+    kernels: tuple[PrebuiltKernels, ...] = ()
     cache: str = ""
 
     @property
@@ -328,7 +328,7 @@ def _kernel_cache(settings: Mapping[str, Any]) -> Path:
     return Path(base, ".cache", "flashinfer")
 
 
-def _kernels(environment: InstalledEnvironment, seen: Sequence[InstalledPackage], cache: Path) -> list[Kernels]:
+def _kernels(environment: InstalledEnvironment, seen: Sequence[InstalledPackage], cache: Path) -> list[PrebuiltKernels]:
     flashinfer = None
     patched = set()
     for package in seen:
@@ -341,13 +341,13 @@ def _kernels(environment: InstalledEnvironment, seen: Sequence[InstalledPackage]
     for one in environment.distributions:
         if one.name in uses and one.name not in patched:
             version = printable(one.version)
-            found.append(Kernels(place=one.name, version=version, count=0, use=uses[one.name]))
+            found.append(PrebuiltKernels(place=one.name, version=version, count=0, use=uses[one.name]))
     files = environment.files
     for version in files.listed(str(cache)):
         folder = f"{cache}/{version}"
         count = sum(path.endswith(".so") for path, _ in files.walk(folder))
         if count:
-            kernels = Kernels(
+            kernels = PrebuiltKernels(
                 place=printable(folder),
                 version=printable(version),
                 count=count,

@@ -23,8 +23,8 @@ from patchq.kernels._toolchain import Toolchain, find_toolchain
 from patchq.kernels.wanted import Wanted, WantedModule, arch_list, read_wanted
 from patchq.names import counted
 from patchq.project.project import Project
-from patchq.sources.index import cache_folder
 from patchq.system import fsio, runner
+from patchq.system.paths import cache_folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

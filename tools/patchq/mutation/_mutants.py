@@ -1,4 +1,4 @@
-"""Mutants: versions of a file with one small error in a patch's lines.
+"""Mutants of one file: its content with one small error in given lines. ``strength`` selects the files and lines.
 
 Operators propose edits to a syntax tree. All other bytes of the file stay unchanged. LibCST parses Python;
 tree-sitter parses C++, CUDA and Jinja; cmake-parser parses CMake. Other files are not mutated.

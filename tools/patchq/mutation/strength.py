@@ -1,4 +1,4 @@
-"""Proof strength: the share of mutants of a patch's lines that its proof kills.
+"""Proof strength: select the mutants of a patch's lines, run its proof on each, and compute the share that it kills.
 
 A mutant is a commit on top of the patched tree. The proof runs on it in a separate checkout or on a Dask
 worker, and the result is stored under the mutant's key. So a run that was interrupted, or that exceeded its

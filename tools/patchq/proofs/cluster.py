@@ -24,9 +24,8 @@ from patchq.project.project import Project
 from patchq.proofs.judge import CellResult
 from patchq.proofs.plan import ProofCell, variant_of
 from patchq.proofs.run import run_cell
-from patchq.sources.index import cache_folder
 from patchq.system import fsio, project_files
-from patchq.system.paths import LOCK_NAME, Layout
+from patchq.system.paths import LOCK_NAME, Layout, cache_folder
 
 #: Timeout in seconds for the connection to a scheduler.
 ANSWER_S = 20.0

@@ -29,6 +29,7 @@ from patchq.sources import simple
 from patchq.sources.simple import IndexFile
 from patchq.system import fsio, runner
 from patchq.system.allowance import Allowance
+from patchq.system.paths import cache_folder
 from patchq.system.progress import Progress
 
 if TYPE_CHECKING:
@@ -59,17 +60,6 @@ class IndexRelease:
     def uploaded(self) -> float:
         """Upload time of the release's source distribution."""
         return self.file.uploaded
-
-
-def cache_folder() -> Path:
-    """Return the folder for downloads, which all projects of this user share."""
-    if override := os.environ.get("PATCHQ_CACHE"):
-        return Path(override)
-    if sys.platform == "darwin":
-        return Path("~/Library/Caches/patchq").expanduser()
-    # The specification ignores relative paths: https://specifications.freedesktop.org/basedir-spec/latest/
-    named = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(named) if named.startswith("/") else Path("~/.cache").expanduser()) / "patchq"
 
 
 @functools.cache

@@ -28,7 +28,7 @@ from patchq.names import CommitId, sh
 from patchq.sources.bases import Base, base_ref, hash_ref, have_base
 from patchq.sources.folders import folder_commit, git_source, is_repository, keep_folder, local_folder, local_path
 from patchq.system import fsio, project_files
-from patchq.system.paths import Layout, check_ref, ref_component
+from patchq.system.paths import Layout, cache_folder, check_ref, ref_component
 from patchq.system.progress import Progress
 
 Say = Callable[[str], None]
@@ -315,7 +315,7 @@ def archive_file(layout: Layout, pin: Pin, *, offline: bool = False, progress: P
         return have
     if offline:
         raise SourceError(
-            f"{pin.archive} is not in the cache ({index.cache_folder()}), and --offline forbids fetching it",
+            f"{pin.archive} is not in the cache ({cache_folder()}), and --offline forbids fetching it",
             hint="run `patchq fetch` without --offline",
         )
     project, _, version = pin.archive.partition("==")

@@ -1,9 +1,10 @@
-"""Paths of a project's files, and checks of names that become paths."""
+"""Paths of a project's files, the cache folder that a user's projects share, and checks of names that become paths."""
 
 from __future__ import annotations
 
 import os
 import re
+import sys
 import unicodedata
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
@@ -186,3 +187,14 @@ def find_project(start: Path) -> Layout:
         f"no {LOCK_NAME} in {start} or above",
         hint="`patchq init` makes a project here; --project names the folder of another one",
     )
+
+
+def cache_folder() -> Path:
+    """Return the folder for downloads, which all projects of this user share."""
+    if override := os.environ.get("PATCHQ_CACHE"):
+        return Path(override)
+    if sys.platform == "darwin":
+        return Path("~/Library/Caches/patchq").expanduser()
+    # The specification ignores relative paths: https://specifications.freedesktop.org/basedir-spec/latest/
+    named = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(named) if named.startswith("/") else Path("~/.cache").expanduser()) / "patchq"

@@ -1,4 +1,7 @@
-"""Versions of a project in git's history, and merges of them, without using the work tree."""
+"""Versions of a project in git's history: read, write to a temporary folder, try to apply and merge them.
+
+The work tree is not used.
+"""
 
 from __future__ import annotations
 

@@ -1,3 +1,5 @@
+"""``undo``: undo the last operation, or the last resolution of a rebase, or give up an interrupted change."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Facts about Python files: definitions, constants, guards, and bodies without parts that don't affect meaning."""
+"""Facts about Python files: definitions, constants, guards, what functions return, and bodies reduced to effects."""
 
 from __future__ import annotations
 
@@ -399,7 +399,7 @@ def _raised(node: FunctionNode, without: Container[str]) -> set[str]:
 
 
 def _falls_through(body: Sequence[ast.stmt]) -> bool:
-    """Return whether execution may continue after a block's last statement."""
+    """Return whether a block may end without ``return``, so that its function returns None."""
     last = body[-1] if body else None
     match last:
         case ast.Return() | ast.Raise() | ast.Continue() | ast.Break():
@@ -413,10 +413,33 @@ def _falls_through(body: Sequence[ast.stmt]) -> bool:
             return not (last.finalbody and not _falls_through(last.finalbody)) and any(map(_falls_through, ends))
         case ast.While():
             endless = isinstance(last.test, ast.Constant) and bool(last.test.value)
-            return not endless
+            return not endless or _breaks(last.body)
         case ast.Match():
-            return False
+            final = last.cases[-1]
+            takes_all = isinstance(final.pattern, ast.MatchAs) and final.pattern.pattern is None and not final.guard
+            return not takes_all or any(_falls_through(case.body) for case in last.cases)
     return True
+
+
+def _breaks(body: Sequence[ast.stmt]) -> bool:
+    """Return whether a statement of a loop's body leaves this loop with ``break``."""
+    for statement in body:
+        if isinstance(statement, ast.Break):
+            return True
+        if isinstance(statement, (ast.For, ast.AsyncFor, ast.While)):
+            inner = [statement.orelse]
+        elif isinstance(statement, ast.Match):
+            inner = [case.body for case in statement.cases]
+        elif isinstance(statement, ast.Try):
+            inner = [statement.body, statement.orelse, statement.finalbody]
+            inner += [handler.body for handler in statement.handlers]
+        else:
+            inner = [getattr(statement, "body", []), getattr(statement, "orelse", [])]
+            if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                inner = []
+        if any(map(_breaks, inner)):
+            return True
+    return False
 
 
 def parameters_of(arguments: ast.arguments, *, bound: bool = False) -> tuple[Parameter, ...]:
