@@ -1,8 +1,8 @@
 """Compiled caches (``.pyc``), which Python loads in place of their sources.
 
-To compare a cache with its source, an interpreter of the version that wrote the cache is needed. If this
-machine has no such interpreter, the cache is reported as not checked. Python loads an unchecked hash-based
-cache even if the source differs, so such a cache is always reported as a problem.
+Only an interpreter of the version that wrote a cache can compare it with its source. Without such an interpreter, the
+cache is reported as not checked. Python loads an "unchecked hash-based" cache (PEP 552) even if the source differs, so
+such a cache is always a problem.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from patchq.environment._imports import Interpreter, cache_paths
 from patchq.environment.differences import Code, Findings, Level
 from patchq.system import runner
 
-#: Largest source or cache to compare, in bytes. No real one has more.
+#: Largest source or cache to compare, in bytes. Real files are smaller.
 _MAX_SOURCE = 64 << 20
 #: Time limit of the comparison, in seconds.
 _TIMEOUT = 1800.0
@@ -50,10 +50,10 @@ def judge_caches(
     root: str = "",
     python: str = "",
 ) -> None:
-    """Report each bytecode cache that the interpreter would load and that differs from its source.
+    """Report each bytecode cache that differs from its source, if the interpreter would load it.
 
     :param root: Folder to which reported paths are relative; empty for absolute paths.
-    :param python: Program of that interpreter. By default, a program of the same version on this machine.
+    :param python: Program of the interpreter (default: a Python of the same version on this machine).
     """
     files = interpreter.files
     wrong: dict[str, list[str]] = {fault: [] for fault in _CODES}
@@ -96,7 +96,7 @@ def _existing(interpreter: Interpreter, sources: Iterable[str]) -> Iterator[_Byt
 
 
 def _unreadable(files: FileTree, cache: _BytecodeCache) -> str:
-    """Return the reason why a cache can't be compared; empty if it can."""
+    """Return the reason why a cache can't be compared; empty if there is none."""
     paths = (cache.path, cache.source)
     if any(files.kind(path) is not FileKind.FILE for path in paths):
         return "is not a regular file"
@@ -121,7 +121,7 @@ def _version(interpreter: Interpreter) -> str:
 
 
 def _same_version(interpreter: Interpreter) -> str:
-    """Return a program on this machine of the interpreter's version; empty if there is none."""
+    """Return a Python of the interpreter's version on this machine; empty if there is none."""
     if interpreter.version == sys.version_info[:2]:
         return sys.executable
     return shutil.which(f"python{_version(interpreter)}") or ""

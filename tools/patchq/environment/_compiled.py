@@ -1,7 +1,7 @@
 """Comparison of bytecode caches with their sources, run by an interpreter of the caches' version.
 
-This script uses only the standard library, and runs in any Python from 3.8. It compiles each source and
-compares the result with the code in the source's cache. It executes neither. The comparison runs in child
+This script uses only the standard library, and runs in any Python from 3.8. It compiles each source and compares the
+result with the code in the source's cache. Neither the source nor the cache is executed. The comparison runs in child
 processes, because a damaged cache can crash the interpreter.
 """
 
@@ -17,7 +17,7 @@ from typing import Any, List, Tuple
 
 #: Memory limit of a child process, in bytes.
 MAX_MEMORY = 8 << 30
-#: A file on this machine, an offset in it and a size.
+#: Part of a file on this machine: path, offset and size.
 Span = Tuple[str, int, int]
 #: Source, its modification time, cache, optimisation level.
 Job = Tuple[Span, int, Span, int]

@@ -59,7 +59,7 @@ class Distribution:
 
     @cached_property
     def metadata_error(self) -> str:
-        """Fault of METADATA, or an empty string."""
+        """Error in METADATA; empty if there is none."""
         if self.info.endswith(".egg-link"):
             return ""
         found = self._metadata
@@ -90,7 +90,7 @@ class Distribution:
 
     @cached_property
     def requires(self) -> tuple[str, ...]:
-        """Canonical names of the distributions that this one requires. Markers and extras are ignored."""
+        """Canonical names of the required distributions, regardless of markers and extras."""
         return self._metadata.requires
 
     @cached_property
@@ -131,7 +131,7 @@ class Distribution:
 
     @property
     def record_error(self) -> OSError | ValueError | None:
-        """Fault of RECORD; None if it has none."""
+        """Error in RECORD; None if there is none."""
         return self._record[1]
 
     @cached_property
@@ -155,7 +155,7 @@ class Distribution:
 
 
 def installed(places: Iterable[ImportPlace]) -> list[Distribution]:
-    """Return the distributions on the path, each once, in the order of the path's entries."""
+    """Return the distributions on the path without duplicates, in the order of the path's entries."""
     found: dict[str, Distribution] = {}
     for place in places:
         files = place.files

@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 #: Most symbolic links in the resolution of one path, as in Linux.
 MAX_LINKS = 40
-#: Largest file that is read whole, in bytes, and most files of one package. No real one has more.
+#: Largest file to read as a whole, in bytes, and maximum number of files in a package. Real files and packages are
+#: smaller.
 MAX_TEXT, MAX_FILES = 64 << 20, 500_000
 
 
@@ -69,7 +70,7 @@ class FileTree(ABC):
     def span(self, path: str) -> Span:
         """Return the location of a plain file's content on this machine.
 
-        :raises OSError: if the content of this file wasn't kept.
+        :raises OSError: if the reader of the image hasn't kept the file's content.
         """
 
     @abstractmethod
@@ -174,11 +175,10 @@ class FileTree(ABC):
             return ""
 
     def walk(self, top: str) -> Iterator[tuple[str, FileKind]]:
-        """Yield the path and kind of each file below ``top``, except folders. Links are not
-        followed.
+        """Yield the path and kind of each file below ``top``. Links are not followed.
 
-        A folder that can't be listed is yielded as ``UNREADABLE``. ``top`` is, too, if it contains too many
-        files.
+        A folder is yielded only if it can't be listed: its kind is ``UNREADABLE``. If ``top`` contains too many files,
+        it is yielded in the same way.
         """
         todo = [top]
         count = 0

@@ -42,7 +42,7 @@ class ImportPlace:
 
     @cached_property
     def archive(self) -> dict[str, bytes | None] | None:
-        """Members of a zip file, with the content of metadata files only; None for a folder."""
+        """Members of a zip file; None for a folder. Only metadata files have their content."""
         if not self.files.is_file(self.path):
             return None
         members: dict[str, bytes | None] = {}
@@ -72,7 +72,7 @@ class ImportPlace:
 
     @cached_property
     def modules(self) -> dict[str, list[str]]:
-        """Names in the folder, by the module that each of them may be."""
+        """File names in the folder, by the module that Python may load from them."""
         found: dict[str, list[str]] = {}
         for name in self.names:
             found.setdefault(name.partition(".")[0], []).append(name)
@@ -103,7 +103,10 @@ class ImportPlace:
         return found
 
     def has_folder(self, module: str) -> bool:
-        """Return whether a folder has this name. It is a namespace package if no module of this name is found."""
+        """Return whether a folder has this name.
+
+        Without a module of the same name, the folder is a namespace package.
+        """
         if module not in self.modules.get(module, ()):
             return False
         return self.files.is_folder(f"{self.path}/{module}")

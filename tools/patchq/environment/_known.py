@@ -19,8 +19,7 @@ class KnownLine(NamedTuple):
     """Effects of known start-up code.
 
     :ivar imports: Modules that the code imports, if they exist.
-    :ivar owner: Distribution whose RECORD is enough to identify these modules; empty if their content must be
-        known.
+    :ivar owner: Distribution whose RECORD identifies these modules. If empty, only their content can identify them.
     :ivar claims: Modules that the code adds to ``sys.modules`` or finds with its own finder.
     :ivar front: True if the code moves the paths that the ``.pth`` file adds to the front of ``sys.path``.
     """
@@ -45,11 +44,10 @@ _COVERAGE_SLUG = (
     ' os.getenv("COVERAGE_PROCESS_CONFIG"):\\n try:\\n  import coverage\\n except:\\n  pass\\n'
     ' else:\\n  coverage.process_startup(slug="pth")\')'
 )
-#: Written by users, as coverage's documentation describes; coverage 7.10 and newer install their
-#: own file.
+#: Written by users, as coverage's documentation recommends. coverage 7.10 and newer install their own file.
 _COVERAGE = "import coverage; coverage.process_startup()"
 _COVERAGE_TRY = 'import sys; exec("try: import coverage; coverage.process_startup()\\nexcept ImportError: pass")'
-#: Written by easy_install; the second line moves the paths between the two lines to the front.
+#: Written by easy_install. The second line moves the paths between both lines to the front of ``sys.path``.
 _EASY_START = "import sys; sys.__plen = len(sys.path)"
 _EASY_END = (
     "import sys; new=sys.path[sys.__plen:]; del sys.path[sys.__plen:]; "
@@ -59,7 +57,7 @@ _DISTUTILS = (
     "import os; var = 'SETUPTOOLS_USE_DISTUTILS'; enabled = os.environ.get(var, '{}') == 'local'; "
     "enabled and __import__('_distutils_hack').add_shim();"
 )
-#: Lines without trailing white space.
+#: Known lines, without white space at their ends.
 _LINES = {
     "import _virtualenv": KnownLine(("_virtualenv",)),
     _DISTUTILS.format("local"): KnownLine(("_distutils_hack",), "setuptools"),
@@ -77,7 +75,7 @@ _THIN = re.compile(r"import (_patchq_thin_\w+)")
 _EDITABLE = re.compile(r"import (__editable___\w+_finder); \1\.install\(\)")
 _ROOT = r"(?:sys\._getframe\(1\)\.f_locals\['sitedir'\]|'[^'\\]*')"
 _PKG = r"'[\w.]+'"
-#: ``*-nspkg.pth`` of setuptools: the first form through 41, the two others since.
+#: ``*-nspkg.pth`` of setuptools: the first form up to version 41, the two others since then.
 _NAMESPACE = re.compile(
     r"import sys, ?types, ?os;"
     r"(?:has_mfs = sys\.version_info > \(3, 5\);)?"
@@ -114,7 +112,7 @@ _MODULES = frozenset(
         "6cf30c56faf2a55228914dbbd17f8088ed371ebb08f5e7fa6fd931f913fcaf1d",
         "cfb3db86aaa53bb62b5ff764970bec2d71c9228590a0ebec57f6ec926cc0bf1a",
         "ee52b2e2e720a40885a6b4b90c40e28e5c70e550af74d5efd169eaa5db2a6f6f",
-        # _distutils_hack of setuptools 50 to 84: Debian installs it without a RECORD.
+        # _distutils_hack of setuptools 50 to 84. Debian installs it without a RECORD.
         "4d27a48545b57dd137ae35376fcf326d2064271084a487960686f8704b94de4a",
         "46849a60a7cc85189cf6b5ac62b3f135004862ce6a96540a81c95ef6fbc4dc3e",
         "4bf5b0bc8f8af7ce7096e96f7167cf4f776f2cc0983f5c8f876ca780b3a67781",

@@ -17,7 +17,7 @@ _SITE_NAMES = ("site-packages", "dist-packages")
 _LIB_NAMES = ("lib", "lib64")
 #: Module that every standard library has.
 _MARK = "os.py"
-#: Version of a site folder without an interpreter.
+#: Version that is assumed for a site folder without an interpreter.
 _NO_VERSION = (0, 0)
 
 
@@ -51,10 +51,9 @@ class Process:
 def environments(files: FileTree, folders: set[str], process: Process) -> list[Interpreter]:
     """Return an interpreter for each Python environment in a file tree.
 
-    An environment is a folder that contains ``lib/pythonX.Y`` with a standard library or a site folder. A
-    site folder anywhere else counts as an environment of its own. A folder that ``pip install --user`` or
-    ``--prefix`` has filled contains no Python. Its base is the Python whose path contains the folder's site
-    folders.
+    An environment is a folder that contains ``lib/pythonX.Y`` with a standard library or a site folder. A site folder
+    anywhere else counts as an environment of its own. Folders of ``pip install --user`` and ``--prefix`` contain no
+    Python. Their base is the Python whose path contains their site folders.
 
     :param folders: All folders of the tree.
     """
@@ -79,7 +78,7 @@ def environments(files: FileTree, folders: set[str], process: Process) -> list[I
 def _is_shared(files: FileTree, lib: re.Match[str]) -> bool:
     """Return whether a library folder belongs to an interpreter with another prefix."""
     if lib["prefix"] == "/usr":
-        return len(lib["version"]) == 1  # Debian's /usr/lib/python3, shared by its interpreters
+        return len(lib["version"]) == 1  # Debian's interpreters share /usr/lib/python3
     if lib["prefix"] != "/usr/local":
         return False
     # Debian's and Fedora's Python in /usr installs packages below /usr/local.
@@ -115,7 +114,7 @@ def _with_base(one: Interpreter, others: Iterable[Interpreter]) -> Interpreter:
 
 
 def _is_nested(site: str) -> bool:
-    """Return whether a site folder is only data inside a package, so that no interpreter reads it."""
+    """Return whether a site folder is only data inside a package. No interpreter reads such a folder."""
     above = posixpath.dirname(site)
     return _SITE.match(above + "/") is not None and "-packages/" in above
 

@@ -1,7 +1,7 @@
-"""Variables and files that make the dynamic loader, a shell or Python load other code.
+"""Environment variables and files that make the dynamic loader, a shell or Python load other code.
 
-A variable is a problem only if it has an effect. A variable that names a folder has no effect if the folder
-doesn't exist or replaces no library or module.
+A variable is a problem only if it has an effect. For example, a folder has no effect if it doesn't exist, or if it
+replaces no library or module.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from patchq.environment._imports import Interpreter
 from patchq.environment.differences import Code, Findings
 from patchq.environment.installed import InstalledEnvironment
 
-#: Variables with a file that a process runs or loads at its start.
+#: Variables that name a file which a process runs or loads at its start.
 _RUN = ("PYTHONSTARTUP", "BASH_ENV", "ENV")
 _PRELOADS = ("LD_PRELOAD", "LD_AUDIT")
-#: Variables with a module that Python imports.
+#: Variables that name a module which Python imports.
 _NAMED = ("PYTHONBREAKPOINT", "PYTHONWARNINGS", "PYTHON_PRESITE")
 #: Modules of the standard library that start a program when they are imported.
 _ACTING = frozenset({"antigravity"})
@@ -33,7 +33,7 @@ _CRITICAL = re.compile(
 _SYSTEM = re.compile(r"(?:ld-linux.*|ld-musl.*|lib(?:c|m|dl|pthread|rt|resolv|nss_\w+))\.so(?:\.[\d.]+)?")
 #: Libraries of torch and of the patched packages.
 _PACKAGED = re.compile(r"lib(?:torch|c10|vllm|flashinfer|tvm)\w*\.so")
-#: Nested ``include`` lines of ``ld.so.conf`` that are followed.
+#: Maximum depth of nested ``include`` lines in ``ld.so.conf``.
 _MOST_INCLUDES = 8
 #: Folders that the loader searches by default.
 _DEFAULT = re.compile(r"(?:/usr)?/lib(?:64|32)?(?:/[\w-]+-linux-(?:gnu|musl)\w*)?")
@@ -47,7 +47,7 @@ def judge_variables(
     *,
     working: str = "",
 ) -> None:
-    """Report a process's variables and the loader's settings that make other code load.
+    """Report variables of a process, and settings of the loader, that make other code load.
 
     :param working: Working folder of the process; empty if it isn't known.
     """
@@ -140,7 +140,7 @@ def _judge_libraries(
     for interpreter in interpreters:
         base = interpreter.base.rstrip("/")
         own |= {files.resolve(f"{base}/lib"), files.resolve(f"{base}/lib64")}
-    # An interpreter's folder has the libraries it was built with, but not the C library.
+    # An interpreter's folder contains the libraries with which it was built, but not the C library.
     if real in own:
         shape = _SYSTEM
     else:
@@ -176,9 +176,9 @@ def _matching(files: FileTree, pattern: str) -> list[str]:
 
 
 def _may_exist(files: FileTree, entry: str) -> bool:
-    """Return whether the loader may find a library of this name."""
+    """Return whether the loader may find the library ``entry``."""
     if "/" not in entry or "$" in entry:
-        return True  # the loader searches several folders for a bare name, and for $LIB and $ORIGIN
+        return True  # the loader may find a bare name, $LIB or $ORIGIN in several folders
     return files.real_kind(entry) is not None
 
 

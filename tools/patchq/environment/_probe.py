@@ -21,7 +21,7 @@ VARIABLE = re.compile("PYTHON|LD_|(BASH_ENV|ENV|FLASHINFER_WORKSPACE_BASE)$")
 
 
 def spec_of(name: str, finders: List[Any], places: Any = None) -> Any:
-    """Return the spec that an import of ``name`` would find. No parent package is imported."""
+    """Return the module spec that an import of ``name`` would find. No parent package is imported."""
     spec: Any = None
     full = ""
     for part in name.split("."):
@@ -59,7 +59,7 @@ def found(spec: Any) -> Facts:
 def at_start(packages: List[str]) -> Facts:
     """Return the interpreter's state after a normal start, and the location of each package."""
     loaded = set(sys.modules)
-    # The empty entry is the folder that this runs in.
+    # The empty entry stands for the current folder, which only this script uses.
     path = []
     for entry in sys.path:
         if entry:
@@ -108,7 +108,7 @@ def site_folders(prefix: str, isolated: bool) -> List[str]:
 
 
 def settings() -> Facts:
-    """Return the interpreter's settings. In a virtual environment, the prefix is that of the environment."""
+    """Return the interpreter's settings. In a virtual environment, ``prefix`` is the environment's folder."""
     prefix, isolated = sys.prefix, False
     program = os.path.dirname(os.path.abspath(sys.executable))
     for folder in (program, os.path.dirname(program)):

@@ -91,9 +91,8 @@ def judge_scripts(
 def _program_folders(interpreter: Interpreter, root: str) -> set[str]:
     """Return the folders, with links resolved, of the Pythons that import from ``root``.
 
-    The base Python of a virtual environment doesn't import from the virtual environment. It imports from its
-    own site folders and from the user's. A virtual environment with ``--system-site-packages`` imports from
-    these folders, too.
+    The base Python of a virtual environment imports from its own site folders and the user's, but not from the virtual
+    environment. A virtual environment with ``--system-site-packages`` also imports from these folders.
     """
     resolve = interpreter.files.resolve
     folders = {resolve(interpreter.scripts)}
@@ -113,7 +112,7 @@ def _fault(
     programs: Collection[str],
     python: str,
 ) -> str:
-    """Return the fault of a script; empty if it has none.
+    """Return the reason why a script is a problem; empty if it is none.
 
     :param programs: Folders of the Pythons that the script may start.
     """
@@ -132,7 +131,7 @@ def _fault(
     absolute, quoted, relative, direct = shebang.groups()
     program = absolute or quoted or direct or f"{posixpath.dirname(path)}/{relative}"
     if ".." in program.split("/"):
-        # `../try/bin/python -m pip` writes its own path.
+        # `../try/bin/python -m pip` writes this path as it was typed.
         folder, name = posixpath.split(program)
         program = f"{files.follow(folder)}/{name}"
     if not _is_interpreter(interpreter, program, programs):
@@ -149,7 +148,7 @@ def _fault(
 
 
 def _is_interpreter(interpreter: Interpreter, program: str, folders: Collection[str]) -> bool:
-    """Return whether a program in ``folders`` has the name of a Python of the environment's version."""
+    """Return whether a program is in ``folders`` and has the name of a Python of the environment's version."""
     files = interpreter.files
     major, minor = interpreter.version
     folder, name = posixpath.split(program)

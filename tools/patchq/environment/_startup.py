@@ -16,8 +16,7 @@ from patchq.environment.installed import InstalledEnvironment
 from patchq.formats.distinfo import canonical
 
 _CUSTOM = ("sitecustomize", "usercustomize")
-#: Modules of the standard library of Python 3.8 to 3.14 that ``stdlib_module_names`` of some
-#: version lacks.
+#: Modules of the standard library of Python 3.8 to 3.14 that are missing from ``stdlib_module_names`` in some version.
 _OLD_AND_NEW = """
     __hello__ __phello__ __phello__foo _android_support _apple_support _ast_unparse _bootlocale
     _bootsubprocess _colorize _crypt _dummy_thread _hmac _interpchannels _interpqueues
@@ -43,7 +42,7 @@ _NAMESPACE = re.compile(
 )
 #: Modules that a build of Python adds to the standard library.
 _BUILT = re.compile(r"_sysconfigdata\w*|_sysconfig_vars\w*|_test\w*|_xx\w*|xx\w*|_ctypes_test|_distutils_system_mod")
-#: Folders inside the standard library's folder that don't belong to it.
+#: Folders inside the standard library's folder that aren't part of the standard library.
 _OTHERS = re.compile(r"(?:site|dist)-packages|lib-dynload|__pycache__|config-.*")
 
 
@@ -89,7 +88,10 @@ def _judge_path_files(environment: InstalledEnvironment, findings: Findings) -> 
 
 
 def _judge_known(environment: InstalledEnvironment, known: KnownLine, name: str, findings: Findings) -> list[str]:
-    """Report unknown modules that known start-up code imports, and modules that it shadows; return the source files."""
+    """Report unknown modules that known start-up code imports, and modules that this code shadows.
+
+    Return the source files.
+    """
     taken = []
     for claim in known.claims:
         if _is_needed(environment, claim):
@@ -107,7 +109,7 @@ def _judge_known(environment: InstalledEnvironment, known: KnownLine, name: str,
 def _judge_module(
     environment: InstalledEnvironment, path: str, findings: Findings, *, owner: str = "", name: str
 ) -> None:
-    """Report a module that runs at each start, unless its content is known or ``owner`` has recorded it.
+    """Report a module that runs at each start, unless its content is known, or the RECORD of ``owner`` confirms it.
 
     :param name: Name of the file that imports the module.
     """
@@ -134,7 +136,7 @@ def _judge_module(
 
 
 def _is_needed(environment: InstalledEnvironment, module: str) -> bool:
-    """Return whether an import of this name would find another module."""
+    """Return whether an environment contains another module of this name."""
     top = module.split(".")[0]
     return top in _STDLIB or bool(find_all(environment.places, top))
 
@@ -142,7 +144,7 @@ def _is_needed(environment: InstalledEnvironment, module: str) -> bool:
 def _judge_custom(environment: InstalledEnvironment, findings: Findings) -> list[str]:
     """Report sitecustomize and usercustomize; return their source files.
 
-    When Python imports these modules, the folder of the script isn't on the path yet.
+    The search ignores the script's folder, which Python adds to the path later.
     """
     sources = []
     for module in _CUSTOM:
@@ -183,7 +185,7 @@ def _is_known(module: str) -> bool:
 def _judge_forms(module: str, paths: list[str], findings: Findings) -> None:
     """Report a standard module with several files.
 
-    Sourceless caches after the first file don't count: Python ignores them.
+    Caches without a source don't count after the first file, because Python ignores them.
     """
     others = []
     for path in paths[1:]:
@@ -238,7 +240,7 @@ def _judge_shadows(environment: InstalledEnvironment, packages: Mapping[str, str
                 break
             _judge_found(place, library - set(_CUSTOM), findings)
         for module, owners in needed.items():
-            # Without a first entry, the packages' own place is judged with them.
+            # If the first entry isn't known, the packages' own folder is checked together with the packages.
             if module not in library and (first or module not in own):
                 _judge_winner(environment, places, module, owners, findings=findings)
 
@@ -258,7 +260,7 @@ def _judge_winner(
     *,
     findings: Findings,
 ) -> None:
-    """Report the file that an import finds, unless it belongs to the module's owners."""
+    """Report the file that an import of a module finds, unless it belongs to one of the distributions ``owners``."""
     for winner in find_all(places, module)[:1]:
         if not _is_rightful(environment, winner.path, owners):
             findings.judge(module, Code.SHADOWED, [winner.path], module)
@@ -276,7 +278,7 @@ def _needed(environment: InstalledEnvironment, packages: Mapping[str, str]) -> d
 
 
 def _is_rightful(environment: InstalledEnvironment, path: str, owners: Iterable[Distribution]) -> bool:
-    """Return whether ``owners`` recorded a module, or the module only declares a namespace package."""
+    """Return whether a RECORD of ``owners`` lists a module, or the module only declares a namespace package."""
     real = environment.files.resolve(path)
     if any(real in owner.recorded for owner in owners):
         return True
@@ -320,7 +322,7 @@ def _judge_plugins(environment: InstalledEnvironment, packages: Mapping[str, str
 
 
 def _quoted_by_loaders(environment: InstalledEnvironment, packages: Mapping[str, str]) -> set[str]:
-    """Return the strings in the packages' source files that load entry points."""
+    """Return the strings in those source files of the packages that load entry points."""
     files = environment.files
     found: set[str] = set()
     for package in packages.values():

@@ -1,4 +1,4 @@
-"""Differences between an environment or image and the build. ``patchq.cli.differences`` renders them."""
+"""Differences between an environment or image and the build. ``patchq.cli.differences`` converts them to text."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Difference:
 class Findings:
     """Differences that were found so far.
 
-    :ivar allow: Names of files, distributions and variables that the lock allows. A difference about such a
+    :ivar allow: Names of files, distributions and variables that the lock allows. A difference that concerns an allowed
         name is only a note.
     :ivar groups: Entry point groups that the packages load, as listed in the lock.
     """
@@ -125,13 +125,13 @@ class Findings:
         self.add(code, paths, *words, level=Level.NOTE)
 
     def add_any(self, code: Code, paths: Iterable[str], *words: str, level: Level = Level.PROBLEM) -> None:
-        """Add a difference if there are any paths."""
+        """Add a difference, unless ``paths`` is empty."""
         unique = sorted(set(paths))
         if unique:
             self.add(code, unique, *words, level=level)
 
     def judge(self, name: str, code: Code, paths: Iterable[str] = (), *words: str) -> None:
-        """Add a difference: a note if the lock allows ``name``, else a problem."""
+        """Add a difference. It is a note if the lock allows ``name``; otherwise it is a problem."""
         if name in self.allow:
             level = Level.NOTE
         else:

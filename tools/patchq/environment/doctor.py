@@ -28,7 +28,7 @@ ARCHS = ("sm_90a", "sm_100f", "sm_120a", "sm_120f", "sm_121a", "sm_121f")
 #: Free space that a build needs, in GB.
 _DISK_GB = 5
 _NVCC_HINT = "install the CUDA toolkit, 12.9 or newer for the f suffix"
-#: Print the file from which a package is imported.
+#: Program that prints the file from which a package is imported.
 _FIND_ORIGIN = """\
 import importlib.util, sys
 spec = importlib.util.find_spec(sys.argv[1])
@@ -37,7 +37,7 @@ print(spec.origin if spec else "")
 
 
 class Health(str, Enum):
-    """Result of one check."""
+    """Severity of a check's result."""
 
     OK = "ok"
     NOTE = "note"
@@ -117,7 +117,10 @@ def _git() -> Diagnosis:
 
 
 def targets(nvcc: str, archs: tuple[str, ...] = ARCHS) -> dict[str, str]:
-    """Compile an empty kernel for each target; return the compiler's error for each, empty if it succeeds."""
+    """Compile an empty kernel for each target.
+
+    :returns: the compiler's error by target; empty if the compiler succeeded.
+    """
     errors = {}
     with tempfile.TemporaryDirectory(prefix="patchq-") as folder:
         source, cubin = Path(folder, "k.cu"), Path(folder, "k.cubin")
@@ -158,7 +161,7 @@ def _nvcc() -> list[Diagnosis]:
 
 
 def _repository(project: Project) -> list[Diagnosis]:
-    """Check that git tracks the lock and the patches, and no file in ``.patchq``."""
+    """Check that git tracks the lock and the patches, but no file in ``.patchq``."""
     topic, root = "repository", project.layout.root
     if not person.has_repository(root):
         message = "the project is not in a git repository: its patches have no history"

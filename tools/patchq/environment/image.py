@@ -28,7 +28,7 @@ from patchq.formats import tar
 from patchq.names import show_path
 from patchq.system import project_files
 
-#: Largest JSON file of an image in bytes, and most blobs and files. No real image has more.
+#: Maximum size in bytes of an image's JSON file, and maximum numbers of blobs and files. Real images have less.
 MOST_JSON, MOST_BLOBS, MOST_FILES = 16 << 20, 100_000, 5_000_000
 _INDEXES = (
     "application/vnd.oci.image.index.v1+json",
@@ -36,14 +36,14 @@ _INDEXES = (
 )
 #: Longest path in characters, as in Linux.
 _MOST_PATH = 4096
-#: Files whose content is kept: those that Python reads when it starts, metadata, and settings.
+#: Files whose content is kept: files that Python reads when it starts, metadata, and settings.
 _KEPT = re.compile(
     r"\.(?:pyc?|pth|json|cfg|conf|txt|zip|egg|egg-link|egg-info)$"
     r"|/(?:METADATA|RECORD|WHEEL|PKG-INFO|ld\.so\.preload|passwd)$"
 )
 #: Largest program that is kept, in bytes: scripts in ``bin`` folders.
 _MOST_SCRIPT = 64 << 10
-#: Lists that may be nested in an OCI index.
+#: Maximum depth of nested lists in an OCI index.
 _MOST_LISTS = 4
 #: Errors that the readers of tar, JSON and compressed data raise for damaged data.
 _DAMAGED = (
@@ -85,12 +85,11 @@ class Layers(FileTree):
         super().__init__()
         self.entries: dict[str, ImageEntry] = {}
         self._wanted = frozenset(wanted)
-        #: Folders of all files so far, including deleted ones; after :meth:`finish`, existing
-        #: folders.
+        #: Folders of all files so far, including deleted files. After :meth:`finish`, only existing folders.
         self.folders: set[str] = {"/"}
         self._below: dict[str, list[str]] | None = None
         self._kept = tempfile.NamedTemporaryFile(prefix="patchq-image-")  # noqa: SIM115
-        # In a reference cycle, Python may finalize the open file first, and warns about it.
+        # In a reference cycle, Python may finalize the open file before this object, and print a warning.
         weakref.finalize(self, self._kept.close)
 
     def kind(self, path: str) -> FileKind | None:
@@ -300,7 +299,10 @@ class _Checked:
 
 
 class _Store:
-    """Blobs of an image by name. The function ``opened`` opens a file in the image's folder or archive."""
+    """Blobs of an image by name.
+
+    :ivar opened: function that opens a file in the image's folder or archive.
+    """
 
     def __init__(self, opened: Callable[[str], IO[bytes]], names: set[str]) -> None:
         self._opened = opened
@@ -331,7 +333,7 @@ class _Store:
 @contextmanager
 def _blobs(path: Path) -> Iterator[_Store]:
     if path.is_dir():
-        folder = path.resolve()  # follow a link to the image, but no link in it
+        folder = path.resolve()  # links to the image are followed, but not links inside the image
         yield _Store(lambda name: _open_below(folder, name), set(os.listdir(folder)))
         return
     with tarfile.open(path, tarinfo=tar.Bounded) as archive:
@@ -383,7 +385,7 @@ def _manifest(store: _Store, platform: str) -> dict[str, Any]:
 
 
 def _check_docker_list(store: _Store, manifest: Mapping[str, Any]) -> None:
-    """Compare an OCI image with the list that ``docker save`` writes, because older programs load images by this list.
+    """Check that an OCI image agrees with the list of ``docker save``, which older programs use to load images.
 
     :raises ValueError: if the list names another image.
     """
@@ -403,7 +405,7 @@ def _blob_path(descriptor: Mapping[str, Any]) -> str:
 def _fits(manifest: Mapping[str, Any], platform: str) -> bool:
     arch = (manifest.get("platform") or {}).get("architecture", "")
     if arch == "unknown":
-        return False  # an attestation that a builder added
+        return False  # the builder has added an attestation
     if manifest.get("mediaType") in _INDEXES or not platform or not arch:
         return True
     return bool(arch == _ARCHS.get(platform, platform))
@@ -453,9 +455,10 @@ def _is_kept(path: str, size: int) -> bool:
 
 
 def _remove(image: Layers, path: str, own: set[str], below: bool = False) -> None:
-    """Remove files of earlier layers below ``path``; unless ``below`` is set, also remove ``path`` itself.
+    """Remove the files of earlier layers at and below ``path``.
 
-    :param own: Paths that this layer has added.
+    :param own: Paths that this layer has added, which are kept.
+    :param below: True to keep ``path`` itself.
     """
     if not below and path not in own:
         image.drop(path)

@@ -40,16 +40,15 @@ FOLDER = "/usr/share/patchq"
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PYTHON = re.compile(r"python(?:3(?:\.\d+t?)?)?")
 
-#: Variables that make Python, the loader or a shell use other files: as a whole word, and inside a
-#: word.
+#: Variables that make Python, the loader or a shell use other files. First as whole words, then inside a word.
 _NAME = r"(PYTHON[A-Z_]+|LD_[A-Z_]+|BASH_ENV|ENV|PATH)"
 _ASSIGNMENT = re.compile(_NAME + r"=(.*)", re.DOTALL)
 _STEERING = re.compile(r"(?<![\w-])" + _NAME + r"=(\"[^\"]*\"|'[^']*'|[^\s;&|'\"]*)")
-#: Options before a text with a whole command: ``sh -c``, ``env -S``.
+#: Options that precede a whole command as one text: ``sh -c``, ``env -S``.
 _TEXT_OPTION = re.compile(r"-\w*[cS]|--split-string")
-#: Most different sets of variables that are checked.
+#: Maximum number of different sets of variables to check.
 _MOST_STARTS = 8
-#: Programs that run a text with a whole command.
+#: Programs that run a whole command given as one text.
 _SPLITTING = frozenset({"sh", "bash", "dash", "ash", "ksh", "zsh", "busybox", "env"})
 
 
@@ -112,7 +111,7 @@ def judge_image(image: Image, expected: Expected) -> ImageVerdict:
     packages: dict[str, InstalledPackage] = {}
     for variables in starts[:_MOST_STARTS]:
         for package in _judge_start(image, expected, variables, findings):
-            # Report the first start in which the package is wrong.
+            # The same problem can occur in several starts. Report only the first one.
             known = packages.setdefault(package.distribution, package)
             if known.is_right and not package.is_right:
                 packages[package.distribution] = package
@@ -150,7 +149,10 @@ def _judge_start(
 
 
 def find_installed(image: Image, distribution: str) -> list[InstalledEnvironment]:
-    """Return the environments of an image that contain a distribution. Each copy of it is returned once."""
+    """Return the environments of an image that contain a distribution.
+
+    Copies that are reachable by several paths are returned once.
+    """
     home = image.env.get("HOME") or _home(image.files, image.user)
     process = Process(env=image.env, home=home, working=image.working)
     found = []
@@ -208,7 +210,7 @@ def _is_of(statement: bytes, expected: Expected) -> bool:
     definition = json.loads(statement)["predicate"]["buildDefinition"]
     if definition["externalParameters"] != {"set": expected.set_name, "stackId": expected.stack_id}:
         return False
-    # The lock is the first dependency.
+    # The first dependency in the attestation is the lock.
     locks = [one["digest"]["sha256"] for one in definition["resolvedDependencies"][:1]]
     return bool(locks == [expected.lock_sha256])
 
@@ -243,7 +245,7 @@ def _judge_package(
     distribution: str,
     package: str,
 ) -> InstalledPackage:
-    """Check a package in the environment that contains it. The image must contain only one such environment."""
+    """Check a package in the environment that contains it. Report a problem if several environments do."""
     holders = []
     for candidate in candidates:
         if candidate.interpreter.is_found and candidate.named(distribution):
@@ -301,7 +303,7 @@ def _judge_program(
         if environment.interpreter.is_found and any(map(environment.named, packages)):
             right.update(map(files.resolve, _program_folders(environment)))
     words = _words(image)
-    # Any program may start the program after it: timeout, nice, tini, a script of the image.
+    # Any program may start another one: timeout, nice, tini or a script of the image.
     for number, word in enumerate(words):
         if not _PYTHON.fullmatch(posixpath.basename(word)):
             continue
@@ -328,7 +330,7 @@ def _which(image: Image, name: str) -> str:
 
 
 def _search(image: Image) -> list[str]:
-    """Return the folders in ``PATH``: first those that the command sets, then those of the image."""
+    """Return the folders in ``PATH``: first the folders that the command sets, then the image's folders."""
     values = [value for name, value in _assignments(image) if name == "PATH"]
     values.append(image.env.get("PATH") or _DEFAULT_PATH)
     folders = ":".join(values).split(":")
@@ -397,8 +399,8 @@ def _assignments(image: Image) -> Iterator[tuple[str, str]]:
 def _starts(image: Image) -> list[dict[str, str]]:
     """Return the sets of variables with which programs may start.
 
-    The sets are: the image's variables alone, and the image's variables with each value that the command
-    sets. All are checked, because the command doesn't show which of its programs gets which value.
+    The sets are: the image's variables alone, and the image's variables with each value that the command sets. All sets
+    are checked, because patchq can't determine which program gets which value.
     """
     values: dict[str, dict[str, None]] = {}
     for name, value in _assignments(image):

@@ -35,7 +35,7 @@ _LIBRARY = re.compile(r"(?P<prefix>/.+)/lib(?:64)?/(?:python|pypy)[\d.]+t?/[^/]+
 
 
 class PackageState(str, Enum):
-    """State of an installed package."""
+    """Result of checking a package, as one word."""
 
     PATCHED = "patched"
     #: No manifest, or a manifest without patches.
@@ -47,10 +47,10 @@ class PackageState(str, Enum):
 
 
 class Basis(str, Enum):
-    """Kind of reference with which a package was compared."""
+    """Reference with which a package was compared."""
 
     WHEEL = "wheel"
-    #: The expected stack id, and the files with their own RECORD.
+    #: The expected stack id, and the package's own RECORD.
     STACK = "stack"
     ITSELF = "itself"
 
@@ -151,7 +151,10 @@ class InstalledEnvironment:
 
     @cached_property
     def attested(self) -> dict[str, str]:
-        """Packages that contain a manifest, by distribution (or by folder name, if the manifest is damaged)."""
+        """Packages that contain a manifest, by distribution.
+
+        A package with a damaged manifest is listed by its folder name.
+        """
         packages: dict[str, str] = {}
         for place in self.places:
             if place.archive is not None:
@@ -217,7 +220,7 @@ class _Judge:
     """State of checking one package.
 
     :ivar digests: Digests of each plain file of the package below the root, or the error from reading it.
-    :ivar odd: Kind of each file that isn't a plain file, with the target of a link or the name of the kind.
+    :ivar odd: files that aren't plain files. Each has its kind, and the link's target or the kind's name.
     :ivar outside: Recorded paths outside of the environment.
     """
 
@@ -283,10 +286,10 @@ def judge_package(
     """Check one package.
 
     :param start: Result of a normal start, if the interpreter can be started.
-    :param expected: Required stack id, or its first characters; empty if any id is right.
+    :param expected: Required stack id, or its first characters; empty to accept any id.
     :param references: Wheels of the package, of any version.
-    :param unpatched: True if no patch changes the package, so that upstream's own build is right.
-    :param python: Program of the interpreter, if it can be started; not a script that starts the interpreter.
+    :param unpatched: True if no patch changes the package, so that upstream's own build is accepted.
+    :param python: Program of the interpreter itself, not a script that starts it. Empty if it can't be started.
     :param search: Folders in the ``PATH`` of a process, if known.
     """
     judge = _Judge(environment=environment, distribution=distribution, package=package, python=python)
@@ -307,7 +310,7 @@ def judge_package(
     thin = thin_packages([environment], {distribution: package})
     if thin:
         return _judge_release(judge, own, next(iter(thin)), start)
-    # The manifest of a single module, six.py, is six/_patchq.json.
+    # The manifest of a single-file module such as six.py is six/_patchq.json.
     path = f"{judge.location.origin.removesuffix('.py')}/{_MANIFEST}"
     # An unreadable manifest, such as a loop of links, doesn't count as missing.
     if environment.files.kind(path) is None:
@@ -355,7 +358,7 @@ def judge_package(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WheelComparison:
-    """Files of an installed package that differ from a wheel, as paths below ``root``.
+    """Differences between an installed package and a wheel, as paths below ``root``.
 
     :ivar links: Links among ``changed`` and ``added``, with their targets.
     :ivar unreadable: Files that can't be read, and special files.
@@ -430,7 +433,7 @@ def thin_packages(environments: Iterable[InstalledEnvironment], packages: Mappin
 
 
 def _judge_release(judge: _Judge, own: Sequence[Distribution], thin: str, start: Start | None) -> InstalledPackage:
-    """Check a release that a thin wheel patches: its files must be the ones that the wheel names.
+    """Check a release that a thin wheel patches. The release must have exactly the files that the thin wheel expects.
 
     :param thin: Distribution of the thin wheel. It is checked separately as another package.
     """
@@ -565,7 +568,7 @@ def _judge_rows(judge: _Judge, rows: Sequence[RecordRow]) -> _Record:
 
 
 def _needs_hash(path: str) -> bool:
-    """Return whether RECORD must contain a hash for a file: for all files but caches and signatures of RECORD."""
+    """Return whether RECORD must contain a hash for a file. Only caches and RECORD's signatures need none."""
     return not _CACHE.fullmatch(path) and not posixpath.basename(path).startswith("RECORD")
 
 
@@ -611,11 +614,11 @@ def _kinds(files: FileTree, root: str, wanted: Iterable[str], tops: Set[str]) ->
 
 
 def _recorded_inside(judge: _Judge, infos: Sequence[Distribution]) -> dict[str, RecordRow]:
-    """Return the recorded files inside the environment; add the other ones to ``judge.outside``."""
+    """Return the recorded files inside the environment. Add the files outside to ``judge.outside``."""
     root = judge.root
     prefixes = {judge.files.resolve(judge.environment.interpreter.prefix)}
-    # Scripts and data are next to the library folder. A folder of ``pip install --target`` has no
-    # library folder: pip doesn't update the rows of its scripts, which name files outside.
+    # Scripts and data are outside the library folder. `pip install --target` creates no library folder, and doesn't
+    # correct the rows of its scripts. These rows then name files outside of the target folder.
     library = _LIBRARY.match(root)
     if library:
         prefixes.add(library["prefix"])
@@ -639,7 +642,7 @@ def _is_below(root: str, path: str) -> bool:
 
 
 def _digests(files: FileTree, root: str, name: str, row: RecordRow | None) -> dict[str, str]:
-    """Return a file's digests or its error. Don't read the file if its size differs from the size in RECORD."""
+    """Return a file's digests, or the error from reading it. If the size differs from RECORD, the file isn't read."""
     path = posixpath.normpath(posixpath.join(root, name))
     kinds = {"sha256"}
     if row and row.kind in HASHES:
@@ -653,7 +656,10 @@ def _digests(files: FileTree, root: str, name: str, row: RecordRow | None) -> di
 
 
 def _look_up(files: FileTree, root: str, name: str) -> tuple[str, FileKind | None]:
-    """Return the path and kind of ``name``. If a parent is a link or is missing, return the first such parent."""
+    """Return the path and kind of ``name``.
+
+    If a parent folder is a link or is missing, return this parent's path instead.
+    """
     path = "/"
     if not name.startswith("/"):
         path = root
@@ -669,7 +675,7 @@ def _look_up(files: FileTree, root: str, name: str) -> tuple[str, FileKind | Non
 
 
 def _judge_files(judge: _Judge, record: _Record, here: Sequence[Distribution]) -> set[str]:
-    """Compare every file with RECORD, report files that RECORD doesn't list, and return the paths that differ."""
+    """Compare every file with RECORD, and report files that RECORD doesn't list. Return the paths that differ."""
     found, digests = judge.found, judge.digests
     damaged = {path: one["error"] for path, one in digests.items() if "error" in one}
     odd = _judge_odd(judge, record, damaged)
@@ -705,7 +711,7 @@ def _judge_files(judge: _Judge, record: _Record, here: Sequence[Distribution]) -
 
 
 def _judge_odd(judge: _Judge, record: _Record, damaged: Mapping[str, str]) -> set[str]:
-    """Report the package's files that can't be read or aren't plain files; return the latter.
+    """Report the package's files that can't be read, and files that aren't plain files. Return only the latter.
 
     :param damaged: Plain files that can't be read, each with the reason.
     """
@@ -748,7 +754,7 @@ def _judge_added(judge: _Judge, record: _Record, here: Sequence[Distribution]) -
 
 
 def _owners(judge: _Judge, added: set[str], here: Sequence[Distribution]) -> dict[str, str]:
-    """Return which other distributions in the same folder record some of these files, by file."""
+    """Return, for each added file, the other distribution in the same folder whose RECORD lists it."""
     owners: dict[str, str] = {}
     if not added:
         return owners
@@ -772,7 +778,7 @@ def _parents(path: str) -> list[str]:
 
 
 def _judge_manifest(judge: _Judge, manifest: Manifest, record: _Record, known: set[str]) -> None:
-    """Compare the manifest with the files, because both a file and its row in RECORD may be forged.
+    """Compare the manifest with the files. This detects a change of a file together with its row in RECORD.
 
     :param known: Files that are already reported.
     """
@@ -807,7 +813,7 @@ def _matching_wheels(manifest: Manifest, references: Sequence[Reference]) -> lis
 
 
 def _judge_wheel(judge: _Judge, wheels: Sequence[Reference], record: _Record, known: set[str]) -> str:
-    """Compare the files and RECORD with the most similar of the wheels; return the name of that wheel.
+    """Compare the files and RECORD with the most similar wheel. Return the name of that wheel.
 
     :param known: Files that are already reported.
     """
@@ -839,7 +845,7 @@ def _unlike_wheel(judge: _Judge, wheel: Reference, record: _Record) -> set[str]:
 
 
 def _judge_installs(judge: _Judge, manifest: Manifest, versions: Sequence[str]) -> None:
-    """Check that only the manifest's version is installed, and that siblings have the versions in the manifest."""
+    """Check that only the manifest's version is installed, with the siblings that the manifest requires."""
     if manifest.version not in versions:
         judge.found.add(Code.MIXED_INSTALLS, (), ", ".join(versions) or "nothing", manifest.version)
     elif len(versions) > 1:

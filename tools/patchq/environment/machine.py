@@ -13,7 +13,10 @@ from patchq.system import runner
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """Software versions and GPU of a machine. Unknown fields are empty. ``capability`` looks like ``9.0``."""
+    """Software versions and GPU of a machine. Unknown fields are empty.
+
+    :ivar capability: the GPU's compute capability, such as ``9.0``.
+    """
 
     python: str
     torch: str
@@ -24,7 +27,7 @@ class Machine:
 
     @property
     def can(self) -> frozenset[str]:
-        """Values of ``Needs:`` whose requirement this machine meets."""
+        """Values of ``Needs:`` whose requirements this machine meets."""
         if self.nvcc:
             found = {"nvcc"}
         else:

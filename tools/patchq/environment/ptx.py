@@ -1,8 +1,8 @@
 """Test which of the kernels' PTX instructions each ptxas assembles for an architecture (``doctor --arch``).
 
-The suffix of the architecture makes a difference: without a suffix, SM12x supports no FP4, and nvcc compiles
-FP4 code to a stub that aborts at launch. Each instruction is therefore assembled for the target without
-suffix and with both suffixes.
+The suffix of the architecture (``a``, ``f`` or none) matters. Without a suffix, SM12x supports no FP4, and nvcc
+compiles FP4 code to a stub that aborts at launch. Therefore, each instruction is assembled for all three forms of the
+target.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ def _assemble(path: Path, toolkit: Toolkit, target: str, instruction: PtxInstruc
 
 
 def lacking(results: Sequence[Assembled], target: str) -> list[str]:
-    """Return the needed instructions that no toolkit can assemble for a target."""
+    """Return the needed instructions that none of the toolkits can assemble for a target."""
     good = set()
     for one in results:
         if one.target == target and not one.message:

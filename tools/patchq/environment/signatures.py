@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 #: Variable with the file of the private key: PEM without a password.
 KEY_VARIABLE = "PATCHQ_SIGNING_KEY"
 PAYLOAD = "application/vnd.in-toto+json"
-#: Names of the signature files next to the attestation.
+#: Names of the signature files. They are in the same folder as the attestation.
 ENVELOPE, BUNDLE = "provenance.dsse.json", "provenance.sigstore.json"
 _TOKENS = ("SIGSTORE_IDENTITY_TOKEN", "ACTIONS_ID_TOKEN_REQUEST_TOKEN")
-#: Time limit of sigstore's services, in seconds.
+#: Time limit for sigstore's services, in seconds.
 _TIMEOUT = 120.0
 
 
@@ -60,7 +60,7 @@ def sign(signing: Signing, root: Path, statement: bytes) -> bytes | None:
 
 
 def fault(signing: Signing, root: Path, statement: bytes, signature: bytes | None) -> str:
-    """Return what is wrong with a statement's signature; empty if the signature is valid.
+    """Return the reason why a statement's signature is invalid; empty if the signature is valid.
 
     :raises UserError: if the public key can't be read, or a required library or program isn't
         installed.
@@ -104,7 +104,7 @@ def _seal(signing: Signing, root: Path, statement: bytes, private: Path) -> byte
         signer = CryptoSigner.from_priv_key_uri(f"file2:{private.resolve()}", public)
         envelope = Envelope(statement, PAYLOAD, {})
         envelope.sign(signer)
-    except Exception as error:  # the library documents no common type for bad files, formats and curves
+    except Exception as error:  # the library documents no common exception for bad files, formats and curves
         raise UserError(
             f"{private} can't sign: {error}",
             hint=f"set {KEY_VARIABLE} to the PEM file of a private key in PKCS8 format",
@@ -127,7 +127,7 @@ def _fault_of_envelope(signing: Signing, root: Path, statement: bytes, data: byt
         envelope.verify([public], 1)
     except VerificationError:
         return f"isn't signed by {signing.key}"
-    except Exception:  # the library documents no common type for damaged envelopes
+    except Exception:  # the library documents no common exception for damaged envelopes
         return "has an envelope that can't be read"
     if envelope.payload_type != PAYLOAD or envelope.payload != statement:
         return "isn't the statement in its envelope"

@@ -1,9 +1,8 @@
 """Search for the usable CUDA toolkits of a machine.
 
-An nvcc may exist and still be unable to compile: pip's package of nvcc lacks headers that every source
-includes, and a copied toolkit may lack its ptxas. A toolkit is usable if nvcc prints its version and compiles
-an empty kernel to PTX, and its ptxas assembles that PTX. Other toolkits are reported together with the part
-that is missing.
+An nvcc may exist, but be unable to compile. For example, pip's package of nvcc lacks headers that every source
+includes, and a copied toolkit may lack its ptxas. A toolkit is usable if nvcc prints its version and compiles an empty
+kernel to PTX, and its ptxas assembles that PTX. Unusable toolkits are reported together with the missing part.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from patchq.errors import UserError
 from patchq.names import show_path
 from patchq.system import runner
 
-#: Time limits, in seconds: to print a version, and to compile or assemble an empty kernel.
+#: Time limits in seconds. The first is for printing a version, the second for compiling or assembling an empty kernel.
 ANSWER_S, WORK_S = 60.0, 120.0
 _LONGEST = 200
 _NAME_HINT = "name the nvcc of a CUDA toolkit: --nvcc PATH"
@@ -49,7 +48,7 @@ class Unusable:
 
 
 def toolkits(more: Sequence[str] = ()) -> tuple[list[Toolkit], list[Unusable]]:
-    """Return the first usable toolkit of each release, and the compilers that can't be used.
+    """Return the first usable toolkit of each release, and the unusable ones.
 
     Toolkits are searched on PATH, in CUDA_HOME, in /usr/local and among this Python's packages.
 
@@ -123,7 +122,7 @@ def judge(nvcc: str, known: Container[str] = ()) -> Toolkit | Unusable | None:
 
 
 def _program_fault(path: str) -> str:
-    """Return the reason why a path is not a program; empty if it is one."""
+    """Return the reason why a path is not a program; empty if the path is a program."""
     if not os.access(path, os.F_OK):
         if os.path.islink(path):
             return "is a broken link"

@@ -40,11 +40,11 @@ START_S = 120.0
 class KernelUse(str, Enum):
     """Relation of prebuilt kernels to the installed FlashInfer."""
 
-    #: A cache of this stack.
+    #: Kernels of this stack, which FlashInfer loads.
     OWN = "own"
-    #: A cache that this FlashInfer doesn't load.
+    #: Kernels that the installed FlashInfer doesn't load.
     OTHER = "other"
-    #: A cache that upstream's FlashInfer loads, whichever stack it was built from.
+    #: Kernels that upstream's FlashInfer loads, even if they were built from another stack.
     MAYBE = "maybe"
     #: The distribution flashinfer-cubin.
     CUBINS = "cubins"
@@ -99,14 +99,12 @@ def verify(
 ) -> InstallVerdict:
     """Check the environment of the interpreter ``python``.
 
-    No package of the environment is imported. The interpreter is started twice: normally, to print its path;
-    and isolated from the environment's packages, to print its settings. patchq itself reads the environment's
-    files.
+    No package of the environment is imported. The interpreter is started twice. A normal start prints its path. A start
+    without the environment's packages prints its settings. patchq itself reads the environment's files.
 
-    :param packages: Import names by distribution; an import name may be empty. By default, all
-        packages with a manifest.
-    :param expected: Required stack id of all packages, or its first characters. By default, any id is
-        accepted if all packages have the same one.
+    :param packages: Import names by distribution; an import name may be empty (default: all packages with a manifest).
+    :param expected: Required stack id of all packages, or its first characters. If empty, the packages need only have
+        equal ids.
     :param references: Wheels to compare the packages with.
     :param optional: More packages, such as kernels, to check if they contain a manifest.
     :param unpatched: Distributions that no patch changes.
@@ -120,7 +118,7 @@ def verify(
     for site in settings["sites"]:
         for file in path_files(Folder(), site):
             _refuse_waiting(file.path)
-    # Judge start-up code before it runs.
+    # Check start-up code before the interpreter runs it.
     before = Findings(frozenset(rules.allow), frozenset(rules.groups))
     clean = {"path": settings["stdlib"], "cache_prefix": ""}
     judge_startup(InstalledEnvironment(_interpreter(settings, clean)), before)
@@ -171,7 +169,7 @@ def _refuse_waiting_start(python: str) -> None:
 
 
 def _refuse_waiting(path: str) -> None:
-    """Raise UserError for a pipe or a device, because Python would open it when it starts, and wait for data."""
+    """Raise UserError for a pipe or a device. Python would open it when it starts, and wait for data."""
     if Folder().real_kind(path) is FileKind.SPECIAL:
         shown = printable(path)
         raise UserError(f"{shown} is not a regular file, and Python would wait for it", hint="remove it")
@@ -185,7 +183,7 @@ def interpreter(python: str) -> str:
     named = shutil.which(python) or python
     if os.sep in python:
         named = str(Path(python).expanduser())
-    # Don't resolve the link: its folder identifies a virtual environment.
+    # Don't resolve the link, because its folder identifies a virtual environment.
     path = os.path.abspath(named)  # noqa: PTH100
     if Path(path).is_dir():
         hint = f"--python {python.rstrip('/')}/bin/python"
@@ -212,7 +210,7 @@ _PYTHON_HINT = "--python takes the path of an interpreter, such as .venv/bin/pyt
 
 
 def _ask_start(python: str, packages: Sequence[str]) -> Any:
-    """Run ``probe.at_start`` in an interpreter, and return its answer."""
+    """Run ``at_start`` of ``_probe.py`` in an interpreter, and return the output as data."""
     answer = _ask(python, (), {"look": "start", "packages": packages})
     if not _is_start(answer):
         raise UserError(
@@ -223,7 +221,7 @@ def _ask_start(python: str, packages: Sequence[str]) -> Any:
 
 
 def _ask(python: str, options: Sequence[str], question: Mapping[str, Any]) -> Any:
-    """Run ``probe.py`` in an interpreter, and return its answer, which is the last line of the output."""
+    """Run ``_probe.py`` in an interpreter, and return the last line of its output as data."""
     argv = [python, *options, "-c", _PROBE.read_text()]
     reason = "it doesn't answer"
     try:
@@ -245,7 +243,7 @@ def _ask(python: str, options: Sequence[str], question: Mapping[str, Any]) -> An
 
 
 def _is_start(answer: Any) -> bool:
-    """Return whether an answer has all fields of ``probe.at_start``. Other output may come from start-up code."""
+    """Return whether ``answer`` has all fields of ``at_start``. Start-up code may have printed something else."""
     if not isinstance(answer, dict):
         return False
     if set(answer) != {"path", "cache_prefix", "finders", "specs", "loaded"}:
@@ -278,7 +276,7 @@ def _start(answer: Mapping[str, Any]) -> Start:
 
 
 def _interpreter(settings: Mapping[str, Any], answer: Mapping[str, Any]) -> Interpreter:
-    """Return the interpreter's settings. Site folders that a normal start hides are added to the end of its path."""
+    """Return the interpreter's settings. Site folders that a normal start doesn't show are appended to its path."""
     files = Folder()
     seen = {files.resolve(path) for path in answer["path"]}
     sites = []
