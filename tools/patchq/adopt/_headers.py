@@ -307,8 +307,9 @@ def _detailed(word: str, detail: str) -> str:
 
 
 def _implied(pairs: tuple[tuple[str, str], ...], message: str) -> str:
-    """Return the upstream status that a patch's other fields imply, by the rules of DEP-3 and Buildroot; empty if they
-    imply none.
+    """Return the upstream status that a patch's other fields imply; empty if they imply none.
+
+    The rules are those of DEP-3 and Buildroot.
     """
     found = {key.lower(): value for key, value in reversed(pairs)}
     kind, _, what = found.get("origin", "").partition(",")

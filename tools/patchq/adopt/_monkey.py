@@ -148,9 +148,11 @@ def _replaced(
 ) -> tuple[str, list[str]]:
     """Return a module's text with the function ``written`` in place of the function ``name``.
 
-    :param own: functions of the monkey patch's file, whose text is ``text``.
-    :returns: the text, and the decorators that the function loses.
-    :raises UserError: if the function can't be replaced; the message names it.
+    :param own: functions in the monkey patch's file.
+    :param text: content of the monkey patch's file.
+    :param there: name of the replaced function, for messages.
+    :returns: the text, and the decorators of the replaced function that the new function doesn't have.
+    :raises UserError: if the function can't be replaced.
     """
     hint = "make the change in the worktree, and `patchq new`"
     module = ast.parse(content)

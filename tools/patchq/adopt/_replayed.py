@@ -186,10 +186,11 @@ def _replaced(
 ) -> dict[int, ReconciledEntry]:
     """Return the patches of the stack that changed steps probably replace, by the index of the step.
 
-    A changed step conflicts with the stack and shares a file with a patch that no step makes now. If there are several
-    such patches, choose the patch with the step's name or line, or else the first patch.
+    The patch of a changed step conflicts with the applied stack. It replaces a patch of the earlier import that no step
+    makes now, and that changes one of the same files. If there are several such patches, a patch with the step's name
+    is preferred, then a patch with the step's ``Origin:``, then the first patch.
 
-    :param made: patches whose steps are known.
+    :param made: patches that steps still make, by the index of the step.
     :param earlier: patches of the earlier import.
     """
     store, tip = project.store, project.store.tree_of([loaded.state.tip])[0]
@@ -364,14 +365,15 @@ def _origin(where: str) -> str:
 def with_carried(
     project: Project, loaded: Loaded, found: Sequence[FoundPatch], reading: ReadOptions, *, whole: bool
 ) -> list[FoundPatch]:
-    """Return patches of files and recipes, and mark those that an earlier import added to the stack.
+    """Compare found patches with the stack, and return them with the results and their places.
 
     A found patch is ``equal`` if a patch of the stack with the same name or origin makes the same change. It is a
-    ``conflict`` if that patch makes another change to the same file. Any other found patch is new, and is placed after
-    its predecessor.
+    ``conflict`` if that patch makes another change to the same file. Any other found patch is new. It is placed after
+    the nearest preceding found patch that the stack contains. If there is none, it is placed before the first such
+    patch.
 
-    :param whole: True if ``found`` is the whole content of recipes and folders. Then patches of the stack that come
-        from them, but are not in ``found``, are ``gone``.
+    :param whole: True if ``found`` is the whole content of recipes and folders. A patch of the stack that came from the
+        same folders, but is not in ``found``, is then added as ``gone``.
     """
     names = {patch.name for patch in found if not patch.left_out}
     origins = {patch.origin for patch in found if not patch.left_out and patch.origin}
@@ -466,12 +468,13 @@ def _changed(
     earlier: Sequence[ReconciledEntry],
     made: dict[int, ReconciledEntry],
 ) -> dict[int, ReconciledEntry]:
-    """Return, by the index of the found patch, the patch of the stack of which it is another version.
+    """Return the patches of the stack that have another version in ``found``, by the index of that version.
 
-    Both have the same origin or name, and change the same file. If they have only the name in common, the found patch
-    is new if it applies on top of the stack.
+    Both versions have the same origin or name, and change the same file. If only their names are equal, and the found
+    patch applies on top of the stack, the found patch counts as new.
 
-    :param made: pairs of equal patches. Further equal patches, found on the tree before the stack's patch, are added.
+    :param made: pairs of equal patches, updated in place. A pair is added if the found patch, applied in place of the
+        stack's patch, gives the same tree.
     """
     changed: dict[int, ReconciledEntry] = {}
     for index, patch in enumerate(found):

@@ -109,9 +109,10 @@ def build(
 
 
 def _infer_builds(project: Project, set_name: str, names: Sequence[str]) -> None:
-    """Add missing build settings to the lock, guessed from ``pyproject.toml`` in the applied trees.
+    """Guess missing build settings of applied upstreams from their base trees, and add them to the lock.
 
-    Without ``names``, add them for all upstreams, but only if the set has no build settings at all.
+    :param names: upstreams to add settings for. If empty, settings are added for all upstreams of the set, but only if
+        none of them has settings yet.
     """
     upstreams = project.lock.upstreams
     applied = read_applied(project, set_name)

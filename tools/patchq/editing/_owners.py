@@ -1,7 +1,7 @@
-"""Ownership of a file's lines: which patch of a stack wrote each line.
+"""Owners of a file's lines: the patch of a stack that wrote each line.
 
-A file has one version after each patch of the stack. Each line is one object, which all versions with this line share.
-So an edit of a line in the last version can also be made in every other version with this line.
+A file has one version after each patch of the stack. An unchanged line is the same object in several versions. So an
+edit of the line in the last version can be repeated in every other version that contains the line.
 """
 
 from __future__ import annotations

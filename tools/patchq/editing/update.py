@@ -80,10 +80,11 @@ def origin_id(message: str, repository: str) -> str:
 def pair(
     store: Git, entries: Sequence[ReconciledEntry], revisions: Sequence[Revision], repository: str
 ) -> dict[int, str]:
-    """Return, by the commit's index, the patch of which a commit is a new version.
+    """Return the patch for each commit that is a new version of a patch, by the commit's index.
 
-    A commit is matched by its id in ``Origin:``, by ``Change-Id:``, by author, date and subject, and by its diff. For
-    patches imported from this repository, the author and date alone, or the subject alone, are enough.
+    Commits and patches are compared by the commit id in ``Origin:``, then by ``Change-Id:``, then by author, date and
+    subject, then by diff. A patch that was imported from ``repository`` also matches by subject alone, or by an author
+    and date that are unique.
     """
     patch_ids = store.patch_ids_of([entry.commit.commit for entry in entries])
     origins, ids, new_ids = {}, {}, {}
@@ -199,11 +200,11 @@ def insert(
     entries: Sequence[ReconciledEntry],
     new: Sequence[tuple[int, Revision]],
 ) -> list[ReconciledEntry]:
-    """Return the stack with new patches.
+    """Return the stack with new patches inserted.
 
-    :param new: new patches, each with the number of entries below it.
-    :raises ConflictError: if a patch doesn't merge at its place, or changes nothing there, or if a later patch
-        doesn't merge on top of it.
+    :param new: pairs of a position and a new patch. The position is the number of entries before the new patch.
+    :raises ConflictError: if a new patch conflicts or changes nothing at its position, or if a later patch conflicts
+        after the insertion.
     """
     result: list[ReconciledEntry] = []
     onto = base

@@ -1,4 +1,7 @@
-"""Check that a Python environment runs the patched build, for ``verify-installed``, and list its FlashInfer kernels."""
+"""Check that a Python environment runs the patched build, for ``verify-installed``.
+
+Also list the environment's prebuilt FlashInfer kernels.
+"""
 
 from __future__ import annotations
 

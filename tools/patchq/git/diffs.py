@@ -76,7 +76,7 @@ _MOVED = re.compile(r"Hunk #(\d+) succeeded at (\d+) \(offset (-?\d+) lines?\)\.
 
 
 def _changes(fields: Sequence[bytes]) -> list[PathChange]:
-    """Parse the fields of ``diff-tree -z``. A field with modes and blobs alternates with a field with a path."""
+    """Parse the fields of ``diff-tree -z``. Each change has two fields: its modes and blobs, then its path."""
     found = []
     for meta, path in zip(fields[::2], fields[1::2], strict=True):
         old_mode, new_mode, old, new, _ = meta.removeprefix(b":").split(b" ")

@@ -49,10 +49,11 @@ Pending = tuple[int | str, ...]
 
 
 class MergeObjects:
-    """Commits for the sides of merges, written on exit.
+    """Commits for the sides of merges. All of them are written by the end of the ``with`` block.
 
-    In a scratch repository, patchq itself writes the commits as a pack. In other repositories, and for trees with
-    replaced files, one ``git fast-import`` process writes them.
+    In a scratch repository, patchq itself writes the commits as a pack. One ``git fast-import`` process writes the
+    commits of other repositories. It also writes commits that replace files of an existing tree, and the children of
+    these commits.
     """
 
     def __init__(self, git: Git, written: set[BlobId]) -> None:

@@ -304,10 +304,9 @@ _PARTIAL = "partial"
 
 
 def _fetch_partial(repository: Git, url: str, *specs: str, config: Sequence[str] = ()) -> str:
-    """Fetch refs or objects. Fetch no files except those that ``specs`` names.
+    """Fetch refs or objects. Files are fetched only if ``specs`` names them.
 
-    :returns: git's message on failure; empty
-    on success.
+    :returns: git's message on failure; empty on success.
     """
     argv = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--filter=blob:none", *_serve(url))
     place = ((f"remote.{_PARTIAL}.url", url), (f"remote.{_PARTIAL}.promisor", "true"))

@@ -389,11 +389,11 @@ class Worktree:
     def resume(self, old: CommitId | None, new: CommitId, *, back: bool = False) -> None:
         """Finish an interrupted checkout from ``old`` to ``new``.
 
-        Each file may be missing, or contain its old content, its new content or the beginning of the new content. Any
-        other content is an edit by the user.
+        A file that differs between the commits may be missing. It may contain its old content, its new content or the
+        beginning of the new content. Any other content is an edit by the user.
 
-        :param back: True if the interrupted checkout went from ``new`` back to ``old``. Then a file may also contain
-            the beginning of its old content.
+        :param back: True to revert an interrupted checkout from ``new`` to ``old``. Then a file may also contain the
+            beginning of its old content.
         :raises EditedTreeError: if the user has edited a file.
         """
         (self.git_folder() / "index.lock").unlink(missing_ok=True)

@@ -766,7 +766,10 @@ def _proof(
 
 
 def _no_proof(project: Project, progress: RebaseProgress, stop: Stop, prove: Prove) -> tuple[ProofState, str]:
-    """Check that the proof fails by an assertion without the patch."""
+    """Run the proof without the patch. Return ``PASSED`` and a message if the proof fails by an assertion.
+
+    :returns: ``NOT_RUN`` if the proof wasn't run, and ``FAILED`` in all other cases.
+    """
     state, message = stops.run_proof(project, progress, stop.patch, progress.tip, prove)
     if state == ProofState.FAILED:
         return ProofState.PASSED, message

@@ -25,9 +25,9 @@ _FEW = 8
 def touched(changes: Sequence[PathChange]) -> frozenset[bytes]:
     """Return the paths that a patch changes.
 
-    For an added or removed file, also return its path and its parent folders, each with a trailing slash. Folders
-    matter if a file replaces a folder, or if git detects a renamed folder. Two patches without a common path don't
-    change each other's diffs when they are merged.
+    For an added or removed file, also return its path and its parent folders, each with a trailing slash. They are
+    needed because a file may replace a folder, and git may detect a renamed folder. If two patches have no returned
+    path in common, neither changes the other's diff when both are merged.
     """
     paths: set[bytes] = set()
     for change in changes:

@@ -150,8 +150,8 @@ def _requires(carried: Carried) -> dict[str, set[str]]:
 def dependents(store: Git, carried: Carried, name: str) -> list[str]:
     """Return the later patches of a stack that need the named patch, directly or indirectly.
 
-    To find them, merge the later patches without the named one. A patch that conflicts is part of the result, and is
-    then omitted from the following merges.
+    The later patches are merged in order, without the named patch. Each patch that conflicts is returned, and is
+    omitted from the following merges.
     """
     names = carried.names
     with scratch(store) as temporary:
@@ -250,7 +250,10 @@ class _Graph:
         return found
 
     def dependents(self, number: int) -> list[int]:
-        """Return the later patches that conflict without this patch and without its other dependents."""
+        """Return the numbers of the later patches that conflict if this patch is omitted.
+
+        Each dependent that was found is omitted, too.
+        """
         onto, found = _Onto(self.trees[number]), []
         for later in range(number + 1, len(self.commits)):
             key = later, onto, False

@@ -249,11 +249,12 @@ def _commits(store: Git, state: State, head: CommitId, upstream: str) -> list[Co
 
 
 def name_commits(store: Git, stack: Stack, state: State, commits: Sequence[CommitInfo]) -> list[ReconciledEntry]:
-    """Find the patch of each commit: by commit id, then by author and date, then by subject.
+    """Return the commits, each with the name of its patch.
 
-    Author and date don't change when a commit is amended. Applied patches are compared by their applied
-    commits, not by the files on disk. For a patch that isn't applied, author, date and subject must match. A
-    commit that matches no patch gets a new name, made from its subject.
+    The patch is found by commit id, then by author and date, which amending doesn't change, then by subject. Commits
+    are compared with the applied commits, not with the patch files on disk. A patch that isn't applied matches only if
+    author, date and subject are equal. A commit without a patch gets a new name, made from its subject. The name of a
+    ``fixup!``, ``squash!`` or ``amend!`` commit without a patch is empty.
     """
     named: dict[CommitId, str] = {}
     ids = {c.commit for c in commits}

@@ -1,4 +1,4 @@
-"""Versions of a project in git's history: read, write to a temporary folder, try to apply and merge them.
+"""Versions of a project in git's history: read, write to a temporary folder, trial-apply and merge them.
 
 The work tree is not used.
 """
