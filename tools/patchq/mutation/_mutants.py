@@ -44,7 +44,9 @@ class Mutant:
 
 
 def mutants_of(path: str, content: bytes, lines: Collection[int]) -> list[Mutant]:
-    """Return all mutants of the given lines of a file, in order. Skip mutants whose bytes are equal.
+    """Return all mutants of the given lines of a file, in order.
+
+    If several mutants have the same content, only the first one is returned.
 
     :param lines: numbers of the lines to mutate, from 1. Edits that also change other lines are skipped.
     """

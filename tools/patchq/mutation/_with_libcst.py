@@ -210,7 +210,10 @@ class _Finder(cst.CSTVisitor):
         self.add(Edit(start=start, end=end, new=b"", operator="argument dropped"))
 
     def _other_name(self, arg: cst.Arg) -> None:
-        """Add an edit that replaces an argument, if it is a parameter of the function, by the next parameter."""
+        """Add an edit that replaces an argument by the next parameter of the enclosing function.
+
+        Only arguments that are parameters of the enclosing function themselves are replaced.
+        """
         if not isinstance(arg.value, cst.Name) or not self.scopes or arg.star:
             return
         names = self.scopes[-1]

@@ -1,8 +1,8 @@
 """Proof strength: select the mutants of a patch's lines, run its proof on each, and compute the share that it kills.
 
-A mutant is a commit on top of the patched tree. The proof runs on it in a separate checkout or on a Dask
-worker, and the result is stored under the mutant's key. So a run that was interrupted, or that exceeded its
-budget, can be resumed.
+A mutant is a commit on top of the patched tree. The proof runs on the mutant in a separate checkout or on a Dask
+worker. The result is stored under the mutant's key. So a run that was interrupted or exceeded its budget can be
+resumed.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Strength:
 
     @property
     def score(self) -> float | None:
-        """Share of killed mutants among the killed and surviving ones; None if there are none of either."""
+        """Share of killed mutants among the killed and surviving ones; None if no mutant was killed or survived."""
         judged = self.count(MutantState.KILLED) + self.count(MutantState.SURVIVED)
         if judged:
             return self.count(MutantState.KILLED) / judged
@@ -115,7 +115,7 @@ class Budget:
 
 @dataclass(slots=True)
 class _Clock:
-    """End of a run: its last second, if it has one, or an interrupt."""
+    """End of a run: its deadline, if it has one, or an interrupt by the user."""
 
     last: float | None
     interrupted: bool = False
@@ -165,7 +165,7 @@ def mutate(
 ) -> list[Strength]:
     """Run the proof of each patch on mutants of the patch's lines.
 
-    After Ctrl-C, return what has a result.
+    After Ctrl-C, return the results so far.
 
     :param patches: names of patches; all if empty.
     :param run_cells: function that runs the cells; local by default, in forks if there are many.
@@ -316,7 +316,7 @@ def _cells(
 
 
 def choose(mutants: Sequence[Mutant], patch: str, budget: Budget) -> list[Mutant]:
-    """Return a random sample of mutants within the budget. It depends only on the mutants, the patch and the seed."""
+    """Return a random sample of mutants within the budget. The choice depends only on the arguments."""
     if not budget.at_most or len(mutants) <= budget.at_most:
         return list(mutants)
     chosen = random.Random(f"{budget.seed} {patch}").sample(range(len(mutants)), budget.at_most)
