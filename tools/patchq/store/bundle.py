@@ -124,7 +124,10 @@ def _local_archive(root: Path, archive: str) -> str:
 
 @contextmanager
 def _member_file(root: Path, name: str, path: Path) -> Iterator[BinaryIO]:
-    """Open the file for a member. For a file of the project, the checks for project files are made."""
+    """Open the file for a member.
+
+    A file of the project is opened only if it is a regular file, and its path contains no symbolic link.
+    """
     if name.startswith("project/"):
         file = project_files.open_file(root, path)
     else:

@@ -183,7 +183,10 @@ def pin(
 
 
 def _stack_left(project: Project, done: Pin, set_was: str) -> Stack | None:
-    """Return the stack whose patches are left on another ref: the set's old one, the default set's, or the last pinned.
+    """Return the stack of another ref, if its patches are missing at the newly pinned ref.
+
+    The refs are searched in this order: the set's previous ref, the default set's ref, then all refs in the lock, last
+    one first.
 
     :returns: the stack; None if the new ref's stack has patches, or if no other stack has any.
     """
