@@ -225,6 +225,6 @@ def _remember(path: str, key: str) -> None:
 
 
 def say(error: Exception) -> None:
-    """Print why nothing is imported, because callers that import optional packages hide ImportErrors."""
+    """Print the reason why nothing is imported. Callers that import optional packages would hide the ImportError."""
     if sys.stderr is not None:
         sys.stderr.write(f"patchq: {error}\n")

@@ -1,7 +1,7 @@
 """Build thin wheels (``build --thin``), which contain the differences between a full wheel and its release.
 
-A thin wheel is made from the full wheel, so that both install the same patched files. If a thin wheel can't
-contain some of the differences, the build is refused and names them.
+A thin wheel is made from the full wheel, so that both install the same patched files. If a thin wheel can't contain
+some of the differences, the build fails, and its error lists these differences.
 """
 
 from __future__ import annotations
@@ -168,7 +168,10 @@ def _compare(
 
 
 def _changed_members(config: BuildConfig, release: WheelInfo, full: WheelInfo) -> tuple[list[str], dict[str, str]]:
-    """Return the changed members that a thin wheel can contain, and for each other one the reason why it can't."""
+    """Return the changed members that a thin wheel can contain.
+
+    For each other changed member, also return the reason why a thin wheel can't contain it.
+    """
     changed = []
     refused = {}
     for name in _members(release):
