@@ -100,7 +100,7 @@ def _proposable(header: Header, topic: str) -> bool:
 
 
 def _find(project: Project, stacks: Sequence[Stack], name: str) -> tuple[Stack, str]:
-    """Find a patch in the set; else in the stack of the newest other pin that contains it."""
+    """Find a patch in the set. If the set lacks the patch, find it in the stack of the newest other pin that has it."""
     try:
         return find_patch(list(stacks), name)
     except UserError:

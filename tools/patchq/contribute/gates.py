@@ -233,7 +233,10 @@ def _plan(config: str, folder: Path, changed: Iterable[str]) -> list[_Hook]:
 
 
 def _version(config: str, rev: str) -> str:
-    """Return the version that a ``rev`` names. If it is a commit id, return the version in the comment after it."""
+    """Return the version that a ``rev`` names.
+
+    If ``rev`` is a commit id, return the version in the comment after the id.
+    """
     match = _VERSION.fullmatch(rev) or re.search(rf"{re.escape(rev)}\W*\#\s*v?(\d+(?:\.\d+)+)", config)
     if match and rev:
         return match[1]

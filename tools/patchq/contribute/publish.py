@@ -47,7 +47,7 @@ def publish(
     :param to: path or URL of the repository, or the name of a remote of the project's repository;
         empty for the project's repository.
     :param on_upstream: start at upstream's commit, which requires a repository with upstream's
-        history. Otherwise the branch starts with a root commit of upstream's tree.
+        history. If False, the branch starts with a root commit that contains upstream's tree.
     :returns: the stack id and the published stacks.
     :raises UserError: if a stack is not fully applied, or if the branch exists and no tag of patchq names its
         commit.

@@ -224,7 +224,7 @@ def submitted(project: Project) -> dict[tuple[str, str], tuple[str, ...]]:
 def _gh(command: list[str], by_hand: str = "") -> str:
     """Run ``gh`` and return its output.
 
-    :param by_hand: command for the hint, which records a pull request that the user opened without ``gh``.
+    :param by_hand: command for the hint. The command records a pull request that the user has opened without ``gh``.
     """
     try:
         # Not in the project: gh runs git, which could run commands from its configuration.
