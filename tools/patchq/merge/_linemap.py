@@ -44,7 +44,10 @@ class LineMap:
         return None
 
     def patched(self, hunks: Sequence[diff.Hunk], landed: bool) -> LineMap:
-        """Return the map after the hunks have changed the old version and, if ``landed``, the new version, too."""
+        """Return the map after the hunks have changed the old version.
+
+        :param landed: True if the hunks have also changed the new version.
+        """
         found: list[tuple[int, int, int]] = []
         places = [(*changed_lines(hunk), len(hunk.new) - len(hunk.old)) for hunk in hunks]
         for run in self.runs:

@@ -304,7 +304,7 @@ def telling(lines: Sequence[bytes]) -> set[bytes]:
 
 
 def share(found: Sequence[Block], base: Text, now: Text) -> float:
-    """Return the share of the blocks' lines that upstream added or removed, too, counted line by line."""
+    """Return the share of the blocks' lines that upstream also added or removed. Each line is counted separately."""
     added: Counter[bytes] = Counter()
     removed: Counter[bytes] = Counter()
     for block in found:
@@ -325,7 +325,10 @@ def share(found: Sequence[Block], base: Text, now: Text) -> float:
 
 
 def _counted(times: int, before: int, after: int) -> int:
-    """Count upstream's changes of one line: all or none of them, if the line also occurs elsewhere."""
+    """Return how many of the patch's changes of one line upstream has made.
+
+    If the base already contains the line, the changes count only if upstream made all of them.
+    """
     more = max(0, min(times, after - before))
     if not before or more == times:
         return more

@@ -208,7 +208,7 @@ def is_away(parked: bytes, resolved: bytes) -> bool:
 
 
 def _variant(root: Path, case: Path, preimage: bytes) -> str:
-    """Return rerere's suffix for a conflict. If the same conflict occurs in another file, it gets another suffix."""
+    """Return rerere's suffix for a conflict. The same conflict in another file gets another suffix."""
     number = 0
     while True:
         suffix = ""

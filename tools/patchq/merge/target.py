@@ -234,7 +234,10 @@ class Column:
         return tuple(changes)
 
     def by_its_rules(self, patch: Patch, landing: Landing) -> Landing:
-        """Return the apply result; a conflict if the patch's rules give another result than the merge."""
+        """Compare the apply result with the result of the patch's rules. If they differ, return a conflict.
+
+        If they are equal, or the rules need not be applied, return ``landing``.
+        """
         unchanged = all(self.entries.get(edit.path) == edit.old for edit in patch.edits)
         if not patch.rules or landing.outcome == Outcome.ABSORBED:
             return landing
@@ -314,7 +317,7 @@ class Column:
                 self.maps.put(edit.new.blob, there.blob, lines.patched(hunks, landed=False))
 
     def in_the_way(self, path: bytes) -> bool:
-        """Return whether the tree has a file where a path needs a folder, or a folder where it needs a file."""
+        """Return whether one of the path's parent folders is a file in the tree, or the path itself is a folder."""
         if not self.entries.keys().isdisjoint(parents_of(path)):
             return True
         return any(other.startswith(path + b"/") for other in self.entries)

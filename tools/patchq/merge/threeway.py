@@ -321,7 +321,7 @@ class _Merger:
             _land(request, merged, self.recorded)
 
     def _ask(self, pairs: Sequence[Sides], least: int) -> list[Merge]:
-        """Merge sides with one process per core, if each has at least ``least`` merges."""
+        """Merge sides in parallel processes, at most one per core. Each process gets at least ``least`` merges."""
         count = max(1, min(os.cpu_count() or 1, len(pairs) // least))
         parts = runner.in_threads(lambda n: self.git.merge(pairs[n::count]), range(count))
         return [parts[n % count][n // count] for n in range(len(pairs))]

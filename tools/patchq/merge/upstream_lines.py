@@ -354,7 +354,7 @@ class DroppedInStack:
 
 
 def dropped_in_stacks(project: Project, plans: Mapping[tuple[str, str], ApplyPlan]) -> list[DroppedInStack]:
-    """Compare each patch with its version at the ref from which the ledger says that it was carried.
+    """Compare each patch with its version at the ref from which, according to the ledger, the patch was carried.
 
     :param plans: the applied stacks, by upstream and ref.
     """
