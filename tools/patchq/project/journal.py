@@ -106,7 +106,7 @@ class Journal:
         self._handed = self.folder / "handed-back.json"
 
     def perform(self, change: Change) -> None:
-        """Carry out ``change``. Once the pending record is written, it will be finished even after a crash."""
+        """Carry out ``change``. Once the pending record is written, the change is finished even after a crash."""
         self._perform(change, {"undoes": "", "parent": self._last()})
 
     def _perform(self, change: Change, kind: Mapping[str, Any]) -> None:
@@ -464,7 +464,7 @@ class Journal:
                 raise StateError(reason, hint=f"remove {path}")
 
     def _is_restored(self, worktree: Worktree) -> bool:
-        """Return whether a worktree is still as the last ``undo`` left it, with the edits that were restored."""
+        """Return whether a worktree, including restored edits, is unchanged since the last ``undo``."""
         found = self._restored_trees().get(worktree.upstream)
         if found is None or worktree.status(untracked=False).busy:
             return False

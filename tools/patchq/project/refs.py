@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 
 def releases_of(pin: Pin, specifier: str) -> list[str]:
-    """Return the releases of a pin's archive as refs, oldest first. The refs have the same prefix as the pin's ref."""
+    """Return the matching releases of a pin's archive as refs, oldest first.
+
+    The refs have the same prefix as the pin's ref.
+    """
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
     from packaging.utils import InvalidSdistFilename, canonicalize_name, parse_sdist_filename
 
@@ -57,8 +60,8 @@ def newest(project: Project, pin: Pin, *, offline: bool = False) -> tuple[Pin, s
     """Return a pin for the newest code of an upstream, and a description of it.
 
     The pin names the git host's default branch. If the host doesn't answer, it names the newest release of
-    the pin's archive. If that isn't known either, or if the upstream is nested in another archive, it is the
-    newest pin in the lock.
+    the pin's archive. If no release is known, or if the upstream is nested in another archive, the newest pin in the
+    lock is returned.
     """
     trouble = ""
     if pin.url and not offline:
@@ -163,7 +166,7 @@ def pin_at(project: Project, pin: Pin, ref: str, hosts: Hosts | None = None) -> 
     """Return a pin for a ref, resolved by the lock, the git host or the package index.
 
     :param hosts: Answers of git hosts that are already known.
-    :raises UserError: if none of them knows the ref.
+    :raises UserError: if neither the lock, the git host nor the package index provides the ref.
     """
     pins = project.lock.upstreams[pin.upstream].pins
     if ref in pins:

@@ -80,7 +80,7 @@ class Stack:
             yield name, self.load(name)[0]
 
     def without_proof(self) -> list[str]:
-        """Return the patches that name no proof. The rule ``format`` names damaged ones."""
+        """Return the patches that name no proof. Damaged patches are skipped: the rule ``format`` reports them."""
         found = []
         for name in self.names:
             with suppress(PatchqError):
@@ -289,7 +289,7 @@ def _state(raw: dict[str, Any]) -> State:
 
 
 def remember(stack: Stack, applied: AppliedPatch, data: bytes | None = None) -> Remembered:
-    """Return the record of an applied patch for the state. The patch file exists."""
+    """Return the record of an applied patch for the state. The patch file must exist."""
     from hashlib import sha256  # loads OpenSSL, and most commands hash nothing
 
     path = stack.path(applied.name)
