@@ -1,7 +1,7 @@
 """Command ``test``: run the proofs on the applied stacks.
 
-With ``--prove``, proofs also run on the stacks without each patch, where they must fail by an
-assertion. :mod:`patchq.proofs.plan` plans the runs, :mod:`patchq.proofs.run` executes them and
+With ``--prove``, each proof also runs on the stacks without its patch. There, the proof must fail by an assertion.
+:mod:`patchq.proofs.plan` plans the runs, :mod:`patchq.proofs.run` executes them and
 :mod:`patchq.proofs.judge` evaluates the results. Cells are independent. They run in local
 processes or on the workers of a Dask scheduler (:mod:`patchq.proofs.cluster`).
 """

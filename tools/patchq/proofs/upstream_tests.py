@@ -24,7 +24,8 @@ TIMEOUT = 600.0
 class FileResult:
     """Result of an upstream's test file: outcome counts before and after, and regressions.
 
-    :ivar message: last line of a run without outcomes; ``timed_out``: that run exceeded the timeout.
+    :ivar message: last line of the output, if a run gave no outcomes.
+    :ivar timed_out: True if that run exceeded the timeout.
     """
 
     upstream: str

@@ -94,7 +94,8 @@ def counts(verdicts: Sequence[Verdict]) -> dict[str, int]:
 def junit(verdicts: Sequence[Verdict]) -> bytes:
     """Return JUnit XML with a test suite per proof and a test case per cell.
 
-    A cell that was not run is reported as skipped, not as passed. So is a missing proof that isn't required.
+    A cell that was not run is reported as skipped, not as passed. A missing proof that isn't required is also reported
+    as skipped.
     """
     root = ElementTree.Element("testsuites", name="patchq proofs")
     for v in verdicts:

@@ -3,7 +3,7 @@
 When a proof runs with and without its patch, the result of a fork is used only if it is the expected one:
 passed with the patch, failed without it. Otherwise, the proof runs again in a new process. For mutants, no
 result is expected. So they run in forks only after the proof has passed in forks on the unchanged trees.
-Until then, or if the proof doesn't pass there, each mutant runs in a new process.
+Until then, or if the proof fails in a fork, each mutant runs in a new process.
 """
 
 from __future__ import annotations
