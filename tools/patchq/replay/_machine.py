@@ -1,4 +1,7 @@
-"""File system that replaces an image's: the package at its path in the image, and files added by the Dockerfile."""
+"""File system that replaces an image's file system in a replay.
+
+It contains the package at the package's path in the image, and files that the Dockerfile adds.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +39,8 @@ class CommandResult:
 class Container:
     """File system made of folders of this machine, in which commands can be run.
 
-    ``image`` is the root folder. Below ``/usr``, commands see this machine's files, read-only. The folders in
-    ``over`` are an exception: they contain links to this machine's files, and commands can add files to them.
+    ``image`` is the root folder. Below ``/usr``, commands can read this machine's files, but can't change them. Only in
+    the folders of ``over``, which contain links to this machine's files, can commands add files.
 
     :ivar place: path of the site-packages folder.
     :ivar context: folder of the build context, or None.

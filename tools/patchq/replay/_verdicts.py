@@ -85,7 +85,7 @@ class Replayed:
 
 
 def judge(step: Replayed, package: Package, names: PackageNames) -> list[Account]:
-    """Return the outcomes of a step. A step that is adopted may be refused in part."""
+    """Return the outcomes of a step. Part of a step's changes may become a patch while another part is refused."""
     found = _of_changes(step)
     for effect in effects(step.outcome.calls, package, installs_base=step.installs_base):
         status = effect.status

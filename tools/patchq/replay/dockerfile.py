@@ -235,7 +235,7 @@ class _Replay:
         return StepStatus.NOT_UNDERSTOOD
 
     def _early(self, instruction: Instruction) -> None:
-        """Begin a stage for an instruction before the first FROM. Docker would refuse such an instruction."""
+        """Begin a stage for an instruction that precedes the first FROM. Docker would refuse such an instruction."""
         self._begin("", None)
         self._name(instruction, StepStatus.NOT_UNDERSTOOD, Reason.UNKNOWN, instruction.word)
 

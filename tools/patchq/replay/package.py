@@ -51,7 +51,7 @@ class Package:
     wheel: Wheel | None = None
 
     def tree_path(self, name: str) -> str:
-        """Return the path in the source tree of a file in site-packages."""
+        """Return the path that a file in site-packages has in the source tree."""
         if self.prefix:
             return f"{self.prefix}/{name}"
         return name
