@@ -31,7 +31,7 @@ def base_ref(pin: Pin, source: str) -> str:
 def have_base(store: Git, pin: Pin, refs: Mapping[str, str]) -> Base | None:
     """Return the base of a pin; None if it isn't in the store. ``refs`` are the store's refs.
 
-    A base that was fetched for another commit or archive hash than the lock's is ignored.
+    A base is ignored if it was fetched for a commit or an archive hash that differs from the lock's.
     """
     for source in ("git", "archive"):
         if pin.source in ("", source):

@@ -23,7 +23,7 @@ def local_folder(layout: Layout, url: str) -> Path | None:
 
 
 def git_source(layout: Layout, url: str) -> str:
-    """Return the address that git fetches a URL of the lock from: the absolute path of a local folder."""
+    """Return the address from which git fetches a URL of the lock. A local folder becomes its absolute path."""
     return str(local_folder(layout, url) or url)
 
 

@@ -111,7 +111,7 @@ class Forge:
     def _ask(self, method: str, path: str, body: Mapping[str, str] | None = None) -> Any:
         """Send an API call, and return the parsed response.
 
-        :raises SourceError: if the API doesn't answer, or answers with an error; then with its message.
+        :raises SourceError: if the API doesn't answer, or answers with an error. The API's message is included.
         """
         from urllib3.exceptions import HTTPError
 

@@ -156,7 +156,7 @@ def _imported_as(node: ast.ImportFrom, name: str) -> str:
 
 
 def _at(raw: object, *keys: str) -> object:
-    """Return the value at a path of nested tables; None if one of them is missing."""
+    """Return the value at a path of nested tables; None if a table or the value is missing."""
     for key in keys:
         if not isinstance(raw, dict):
             return None
