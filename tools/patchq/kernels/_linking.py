@@ -1,7 +1,7 @@
 """Linking of modules for any machine, and inspection of modules.
 
-The CUDA libraries of the target machine aren't needed to link a module. An empty library with the
-same soname is linked instead: only the soname ends up in the module.
+The CUDA libraries of the target machine aren't needed to link a module. The module stores only a library's soname, so
+an empty library with the same soname is linked instead.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def targets(data: bytes) -> set[str]:
 
 
 def glibc(modules: Mapping[str, bytes]) -> int:
-    """Return the minor version of the oldest glibc 2.x with which the modules run."""
+    """Return the minor version of the oldest glibc (2.x) that can run the modules."""
     newest = _OLDEST_GLIBC
     for data in modules.values():
         for minor in re.findall(rb"GLIBC_2\.(\d+)\b", data):

@@ -53,7 +53,7 @@ def get_jit_cache_providers() -> tuple[Provider, ...]:
 def package_init(parent: str, version: str, distribution: str, arch: str) -> bytes:
     """Return ``__init__.py`` of the package in which FlashInfer 0.6 and 0.7 look for modules.
 
-    :param version: Version of ``parent``, which the package must have too.
+    :param version: Version of ``parent``. The package must have the same version.
     """
     text = _INIT.format(
         parent=parent,

@@ -99,9 +99,7 @@ def _find_nvcc() -> str:
 
 
 def _more_includes(release: str) -> tuple[Path, ...]:
-    """Return folders with headers of CUDA's libraries (cuBLAS, cuRAND, NVRTC) outside of the
-    toolkit.
-    """
+    """Return the folders outside of the toolkit that contain headers of CUDA's libraries (cuBLAS, cuRAND, NVRTC)."""
     named = os.environ.get("PATCHQ_CUDA_INCLUDE", "").split(os.pathsep)
     folders = []
     for text in named:
