@@ -180,7 +180,10 @@ def match(patch: Patch, base: Column, versions: Sequence[tuple[str, Column]]) ->
 def matches(
     patch: Patch, base: Column, versions: Sequence[tuple[str, Column]], targets: Sequence[int]
 ) -> dict[int, UpstreamMatch]:
-    """Compare a patch with upstream's trees, once with each target as the last tree; return the results by number."""
+    """Compare a patch with upstream's trees, once for each target as the last tree. Return the results by target.
+
+    A target is an index in ``versions``.
+    """
     if not targets:
         return {}
     versions = versions[: max(targets) + 1]

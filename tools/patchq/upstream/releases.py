@@ -172,7 +172,9 @@ class Releases:
         self.read(wanted)
 
     def _follow(self, patch: Patch) -> bool:
-        """Follow renames from release to release, for files that the comparison of first and last release didn't find.
+        """Follow renames from release to release.
+
+        This finds files that a comparison of only the first and the last release misses.
 
         :returns: whether a renamed file was found.
         """

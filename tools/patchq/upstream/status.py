@@ -221,7 +221,7 @@ class StatusSteps(ABC):
 def judge(
     steps: StatusSteps, statuses: Mapping[bytes, Sequence[tuple[HunkStatus, int]]], identical: bool
 ) -> UpstreamVerdict | None:
-    """Return the verdict on a patch from the states and sizes of its hunks; None if upstream never had any of them."""
+    """Return the verdict on a patch from the states and sizes of its hunks; None if upstream never had any hunk."""
     parts = list(chain.from_iterable(statuses.values()))
     every = [status for status, _ in parts]
     if not any(f.landed >= 0 for f in every):
@@ -433,7 +433,10 @@ def _trackless(block: Block, landed: Text, now: Text) -> bool:
 
 
 def _edited(block: Block, base: Text, now: Text) -> bool:
-    """Return whether the new lines at a block's place contain most of its words and no word that it replaces."""
+    """Return whether upstream has an edited form of a block's added lines at the block's place.
+
+    These lines contain most words of the added lines, and no word that the block removes.
+    """
     added = set(_WORD.findall(b"\n".join(block.added)))
     removed = set(_WORD.findall(b"\n".join(block.removed)))
     own, size = added - removed, len(block.added)
