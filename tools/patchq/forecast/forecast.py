@@ -244,7 +244,7 @@ def _carried(
     bases: Sequence[CommitId],
     shared: bool,
 ) -> tuple[list[ForecastCell], list[Stacked]]:
-    """Return the outcomes at refs, in cells, to which all plans carry the same patches.
+    """Return the cells of several refs to which the plans carry the same patches.
 
     :param shared: also return, for each ref, the patches that apply there.
     """
