@@ -47,7 +47,8 @@ class CheckRules:
     """Settings of ``check`` for an upstream: rules that are ``off`` or only ``warn``, and who must sign off.
 
     :ivar reason: why this upstream's patches are checked differently.
-    :ivar imported: rules that ``import`` has switched off. It does so once, so a rule that the user switched on stays.
+    :ivar imported: rules that ``import`` has switched off. ``import`` switches each rule off only once, so a rule that
+        the user switches on again stays on.
     """
 
     off: tuple[str, ...] = ()

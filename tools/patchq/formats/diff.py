@@ -257,7 +257,10 @@ def _parse_hunks(file: FilePatch, lines: Sequence[bytes], at: int, where: str) -
 
 
 def _parse_hunk(file: FilePatch, lines: Sequence[bytes], at: int) -> int:
-    """Add the hunk whose header is at an index to the file; return the index of the line after the hunk."""
+    """Parse the hunk whose header is ``lines[at]``, and add it to the file.
+
+    :returns: the index of the line after the hunk.
+    """
     end = len(lines)
     match = _HUNK.fullmatch(lines[at])
     if not match:
@@ -319,7 +322,7 @@ def _show(header: bytes) -> str:
 
 
 def _drop_newline(above: bytes, old: list[bytes], new: list[bytes], old_left: int, new_left: int) -> None:
-    """Remove the newline at the end of the line above, which must be the hunk's last line of its sides."""
+    """Remove the newline at the end of the line above. That line must be the last line of its side of the hunk."""
     kind = above[:1]
     if kind not in (b" ", b"-", b"+") or (kind != b"+" and old_left) or (kind != b"-" and new_left):
         raise Unsupported("a line before the last one has no newline")

@@ -73,7 +73,7 @@ class Attempt:
     :ivar time: UTC, ISO 8601.
     :ivar offsets: offsets in lines, for ``offset``; ``checked`` names what confirmed the new place.
     :ivar dropped: lines of upstream's that the patch drops, each accepted by the user.
-    :ivar undecided: the patch was left for a later rebase; nobody decided to drop it.
+    :ivar undecided: True if the patch was left for a later rebase, without a decision to drop it.
     """
 
     patch: str
@@ -186,7 +186,7 @@ def _attempt(raw: Any) -> Attempt:
 
 
 def _is_undecided(outcome: Outcome, how: str) -> bool:
-    """Return True if a line before version 6 leaves the decision open."""
+    """Return True if a ledger line, written before format version 6, leaves open whether to drop the patch."""
     return how.startswith(NOT_CARRIED_YET) or (outcome in (Outcome.CONFLICT, Outcome.OBSOLETE) and not how)
 
 

@@ -255,7 +255,7 @@ def _check_nesting(upstreams: Mapping[str, Upstream], reader: _LockReader) -> No
 def _read_mergers(raw: Mapping[str, Any], where: str) -> dict[str, str]:
     """Return the program of each merger in a lock, by the merger's name.
 
-    A lock names an installed program. Its arguments are fixed, so no lock is a command.
+    A lock contains only the name of an installed program, not a command. patchq sets the program's arguments.
 
     :raises FormatError: for a merger that isn't a table with the bare name of a program.
     """

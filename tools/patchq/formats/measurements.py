@@ -275,7 +275,7 @@ def _cells(line: str) -> list[str]:
 
 
 def parse(data: bytes) -> tuple[list[Measurement], list[Problem]]:
-    """Parse a ledger of measurements. Damaged lines become problems; a repeated line counts once."""
+    """Parse a ledger of measurements. Each damaged line becomes a problem. A repeated line counts once."""
     found, problems = jsonlines.read(data, _measurement)
     return list(found), list(problems)
 
