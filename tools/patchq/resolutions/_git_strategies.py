@@ -38,7 +38,7 @@ _CONFIG = ("merge.directoryRenames=true", "merge.renameLimit=1000")
 
 
 def merges(sides: Sides) -> Iterator[tuple[str, TreeId | None]]:
-    """Yield each strategy with the merged tree; None if the strategy's merge conflicts, too."""
+    """Yield each strategy with its merged tree. The tree is None if the strategy's merge also conflicts."""
     git = sides.git
     wanted = _wanted(sides)
     if len(wanted) > _MOST_FILES:

@@ -39,7 +39,10 @@ def lost_change(sides: Sides, tree: TreeId) -> str:
 
 
 def made_twice(sides: Sides, tree: TreeId) -> str:
-    """Return a line that both sides add and that is more frequent in the result than on either side; empty if none."""
+    """Return a line that both sides add and that is more frequent in the result than on either side.
+
+    Return an empty string if there is no such line.
+    """
     base, ours, theirs, result = map(_count_lines, sides.versions(tree, sides.changed_by(tree)))
     for line, count in result.items():
         added_by_both = min(ours[line], theirs[line]) > base[line]
@@ -49,7 +52,7 @@ def made_twice(sides: Sides, tree: TreeId) -> str:
 
 
 def stale_name(sides: Sides, tree: TreeId) -> str:
-    """Return a name that one side removes from a file while the other side adds uses of it; empty if no name is.
+    """Return a name that one side removes from a file and that the result still contains; empty if there is none.
 
     Such a name was probably renamed, and the added lines still use the old name.
     """
@@ -128,7 +131,7 @@ def misplaced(sides: Sides, tree: TreeId) -> str:
 
 
 def _statements(source: bytes) -> Counter[tuple[str, ...]]:
-    """Count the statements of a Python file. Each is counted together with the blocks around it.
+    """Count the statements of a Python file. Equal statements in different blocks are counted separately.
 
     :raises SyntaxError, ValueError, RecursionError: if the file can't be parsed.
     """

@@ -66,8 +66,8 @@ class ProposedResolution:
     :ivar strategies: strategies that produce this tree.
     :ivar diff: diff of the resolved patch.
     :ivar unread: changed files whose syntax no parser has checked.
-    :ivar carries: number of later patches that apply on top of it.
-    :ivar stops: number of later patches that don't.
+    :ivar carries: number of later patches that apply on top of the resolution.
+    :ivar stops: number of later patches that don't apply on top of the resolution.
     """
 
     number: int
