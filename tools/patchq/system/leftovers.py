@@ -94,7 +94,7 @@ def _unfinished(layout: Layout) -> Iterator[Path]:
 
 
 def _of_fast_import(mark: Path) -> bool:
-    """Return True if the mark, which makes git keep a pack, was written by fast-import.
+    """Return True if a pack's mark (``.keep`` file) was written by fast-import.
 
     fast-import refuses to write a pack again while its mark exists. After a power cut, the mark may be
     truncated or filled with zeros.

@@ -63,7 +63,9 @@ class CommandError(PatchqError):
 
 
 def in_threads(work: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Result]:
-    """Return ``work`` of each item, in order, with a thread for each item. Raise the first item's error at the end.
+    """Call ``work`` on each item in a thread of its own, and return the results in order.
+
+    After all threads have ended, raise the error of the first item that failed.
 
     ``concurrent.futures`` isn't used, because it imports ``logging``, which short commands would notice.
     """

@@ -363,7 +363,7 @@ def _below(pid: int) -> Iterator[tuple[int, int]]:
 
 
 def _stand_still(processes: list[int]) -> bool:
-    """Return True if each process, unless it waits for a child, is stopped by a signal or a tracer."""
+    """Return True if a signal or a tracer has stopped every process that has no child. Ended processes are ignored."""
     states: dict[int, bytes] = {}
     parents: set[int] = set()
     for process in processes:
@@ -399,7 +399,10 @@ def _size(folder: Path) -> int:
 
 
 def _end(process: runner.Running) -> None:
-    """Kill the first process of the command's namespace, which ends all its other processes. Wait for that."""
+    """Kill the first process of the command's namespace, and wait up to ten seconds for the command to end.
+
+    The kernel then ends all other processes of the namespace.
+    """
     for child, _ in list(_below(process.pid))[:1]:
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
