@@ -74,7 +74,7 @@ def find_literal(find: bytes, new: bytes, text: bytes) -> list[ByteEdit]:
 
 
 def find_regex(find: bytes, new: bytes, texts: Sequence[bytes], most: int) -> list[list[ByteEdit]]:
-    """Return the matches of a regular expression in each text. Stop after ``most`` matches and one more.
+    """Return the matches of a regular expression in each text. Stop after ``most + 1`` matches.
 
     ``^`` and ``$`` match at each line.
 

@@ -48,7 +48,7 @@ class Rule:
     """Rule that makes changes of a patch.
 
     :ivar files: paths or globs. In globs, ``*`` and ``?`` match no slash, and ``**`` matches any folders.
-    :ivar alternatives: different ways to find the same places. All that match must give the same result.
+    :ivar alternatives: different ways to find the same places. All alternatives that match must give the same result.
     :ivar times: number of matches in all files together.
     :ivar changed: number of files that match. If ``files`` contains no glob, each of them must match.
     :ivar regex: True if the alternatives are regular expressions of Python.
@@ -184,7 +184,7 @@ def _text(value: object, name: str) -> str:
 def dump_rule(rule: Rule) -> str:
     """Return a rule as the value of a ``Pattern:`` trailer.
 
-    Further lines are indented, so that git reads them as part of it.
+    Lines after the first are indented, so that git reads them as part of the trailer.
     """
     head: dict[str, object] = {"files": list(rule.files), "times": rule.times}
     if rule.has_glob:

@@ -239,7 +239,7 @@ def _is_repetition(char: str, escaped: bool, extended: bool) -> bool:
 def _bracket(text: str, at: int) -> tuple[str, int]:
     """Convert a bracket expression to Python's syntax so that it doesn't match a newline.
 
-    Return it and the index after it.
+    :returns: the converted expression, and the index after the bracket expression.
     """
     negated = text[at : at + 1] == "^"
     at += negated
