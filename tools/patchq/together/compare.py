@@ -313,7 +313,7 @@ def _of(
 
 
 def _related(patch: Patch, others: Sequence[Patch]) -> dict[str, set[str]]:
-    """Return other patches that add or remove some of the same lines in a file as a patch, with these files."""
+    """Return the other patches that make some of the same changes as ``patch``, with the files of these changes."""
     found: dict[str, set[str]] = {}
     for other in others:
         for path in patch.paths & other.paths:
@@ -390,7 +390,8 @@ def _union(
 ) -> tuple[list[UnionPatch], list[UnionPatch]]:
     """Return the order of a combined stack of both forks, and the patches that don't fit into it.
 
-    A patch may need one that was left out, so the remaining patches are carried again until all apply.
+    A patch may need another patch that was left out. So the remaining patches are carried again until all of them
+    apply.
     """
     order = [UnionPatch(name=patch.name, is_ours=first_is_ours, outcome=CellState.UNKNOWN) for patch in first.patches]
     last_is_ours = not first_is_ours

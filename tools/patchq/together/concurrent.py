@@ -356,7 +356,10 @@ class _BranchComparison:
         return bool(ours and theirs)
 
     def _groups(self) -> list[tuple[At, ...]]:
-        """Return groups of changed stacks that are used together: those of each set, and each other stack alone."""
+        """Return groups of changed stacks that are used together.
+
+        The changed stacks of each set form a group. A changed stack that is in no set is a group of its own.
+        """
         if LOCK_NAME in self.step.conflicts:
             with_lock = self.step.theirs
         else:
@@ -436,9 +439,9 @@ class _BranchComparison:
                         merge[name].know(change.path, change.new)
 
     def _added(self, base: Mapping[str, _StackFiles], side: Mapping[str, _StackFiles]) -> dict[Place, set[int]]:
-        """Return the lines that a branch adds, by file.
+        """Return the numbers of the lines that a branch adds, by file.
 
-        For files from which it only removes lines, the set is empty.
+        If the branch only removes lines from a file, the set is empty.
         """
         found: dict[Place, set[int]] = {}
         for upstream, before in base.items():
