@@ -71,7 +71,9 @@ class _Conda:
 
 
 def conda_entries(recipe: RecipeFile) -> Iterator[Entry]:
-    """Yield the entries of a recipe, one source after another. conda-build finds the strip level itself.
+    """Yield the entries of a recipe, one source after another.
+
+    The patches have no strip level, because conda-build detects it.
 
     :raises FormatError: if the recipe isn't valid YAML.
     """

@@ -236,7 +236,7 @@ def _declare(spec: _Spec, line: int, number: str, value: str) -> None:
 
 
 def _base(name: str) -> str:
-    """Return the file name of a patch: the last component of its URL, as for rpm."""
+    """Return the file name of a patch. As in rpm, this is the last component of the patch's URL."""
     return name.rsplit("#/", 1)[-1].rsplit("/", 1)[-1]
 
 
@@ -340,7 +340,10 @@ def _change(spec: _Spec, text: str) -> None:
 
 
 def _range(spec: _Spec, options: Sequence[str]) -> list[int]:
-    """Return the numbers of the patches that ``%autopatch`` applies: those listed, or those from ``-m`` to ``-M``."""
+    """Return the numbers of the patches that ``%autopatch`` applies.
+
+    These are the listed numbers or, if none is listed, the numbers from ``-m`` to ``-M``.
+    """
     listed = []
     for word in options:
         if word.isdigit():
