@@ -44,7 +44,7 @@ class PatchView:
     :ivar days: number of days since then.
     :ivar proof: last result of the patch's proof (``proven`` …), ``no proof``, or empty.
     :ivar message: reason for this result.
-    :ivar needs: patches without which it can't be carried, as ``upstream/name``.
+    :ivar needs: other patches without which this patch can't be carried, as ``upstream/name``.
     :ivar strength: number of mutants that the proof killed in the last run of ``test --mutate``.
     """
 
@@ -95,7 +95,8 @@ class Matrix:
     """Outcomes of an upstream's patches on each of its pinned refs.
 
     :ivar rows: cells of each patch, one for each ref in ``refs``.
-    :ivar files: file of each patch: the one in the set's own stack, else the one in the newest ref's stack.
+    :ivar files: file of each patch, from the set's own stack. If that stack lacks the patch, from the newest ref's
+        stack that has it.
     """
 
     upstream: str
@@ -291,7 +292,7 @@ def _stacks(
 
 
 def _proof_state(info: PatchInfo, verdict: Verdict | None) -> str:
-    """Return the last result of a patch's proof, or ``no proof``; empty if there is neither."""
+    """Return the last result of a patch's proof; ``no proof`` if the patch has none; empty if there is no result."""
     state = verdict.state if verdict else ""
     if not (info.proofs or info.problem) and state not in (ProofState.FAILED, ProofState.NOT_PROVEN):
         return ProofState.NO_PROOF

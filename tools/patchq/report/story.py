@@ -264,7 +264,7 @@ def _attempts_onto(ledger: Ledger, refs: Sequence[str], number: int) -> list[Att
 
 
 def _stop(attempts: Sequence[Attempt], last: Attempt) -> StoryStop:
-    """Return a stop with the files of its first attempt, because later attempts may list none."""
+    """Return a stop with the files of the patch's first attempt, because later attempts may list no files."""
     first = next((a for a in attempts if a.patch == last.patch and a.files), last)
     return StoryStop(patch=last.patch, hunks=_hunks(first), files=tuple(f.path for f in first.files), last=last)
 
