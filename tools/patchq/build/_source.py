@@ -149,7 +149,7 @@ def _build_wheel(
     """Build a wheel of a source tree and return its path.
 
     :param name: name of the upstream, for messages.
-    :param requires: build requirements that replace those of the backend.
+    :param requires: build requirements that replace the backend's requirements.
     :param isolated: build in a separate environment.
     :param offline: install nothing from an index.
     :raises BuildError: if the build fails; the message contains the end of the backend's output.

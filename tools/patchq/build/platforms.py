@@ -46,7 +46,7 @@ def parse(text: str) -> tuple[str, ...]:
 def of_wheel(name: str) -> str:
     """Return the platform in a wheel's file name.
 
-    The platform is ``any``, ``aarch64`` or ``x86_64``, or else the whole tag.
+    The platform is ``any``, ``aarch64`` or ``x86_64``. For other platforms, it is the whole tag.
 
     >>> of_wheel("x-1-cp38-abi3-manylinux_2_31_aarch64.whl"), of_wheel("x-1-py3-none-any.whl")
     ('aarch64', 'any')

@@ -39,7 +39,7 @@ def wheels_of(project: Project, set_name: str = "") -> tuple[list[Reference], li
 
 
 def is_built(project: Project, set_name: str, stack_id: str) -> bool:
-    """Return whether ``dist/SET`` contains a ``requirements.txt`` for this stack id (empty: for any stack id)."""
+    """Return whether ``dist/SET`` contains a ``requirements.txt`` for this stack id. An empty id stands for any id."""
     data = fsio.read_or_none(project.layout.dist / set_name / "requirements.txt")
     return data is not None and stack_id.encode() in data.partition(b"\n")[0]
 

@@ -541,7 +541,7 @@ def _judge_record(judge: _Judge, here: Sequence[Distribution], manifest: str) ->
 
 
 def _named_distribution(infos: Sequence[Distribution], manifest: str) -> Distribution:
-    """Return the distribution with the version that the manifest names; if none has it, the first distribution."""
+    """Return the distribution with the manifest's version. If none has this version, return the first one."""
     named = re.search(r'"version": "([^"]+)"', manifest)
     if named:
         for info in infos:
@@ -711,7 +711,7 @@ def _judge_files(judge: _Judge, record: _Record, here: Sequence[Distribution]) -
 
 
 def _judge_odd(judge: _Judge, record: _Record, damaged: Mapping[str, str]) -> set[str]:
-    """Report the package's files that can't be read, and files that aren't plain files. Return only the latter.
+    """Report the package's unreadable files, and files that aren't plain files. Return the files that aren't plain.
 
     :param damaged: Plain files that can't be read, each with the reason.
     """

@@ -29,7 +29,7 @@ class SourceReason(Enum):
 
     #: The user named the ref.
     ASKED = "as asked"
-    #: It is the set's own stack, and the ref is the set's.
+    #: The ref is the set's ref, so the stack is the set's own stack.
     OWN = "the set {0.set_name}'s own"
     #: No other stack is nearer than the set's.
     SET = "the set {0.set_name}'s"
@@ -207,7 +207,7 @@ class Planner:
         return found
 
     def _order(self, merged: Sequence[str], known: Sequence[str], drops: Mapping[str, Drop]) -> list[str]:
-        """Return the patches to carry: those in ``known``, and those that were requested or are not dropped."""
+        """Return the patches to carry: patches in ``known``, requested patches, and patches that are not dropped."""
         order = []
         for name in merged:
             if self.only:

@@ -23,9 +23,9 @@ RULES = (
     "requires",
     "empty",
 )
-#: Required ``Signed-off-by:``: each patch's author's, that of the user who imported the patch, or none.
+#: Required signer in ``Signed-off-by:``: the patch's author, the user who imported the patch, or no one.
 SIGNERS = ("author", "importer", "none")
-#: Rules that ``import`` switches off for patches that break them, because their authors followed other rules.
+#: Rules that ``import`` switches off for patches that break them, because the patches' authors followed other rules.
 ADOPTED = (
     "upstream-status",
     "topic",
@@ -38,7 +38,7 @@ ADOPTED = (
     "upstream-test",
     "requires",
 )
-#: Reason in a table that ``import`` wrote; it may add rules to that table.
+#: Reason in a table that ``import`` wrote. ``import`` may add rules to such a table.
 ADOPTED_REASON = "imported patches, whose authors followed other rules"
 
 

@@ -1,7 +1,7 @@
 """Header of one file's diff, as ``git diff`` writes it.
 
-git accepts more headers than it writes: if header lines contradict each other, git uses one of them. This
-module reads a header only if all its lines agree. Other headers must be read by git.
+git accepts more headers than it writes. If header lines contradict each other, git uses one of these lines. This module
+reads a header only if all its lines agree. Other headers must be read by git.
 """
 
 from __future__ import annotations

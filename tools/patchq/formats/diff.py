@@ -347,8 +347,8 @@ def apply_hunks(hunks: Sequence[Hunk], content: bytes) -> tuple[bytes, list[tupl
 
     :returns: the new content, and the hunks that were found at another line than in their header, each with
         its offset in lines.
-    :raises Mismatch: for the first hunk whose old lines are not in the file. Also for a hunk whose lines
-        occur several times, but not at the line in its header; git would apply it at the nearest place.
+    :raises Mismatch: for the first hunk whose old lines are not in the file, or occur several times, but not at the
+        line in the hunk's header. In the second case, git would apply the hunk at the nearest place.
     """
     image = split_lines(content)
     # A later hunk can't match lines that an earlier hunk wrote (git: LINE_PATCHED).

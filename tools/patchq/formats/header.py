@@ -136,9 +136,9 @@ def decode(data: bytes) -> str:
 def parse_trailers(message: str) -> tuple[tuple[str, str], ...]:
     """Return the trailers of a message, as ``git interpret-trailers --parse`` prints them.
 
-    The last paragraph contains trailers if all its lines are trailers. It also contains trailers if git wrote
-    one of them (``Signed-off-by:``, or the line of ``cherry-pick -x``) and at least a quarter of its lines
-    are trailers. A line that starts with a blank continues the previous line.
+    The last paragraph contains trailers if all its lines are trailers. It also contains trailers if at least a quarter
+    of its lines are trailers, and git wrote one of these trailers (``Signed-off-by:``, or the line of ``cherry-pick
+    -x``). A line that starts with a blank continues the previous line.
 
     >>> parse_trailers("Fix it\\n\\nWhy.\\n\\nTopic: moe\\nNeeds: nvcc\\n")
     (('Topic', 'moe'), ('Needs', 'nvcc'))

@@ -22,7 +22,7 @@ from patchq.records import dataclass
 VERSION = 6
 #: Outcomes after which the stack of the new ref has the patch.
 CARRIED = tuple(Outcome)[:6]
-#: ``how`` of an undecided patch. In lines before version 6, only this start marks one.
+#: Beginning of ``how`` for an undecided patch. Lines before format version 6 have no field for this.
 NOT_CARRIED_YET = "not carried yet"
 _REASONS = {
     Outcome.ABSORBED: DropReason.UPSTREAM_HAS_IT,

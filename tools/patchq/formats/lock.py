@@ -99,8 +99,8 @@ class Environment:
     """Container settings of a set; see docs/how-to/containers.md.
 
     :ivar image: base image of the container.
-    :ivar requires: requirements to install first, with or without exact versions. If ``index`` is set, they
-        are installed from it.
+    :ivar requires: requirements to install first, with or without exact versions. If ``index`` is set, the requirements
+        are installed from this index.
     :ivar caches: folders whose contents are kept when a container is removed.
     :ivar serve: command of the service.
     """
@@ -119,7 +119,7 @@ class Environment:
 class Upstream:
     """Third-party project. ``into`` is ``(parent, path)`` for an upstream that is nested in another one.
 
-    :ivar keyring: file in the project with the keys. One of them must have signed the upstream's tag or
+    :ivar keyring: file of the project that contains keys. One of these keys must have signed the upstream's tag or
         commit.
     """
 
@@ -140,8 +140,8 @@ class Lock:
     ``sets`` maps each set to its refs by upstream. ``environments`` maps sets to container
     settings.
 
-    :ivar mismatches: for each set, the distributions whose version differs from the one that an upstream
-        requires, with the reason why this is accepted.
+    :ivar mismatches: for each set, the distributions whose version differs from the version that an upstream requires,
+        each with the reason why the difference is accepted.
     :ivar mergers: merge programs by name, for ``resolve --merger``.
     :ivar name: name of the project, for reports; if empty, the name of its folder is used.
     :ivar patchq: version of patchq with which the project was made; empty if not recorded.

@@ -20,7 +20,7 @@ _NO_KEY = re.compile(
     r"|'''(?:[^']+|'(?!''))*(?:'''|\Z)|'[^'\n]*(?:'|$)|#[^\n]*",
     re.MULTILINE | re.DOTALL,
 )
-#: Number that Python reads but refuses to print in an error. A bare key may look like one.
+#: Number that Python reads but refuses to print in an error. A bare key may look like such a number.
 _LONG_NUMBER = re.compile(r"0[xob][0-9a-fA-F_]{100,}")
 
 

@@ -246,7 +246,7 @@ def _link(
 def _pack(project: Project, upstream: str, wanted: Wanted, contents: _packing.Contents, *, parent: Built) -> Built:
     """Write the kernel wheel next to the wheel of its parent.
 
-    :raises UserError: if the applied stack is no longer the one from which the parent was built.
+    :raises UserError: if the parent was built from another stack than the applied one.
     """
     set_name = parent.path.parent.name
     with project.locked("build"):

@@ -295,7 +295,7 @@ def _ended(lines: Iterable[bytes]) -> list[bytes]:
 
 
 def telling(lines: Sequence[bytes]) -> set[bytes]:
-    """Return the distinctive lines: those that contain more than brackets and blanks."""
+    """Return the distinctive lines, which contain more than brackets and blanks."""
     found: set[bytes] = set()
     for line in lines:
         if len(re.sub(rb"\W", b"", line)) >= _LETTERS:

@@ -81,7 +81,7 @@ class StopKind(Enum):
 class StopReason:
     """Reason why a patch stops.
 
-    :ivar count: number of upstream's lines that the merge removes; ``text`` is the first of them.
+    :ivar count: number of upstream's lines that the merge removes. ``text`` is then the first of these lines.
     :ivar text: message of git, of a rule or of a proof.
     :ivar by_rules: True if the reason concerns the result of the patch's rules, not of git's merge.
     """

@@ -36,7 +36,7 @@ class Column:
         #: Blobs of ``contents`` that git does not have.
         self.unwritten: set[BlobId] = set()
         self.changed: set[bytes] = set()
-        #: Last patch that changes each path. The path's line map is not needed after it.
+        #: Last patch that changes each path. The path's line map is not needed after this patch.
         self.last: dict[bytes, Patch] = {}
         left: set[bytes] = set()
         for patch in patches:

@@ -32,7 +32,7 @@ from patchq.system import project_files
 
 #: Message for a patch that was not reached within the budget's seconds.
 NOT_REACHED = "not tried: the time was over before its turn"
-#: The same for a run that the user interrupted.
+#: Message for a patch that was not reached because the user interrupted the run.
 INTERRUPTED = "not tried: the run was interrupted before its turn"
 #: Seconds of a mutant's timeout on top of five times the duration of the proof.
 SPARE_SECONDS = 60.0

@@ -78,7 +78,7 @@ class ResultCache:
 
 
 def _versions(packages: Sequence[str]) -> list[str]:
-    """Return the versions of distributions; an empty one for those that aren't installed."""
+    """Return the versions of distributions. The version of a distribution that isn't installed is empty."""
     if not packages:
         return []
     from importlib import metadata  # slow: it imports the email package

@@ -191,7 +191,7 @@ def pin_at(project: Project, pin: Pin, ref: str, hosts: Hosts | None = None) -> 
 def complete_pin(project: Project, old: Pin, ref: str) -> Pin:
     """Return the pin for a ref. A new pin gets the same kinds of sources as the old one, if they are available.
 
-    :raises UserError: as :func:`pin_at`.
+    :raises UserError: in the same cases as :func:`pin_at`.
     """
     if ref in (pins := project.lock.upstreams[old.upstream].pins):
         return pins[ref]

@@ -183,7 +183,7 @@ def _filled(workflow: str) -> bytes:
 def requirements(*, every_extra: bool = False) -> bytes:
     """Return patchq's requirements with hashes.
 
-    :param every_extra: include those of the extra ``all`` (``locks/patchq-all.txt``, not ``locks/patchq.txt``).
+    :param every_extra: True to include requirements of the extra ``all`` (``locks/patchq-all.txt``).
     """
     name = "requirements.txt"
     if every_extra:

@@ -90,7 +90,7 @@ class PytestRun:
     """Result of running pytest.
 
     :ivar tests: outcome of each test; None if the process was killed from outside.
-    :ivar timed_out: True if pytest exceeded the timeout; ``tests`` is then empty.
+    :ivar timed_out: True if pytest exceeded the timeout. In this case, ``tests`` is empty.
     """
 
     tests: list[dict[str, str]] | None

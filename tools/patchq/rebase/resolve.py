@@ -675,7 +675,7 @@ def judge(
 def _upstream_lines(
     project: Project, progress: RebaseProgress, stop: Stop, commit: CommitId, wish: ResolveRequest
 ) -> tuple[ProofState, str]:
-    """Check that the resolution removes no lines of upstream except those that the user accepts."""
+    """Check that the resolution removes no lines of upstream, unless the user accepts their removal."""
     dropped = dropped_by(project, progress, stop, commit)
     left = []
     for line in dropped:

@@ -220,7 +220,7 @@ def abort(project: Project, upstream: str) -> Result:
 
 
 def _run(project: Project, progress: RebaseProgress, prove: Prove) -> Result:
-    """Apply the remaining patches until one stops; if none stops, finish the rebase."""
+    """Apply the remaining patches until one stops. If none stops, finish the rebase."""
     while True:
         names = progress.order[len(progress.done) :]
         if not names:

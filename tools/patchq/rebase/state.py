@@ -135,7 +135,7 @@ class RebaseProgress:
 
     @property
     def tip(self) -> CommitId:
-        """Return the commit of the last applied patch; if there is none, the base."""
+        """Return the commit of the last applied patch. If no patch is applied, return the base."""
         return CommitId(next((s.commit for s in reversed(self.done) if s.commit), self.base))
 
 

@@ -123,7 +123,7 @@ def _parse(arguments: Sequence[str], requirements: Sequence[str]) -> _Install:
             words.append(word)
     return _Install(
         words=(*words, *requirements),
-        # A folder of its own is filled whatever is installed.
+        # pip installs into a target folder even if the same version is already installed elsewhere.
         forces=bool(options & (_FORCING | {"-t", "--target"})),
         upgrades=bool(options & _UPGRADING),
         with_dependencies="--no-deps" not in options,

@@ -190,7 +190,7 @@ class Container:
             *mounts,
         ]
         if stage:
-            # A folder of the other machine may be missing in its image; its own mounts made them.
+            # Mount points of the other stage may exist only as its mounts, not in its image.
             places.append(Mount(source=stage.image, target=STAGE))
             for mount in stage._mounts():
                 places.append(Mount(source=mount.source, target=STAGE + mount.target))

@@ -20,8 +20,8 @@ _PYTHON = "3.12"
 def find_place(instructions: Sequence[Instruction], texts: Sequence[str], tops: Collection[str]) -> str:
     """Return the folder in which the package is installed.
 
-    This is the folder that the Dockerfile names, or else that of its virtual environment, or else that of its
-    base image.
+    If the Dockerfile names such a folder, return this folder. Otherwise, return the folder in the virtual environment
+    that the Dockerfile creates. Without a virtual environment, return the folder of the base image's Python.
 
     :param texts: texts of the Dockerfile and its scripts, with variables replaced.
     """

@@ -573,7 +573,10 @@ class _Replay:
         machine.site.fill(self.stage.tree)
 
     def finish(self) -> list[Account]:
-        """Return the outcomes of the last stage, and those of other stages marked as not part of it."""
+        """Return the outcomes of the last stage.
+
+        Also return the steps of other stages whose changes could become patches, marked as not part of the last stage.
+        """
         if not self.stages:
             return []
         last = self.stages[-1]

@@ -13,13 +13,13 @@ from patchq.names import TreeId
 class StepStatus(str, Enum):
     """Treatment of a step: whether its change becomes a patch."""
 
-    #: Its changes become a patch.
+    #: The step's changes become a patch.
     TAKEN = "taken"
-    #: It changes the package, or should, and can't become a patch.
+    #: The step changes the package, or should change it, but can't become a patch.
     REFUSED = "refused"
-    #: It may change the package.
+    #: The step may change the package.
     NOT_UNDERSTOOD = "not understood"
-    #: It can't change the package.
+    #: The step can't change the package.
     UNRELATED = "unrelated"
 
 

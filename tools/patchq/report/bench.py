@@ -61,7 +61,7 @@ def import_files(
     engine: str = "",
     config: str = "",
 ) -> list[Measurement]:
-    """Add the readings of result files to the ledger, and copy the files next to it.
+    """Add the readings of result files to the ledger, and copy the files into the ledger's folder.
 
     A measurement belongs to a patched build, so the environment of ``python`` is verified first. Figures that
     others have reported are marked as such.

@@ -55,7 +55,7 @@ def html(evidence: Evidence, root: Path, folder: Path) -> str:
     """Return the HTML page.
 
     :param root: the project's folder.
-    :param folder: the folder that the page is written to; links are relative to it.
+    :param folder: the folder into which the page is written. Links are relative to this folder.
     """
 
     def link(path: str) -> str:

@@ -85,7 +85,7 @@ class Sides:
         return self._changed(self.base, self.patch.commit).union(self.paths)
 
     def changed_by(self, tree: TreeId) -> frozenset[bytes]:
-        """Return the paths that a candidate changes in ``ours``, and those that the patch changes."""
+        """Return the paths that a candidate changes in ``ours``, and the paths that the patch changes."""
         return self._changed(self.ours, tree) | self.touched
 
     def _changed(self, before: str, after: str) -> frozenset[bytes]:

@@ -97,7 +97,7 @@ def import_release(
     """Import selected files of another release's archive as a commit. The commit may be empty.
 
     :param only: function that selects files by their path in the tree.
-    :raises FormatError: as :func:`import_archive`.
+    :raises FormatError: in the same cases as :func:`import_archive`.
     """
     with path.open("rb") as file, opened_archive(file, path.name) as tar:
         found = _without_links(members(tar, path.name), path.name, None)
@@ -147,7 +147,7 @@ def _damaged(where: str, error: Exception) -> FormatError:
 def import_folder(store: Git, folder: Path, pin: Pin, *, skip: Iterable[str] = ()) -> CommitId:
     """Import a plain folder (no repository) as one deterministic commit, and return its id.
 
-    :raises FormatError: as :func:`import_archive`.
+    :raises FormatError: in the same cases as :func:`import_archive`.
     :raises SourceError: for a file that can't be read.
     """
     message = f"{pin.upstream} {pin.ref}\n\nImported from a folder\n"

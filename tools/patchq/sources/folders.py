@@ -47,7 +47,7 @@ def folder_commit(layout: Layout, store: Git, folder: Path, pin: Pin, skip: Iter
 
     :raises SourceError: if the folder is a home folder, the project's folder or a folder above one of them,
         or if a file can't be read.
-    :raises FormatError: as :func:`patchq.sources.archive.import_archive`.
+    :raises FormatError: in the same cases as :func:`patchq.sources.archive.import_archive`.
     """
     whose = pin.url.partition("/")[0] if pin.url.startswith("~") else "~"  # `~name` is another user's home folder
     homes = {local_path(layout, name) for name in ("~", whose)}

@@ -64,7 +64,7 @@ class Forge:
             raise UserError(f"{self.api} is not https, so others could read the token", hint="--api https://…")
 
     def pull_of(self, branch: str) -> Pull | None:
-        """Return the open pull request of a branch in this repository; if there is none, the newest closed one."""
+        """Return the open pull request of a branch in this repository; the newest closed one if none is open."""
         owner = self.repository.partition("/")[0]
         query = f"state=all&per_page=100&head={quote(f'{owner}:{branch}', safe='')}"
         answer = self._ask("GET", f"pulls?{query}")

@@ -198,7 +198,7 @@ def _sdist_version(project: str, name: str) -> Version | None:
 def find_releases(project: str) -> list[IndexRelease]:
     """Return all releases with a source distribution as a tar archive, oldest version first.
 
-    :raises SourceError: as :func:`find_files`.
+    :raises SourceError: in the same cases as :func:`find_files`.
     """
     found: dict[Version, IndexRelease] = {}
     for file in find_files(project, lambda name: ".tar" in name and _sdist_version(project, name) is not None):
@@ -283,7 +283,7 @@ def download(
 
     An interrupted download, of this or an earlier command, is resumed if the server supports that.
 
-    :param sha256: expected hash, from the lock; if empty, the hash that the index gives.
+    :param sha256: expected hash, from the lock. If empty, the file must have the hash that the index gives.
     :param most: size limit in bytes; default: :data:`MOST_BYTES`.
     :param allowance: limit on the bytes downloaded by a whole operation. Local files don't count.
     :raises Exhausted: if the file exceeds the remaining allowance.

@@ -73,7 +73,7 @@ def check(
     allow_empty: bool = False,
     set_name: str = "",
 ) -> list[Finding]:
-    """Check all stacks of the lock, or those of the named upstreams.
+    """Check all stacks of the lock, or only the stacks of the named upstreams.
 
     :param set_name: set whose pins are compared with each other; empty for all sets.
     :param allow_empty: accept patches that change nothing.

@@ -337,7 +337,7 @@ def _not_of(root: Path, bundled: Path) -> str:
 
 
 def _edited(project: Project, manifest: Mapping[str, Any]) -> bool:
-    """Return whether the project's patches differ from those in the bundle."""
+    """Return whether the project's patches differ from the bundle's patches."""
     for name, (_, sha256) in manifest["files"].items():
         inside = name.removeprefix("project/")
         if name.startswith("project/patches/"):

@@ -61,7 +61,7 @@ def open_file(root: Path, path: Path) -> BinaryIO | None:
 def read(root: Path, path: Path, most: int = fsio.MOST) -> bytes | None:
     """Return the content of a project's file; None if the file doesn't exist.
 
-    :raises FormatError: as :func:`open_file`, or if the file has more than ``most`` bytes.
+    :raises FormatError: in the same cases as :func:`open_file`, or if the file has more than ``most`` bytes.
     """
     file = open_file(root, path)
     if file:
@@ -72,7 +72,7 @@ def read(root: Path, path: Path, most: int = fsio.MOST) -> bytes | None:
 def read_lines(root: Path, path: Path) -> Iterator[bytes]:
     """Yield the lines of a project's file, with line ends; none if the file doesn't exist.
 
-    :raises FormatError: as :func:`open_file`, or if the file has more than :data:`fsio.MOST` bytes.
+    :raises FormatError: in the same cases as :func:`open_file`, or if the file has more than :data:`fsio.MOST` bytes.
     """
     if file := open_file(root, path):
         with file:
@@ -83,7 +83,7 @@ def read_lines(root: Path, path: Path) -> Iterator[bytes]:
 def exists(root: Path, path: Path) -> bool:
     """Return True if a file exists in the project.
 
-    :raises FormatError: as :func:`open_file`.
+    :raises FormatError: in the same cases as :func:`open_file`.
     """
     file = open_file(root, path)
     if file:
@@ -94,7 +94,7 @@ def exists(root: Path, path: Path) -> bool:
 def hash_file(root: Path, path: Path) -> str:
     """Return the SHA-256 of a project's file in hexadecimal; empty if the file doesn't exist.
 
-    :raises FormatError: as :func:`open_file`.
+    :raises FormatError: in the same cases as :func:`open_file`.
     """
     file = open_file(root, path)
     if file:

@@ -157,8 +157,8 @@ class Mount:
 class Root:
     """Root file system of a sandboxed command: a folder in which the files that commands write are kept.
 
-    Programs and libraries (``/usr``, ``/bin``, ``/lib``) are those of this machine, read-only;
-    ``/.host/usr`` is ``/usr`` without ``mounts``.
+    Commands see this machine's programs and libraries (``/usr``, ``/bin``, ``/lib``), read-only. ``/.host/usr`` is this
+    machine's ``/usr`` without ``mounts``.
 
     :ivar folder: path of the root folder. It contains a folder for each mount, and :data:`ROOT_FOLDERS`.
     :ivar mounts: folders and files to mount, in this order.

@@ -91,7 +91,7 @@ _overlay: Overlay | None = None
 def find(fullname: str) -> ModuleSpec | None:
     """Return the spec of a patched module; None for other modules.
 
-    :raises ImportError: if the installed release isn't the one for which the patches were made.
+    :raises ImportError: if the patches were made for another release than the installed one.
     """
     global _overlay
     try:
@@ -148,7 +148,7 @@ def data_tree(thin: _base.Thin, root: str) -> str:
 
 
 def _source(thin: _base.Thin, root: str, name: str) -> str:
-    """Return the path of a file's patched content; if no patch changes the file, the path in the release."""
+    """Return the path of a file's patched content. If no patch changes the file, return its path in the release."""
     return os.path.join(_FILES if name in thin.patched else root, *name.split("/"))
 
 

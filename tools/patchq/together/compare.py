@@ -117,7 +117,7 @@ class ComparedUpstream:
 
 
 def compare_forks(project: Project, other: str, *, set_name: str = "", other_set: str = "") -> list[ComparedUpstream]:
-    """Compare the stacks of a set with those of another project.
+    """Compare the stacks of a set with the stacks of another project.
 
     :param other: folder of a project, bundle, or git revision of this project.
     :param other_set: set of the other project.

@@ -429,7 +429,8 @@ class _BranchComparison:
             for change in changes:
                 before.know(change.path, change.old)
                 after.know(change.path, change.new)
-        # A file that a branch doesn't change is as in the base; one that no merge changes is as in the branch.
+        # A file that a branch doesn't change is the same as in the base. If no merge changes it, it is the same as in
+        # the branch.
         for side, other in ((ours, theirs), (theirs, ours)):
             for name in base.keys() - {_PROOFS}:
                 for change in self._changes[base[name].tree, side[name].tree]:
@@ -544,7 +545,7 @@ class _BranchComparison:
                 for at, patches in self.sides[other].items():
                     if at[0] != upstream or at not in base:
                         continue
-                    # A stack on another ref has most of the patches of the one that it was carried from.
+                    # A stack on another ref has most patches of the stack from which it was carried.
                     if len(carried.keys() & base[at].keys()) < 2:
                         continue
                     for patch in sorted(patches):

@@ -119,7 +119,7 @@ class Lineage(StatusSteps):
     def versions(self, path: bytes, first: TreeEntry | None, made: Container[bytes] = ()) -> list[FileVersion]:
         """Return a file's versions along this line of commits, following renames.
 
-        :param made: paths that the patch adds. A rename to one of them counts as a deletion.
+        :param made: paths that the patch adds. A rename to one of these paths counts as a deletion.
         """
         found, after = [FileVersion(-1, path, first)], -1
         while True:
@@ -354,7 +354,10 @@ class Landed:
         return []
 
     def _look_beside(self, patch: Patch, found: UpstreamVerdict | None) -> UpstreamVerdict | None:
-        """Search for the patch on the lines through side branches; if it isn't found, return the main line's result."""
+        """Return the state of a patch on a line through side branches, if that line contains the whole patch.
+
+        Otherwise, return ``found`` or, if ``found`` is None, the first state on such a line.
+        """
         if self.sides is None:
             return found
         numbers = self._same_beside(patch)[::-1]

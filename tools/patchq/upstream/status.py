@@ -133,7 +133,7 @@ class FileVersion:
 
 @dataclass(slots=True, kw_only=True)
 class HunkStatus:
-    """State of one hunk upstream: the step that introduced it and the one that last changed it.
+    """State of one hunk upstream: the step that introduced the hunk, and the step that last changed it.
 
     :ivar first: first step after which upstream had the hunk.
     :ivar unsure: True if the step is too large to distinguish a revert from a rewrite.
