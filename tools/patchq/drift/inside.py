@@ -7,6 +7,7 @@ contain a touched function's name.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -30,6 +31,8 @@ from patchq.git.diffs import PathChange
 from patchq.git.objects import TreeEntry
 from patchq.names import show_path
 
+#: Path and line of a place.
+_PLACE = re.compile(r"(.*?):(\d+)\b")
 #: Name and changes of a patch, in the order of the series.
 PatchChanges = tuple[str, Sequence[PathChange]]
 
@@ -72,7 +75,7 @@ class PatchFacts:
 
     def _add(self, patch: str, change: PathChange) -> None:
         language = language_of(change.path)
-        if not language or (language == "c++" and not reads_cpp()):
+        if not _can_read(language):
             reason = Unseen.PARSER if language else Unseen.LANGUAGE
             self.unseen.append(NotCompared(patch=patch, path=show_path(change.path), reason=reason.value))
             return
@@ -102,7 +105,7 @@ class PatchFacts:
             self.upstream,
             self.touches,
             self.old,
-            Tree(new, self.old.files, self.old),
+            Tree(self._restored(new), self.old.files, self.old),
             moved=moved,
             ignored=ignored,
             kept=self._kept,
@@ -110,7 +113,43 @@ class PatchFacts:
         _run(comparison)
         reached = Reach(comparison).found() if far and comparison.changed else []
         alarms, unseen = dict.fromkeys(comparison.alarms), dict.fromkeys([*self.unseen, *comparison.unseen])
-        return Inside(alarms=tuple(alarms), unseen=tuple(unseen), far=tuple(reached))
+        return Inside(
+            alarms=tuple(replace(alarm, at=self._real_place(alarm.at)) for alarm in alarms),
+            unseen=tuple(unseen),
+            far=tuple(replace(one, at=self._real_place(one.at)) for one in reached),
+        )
+
+    def _restored(self, new: Mapping[bytes, TreeEntry]) -> dict[bytes, TreeEntry]:
+        """Return the new files; in changed ones, functions that do the same as before have their old bodies."""
+        found = dict(new)
+        words: dict[bytes, set[str]] = {}
+        for touch in self.touches:
+            lines = touch.after.split(b"\n")
+            for number in touch.lines:
+                words.setdefault(touch.path, set()).update(_words(lines[number - 1]))
+        for path, entry in new.items():
+            old = self.old.blob(path)
+            if old and entry.blob != old and entry.mode[:3] == b"100" and _can_read(language_of(path)):
+                found[path] = TreeEntry(
+                    entry.mode, self.old.files.restored(path, old, entry.blob, frozenset(words.get(path, ())))
+                )
+        return found
+
+    def _real_place(self, at: str) -> str:
+        """Return a place in the new version with the line of the real file."""
+        match = _PLACE.match(at)
+        if not match:
+            return at
+        line = self.old.files.real_line(match[1].encode(), int(match[2]))
+        return f"{match[1]}:{line}{at[match.end() :]}"
+
+
+def _words(line: bytes) -> list[str]:
+    return re.findall(r"[A-Za-z_]\w*", line.decode("utf-8", "replace"))
+
+
+def _can_read(language: str) -> bool:
+    return language == "python" or (language == "c++" and reads_cpp())
 
 
 def state_of(path: bytes, content: bytes, name: str, *, body: bool) -> str:

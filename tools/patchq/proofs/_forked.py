@@ -65,7 +65,7 @@ def _pytest(args: Sequence[str], bytecode: str) -> int:
     """Run pytest. Bytecode of the trees and the project is written to the folder ``bytecode``."""
     import pytest
 
-    class Imported:
+    class BytecodeFolder:
         """Plugin that sets the bytecode folder after pytest has loaded the installed plugins.
 
         The bytecode of installed plugins is already next to their sources. Compiling the plugins again would
@@ -79,7 +79,7 @@ def _pytest(args: Sequence[str], bytecode: str) -> int:
 
     # pytest warns about preloaded libraries with a plugin. Proofs don't use their assertions.
     quiet = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
-    return int(pytest.main([*quiet, *args], [Imported()]))
+    return int(pytest.main([*quiet, *args], [BytecodeFolder()]))
 
 
 def _run(job: dict[str, Any], message: Path, seen: Path, ahead: Preloaded) -> None:

@@ -186,7 +186,7 @@ def _read(file: CppFile, node: Any, scope: str, guards: tuple[str, ...]) -> tupl
         name = node.child_by_field_name("name") or node.child_by_field_name("declarator")
         shown = node.child_by_field_name("type")
         if name is not None and shown is not None:
-            _add(file, _value(scope + file.text(name), node, _type(file.text(shown)), guards), node)
+            _add(file, _value(scope + file.text(name), node, spelled_type(file.text(shown)), guards), node)
     return scope, guards
 
 
@@ -212,7 +212,7 @@ def _macro(file: CppFile, node: Any, guards: tuple[str, ...]) -> None:
         line=node.start_point[0] + 1,
         kind="macro",
         parameters=found,
-        value=_number(text),
+        value=spelled_number(text),
         guards=guards,
     )
     if node.parent is not None and node.parent.type == "preproc_ifdef" and _is_include_guard(file, node.parent, name):
@@ -246,7 +246,7 @@ def _function(file: CppFile, node: Any, scope: str, guards: tuple[str, ...]) -> 
 def _result(file: CppFile, node: Any) -> str:
     """Return a function's return type, and on the device where it runs and with how many threads."""
     shown = node.child_by_field_name("type")
-    found = [_type(file.text(shown))] if shown is not None else []
+    found = [spelled_type(file.text(shown))] if shown is not None else []
     found += sorted(child.type for child in node.children if child.type in _DEVICE)
     found += ["".join(file.text(child).split()) for child in node.children if child.type == "launch_bounds"]
     return " ".join(found)
@@ -286,8 +286,8 @@ def _template(file: CppFile, node: Any) -> tuple[str, ...]:
         text, _, default = _COMMENT.sub(" ", file.text(child)).partition("=")
         words = _WORD.findall(text)
         named = words[-1] if len(words) > 1 else ""
-        kind = _type(text.removesuffix(" ").removesuffix(named)) or "class"
-        found.append(f"{kind}={_number(default.strip())}" if default else kind)
+        kind = spelled_type(text.removesuffix(" ").removesuffix(named)) or "class"
+        found.append(f"{kind}={spelled_number(default.strip())}" if default else kind)
     return tuple(found)
 
 
@@ -320,8 +320,8 @@ def _parameters(file: CppFile, declarator: Any) -> tuple[Parameter, ...]:
         text = file.source[child.start_byte : end].decode("utf-8", "replace").rstrip().removesuffix("=")
         if name:
             text = re.sub(rf"\b{re.escape(name)}\b(?!.*\b{re.escape(name)}\b)", "", text, flags=re.DOTALL)
-        value = _number(file.text(default)) if default is not None else None
-        found.append(Parameter(name, _type(text), value))
+        value = spelled_number(file.text(default)) if default is not None else None
+        found.append(Parameter(name, spelled_type(text), value))
     return tuple(found)
 
 
@@ -336,7 +336,7 @@ def _declared_name(file: CppFile, node: Any) -> str:
     return ""
 
 
-def _type(text: str) -> str:
+def spelled_type(text: str) -> str:
     """Return a type in one spelling."""
     tokens = [t for t in _TOKEN.findall(_COMMENT.sub(" ", text)) if t not in _IDLE]
     words = " ".join(tokens)
@@ -345,7 +345,7 @@ def _type(text: str) -> str:
     return "".join(words.replace(":: ", "::").removeprefix("::").split())
 
 
-def _number(text: str) -> str:
+def spelled_number(text: str) -> str:
     """Return a constant's value in one spelling, folded if it is arithmetic with whole numbers."""
     text = " ".join(text.split())
     while text.startswith("(") and text.endswith(")") and _closes_last(text):
@@ -371,7 +371,7 @@ def _closes_last(text: str) -> bool:
 def _declaration(file: CppFile, node: Any, scope: str, guards: tuple[str, ...]) -> None:
     """Add a declared function, or the constants and fields of a declaration."""
     shown = node.child_by_field_name("type")
-    kind = _type(file.text(shown)) if shown is not None else ""
+    kind = spelled_type(file.text(shown)) if shown is not None else ""
     for child in node.children_by_field_name("declarator"):
         declarator = child if child.type == "function_declarator" else None
         if declarator is None and child.type.endswith("declarator") and child.type != "init_declarator":
@@ -391,7 +391,7 @@ def _declaration(file: CppFile, node: Any, scope: str, guards: tuple[str, ...]) 
         value = child.child_by_field_name("value") or node.child_by_field_name("default_value")
         name = _declared_name(file, child)
         if name:
-            fact = _value(scope + name, node, _number(file.text(value)) if value is not None else "", guards)
+            fact = _value(scope + name, node, spelled_number(file.text(value)) if value is not None else "", guards)
             _add(file, replace(fact, traits=(kind + _dimensions(file, child),)), node)
 
 
@@ -446,7 +446,7 @@ def _enum(file: CppFile, node: Any, scope: str, guards: tuple[str, ...]) -> None
             continue
         value = child.child_by_field_name("value")
         if value is not None:
-            last, after = _number(file.text(value)), 0
+            last, after = spelled_number(file.text(value)), 0
         text = str(int(last or 0) + after) if not last or last.isdigit() else f"{last} + {after}" if after else last
         after += 1
         _add(file, _value(prefix + file.text(child.child_by_field_name("name")), child, text, guards), child)
@@ -697,7 +697,7 @@ def _tokens_without_children(file: CppFile, node: Any) -> Sequence[str] | None:
     if not node.children:
         if text in _IDLE or (text == "::" and _after_std(file, node)):
             return ()
-        return ({"NULL": "nullptr"}.get(text, _number(text) if text[:1].isdigit() else text),)
+        return ({"NULL": "nullptr"}.get(text, spelled_number(text) if text[:1].isdigit() else text),)
     if kind in ("binary_expression", "parenthesized_expression") and (value := folded(text)).isdigit():
         return (value,)
     return None
@@ -739,7 +739,7 @@ def _respelled(file: CppFile, node: Any) -> Iterator[Any]:
         shown = file.text(operator)
     match node.type:
         case "primitive_type" | "sized_type_specifier":
-            yield _type(file.text(node)) or file.text(node)
+            yield spelled_type(file.text(node)) or file.text(node)
         case "binary_expression" if shown in ("==", "!=") and left.type in _LITERALS and right.type not in _LITERALS:
             yield from (right, shown, left)
         case "assignment_expression" if shown == "=" and right.type == "binary_expression":

@@ -79,9 +79,12 @@ def body_of(node: ast.stmt, keep: frozenset[str] = frozenset(), *, masked: bool 
     return ";".join(_Dump(locals_, masked).dump(s) for s in inlined)
 
 
-def shaped_body(node: ast.stmt) -> list[ast.stmt]:
-    """Return the statements of a function or class, each in one spelling, in their order."""
-    shaped = _Shape().visit(clone(node))
+def shaped_body(node: ast.stmt, *, with_reports: bool = False) -> list[ast.stmt]:
+    """Return the statements of a function or class, each in one spelling, in their order.
+
+    :param with_reports: keep calls that only report, such as those of a logger.
+    """
+    shaped = _Shape(with_reports=with_reports).visit(clone(node))
     return list(shaped.body)
 
 
@@ -105,7 +108,13 @@ def dump_of(node: ast.AST, *, masked: bool = False) -> str:
 
 
 class _Shape(ast.NodeTransformer):
-    """Rewriter of statements and expressions to one of their spellings."""
+    """Rewriter of statements and expressions to one of their spellings.
+
+    :ivar with_reports: keep calls that only report.
+    """
+
+    def __init__(self, *, with_reports: bool = False) -> None:
+        self.with_reports = with_reports
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
         self.generic_visit(node)
@@ -120,7 +129,7 @@ class _Shape(ast.NodeTransformer):
     def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
         if isinstance(node.value, ast.Constant):
             return None
-        if isinstance(node.value, ast.Call) and reports(node.value.func):
+        if isinstance(node.value, ast.Call) and reports(node.value.func) and not self.with_reports:
             return None
         return self.generic_visit(node)
 
@@ -325,8 +334,8 @@ def _block(body: Sequence[ast.stmt]) -> list[ast.stmt]:
     found: list[ast.stmt] = []
     for position, statement in enumerate(body):
         spelled = _conditional(statement)
-        if found and (listed := _listed(found[-1], spelled)):
-            found[-1] = listed
+        if found and (comprehension := listed(found[-1], spelled)):
+            found[-1] = comprehension
             continue
         for name in ("body", "orelse", "finalbody"):
             block = getattr(spelled, name, None)
@@ -344,7 +353,7 @@ def _block(body: Sequence[ast.stmt]) -> list[ast.stmt]:
     return found
 
 
-def _listed(before: ast.stmt, node: ast.stmt) -> ast.stmt | None:
+def listed(before: ast.stmt, node: ast.stmt) -> ast.stmt | None:
     """Return a loop that fills a list, which is empty before it, as a list comprehension; None for others."""
     if not isinstance(before, ast.Assign) or not isinstance(before.value, ast.List) or before.value.elts:
         return None

@@ -10,6 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from patchq.drift._cpp.facts import CppFile, read_cpp
+from patchq.drift._effects.cpp import restore_cpp
+from patchq.drift._effects.python import restore_python
+from patchq.drift._effects.restored import replaced
 from patchq.drift._python.facts import PythonFile, imported_from, read_python
 from patchq.drift._versions.statements import Statement
 from patchq.drift.bodies import Fact, language_of, reads_cpp
@@ -62,12 +65,43 @@ class Files:
         self.statements: dict[BlobId, list[Statement]] = {}
         self.by_word: dict[BlobId, dict[str, list[Statement]]] = {}
         self._classes: dict[BlobId, list[tuple[bytes, frozenset[bytes]]]] = {}
+        #: Path, old and new blob of each restored file, the words that patches add to it, and where its lines shift.
+        self._sides: dict[BlobId, tuple[bytes, BlobId, BlobId, frozenset[str]]] = {}
+        self._shifts: dict[bytes, list[tuple[int, int]]] = {}
+
+    def restored(self, path: bytes, old: BlobId, new: BlobId, kept: frozenset[str]) -> BlobId:
+        """Return a name for a new file in which functions with an equal effect have their old bodies.
+
+        The file is made when it is read.
+
+        :param kept: words that patches add to the file.
+        """
+        name = BlobId(f"{new} restored from {old}")
+        self._sides[name] = path, old, new, kept
+        return name
+
+    def real_line(self, path: bytes, line: int) -> int:
+        """Return the line of a new file for a line of its restored text."""
+        for start, shift in reversed(self._shifts.get(path, ())):
+            if line >= start:
+                return line - shift
+        return line
 
     def bring(self, blobs: Iterable[BlobId]) -> None:
         """Read blobs in one call."""
         lacking = [blob for blob in dict.fromkeys(blobs) if blob not in self.contents]
-        if lacking:
-            self.contents.update(self._read(lacking))
+        made = [blob for blob in lacking if blob in self._sides]
+        plain = [blob for blob in lacking if blob not in self._sides]
+        for blob in made:
+            plain += self._sides[blob][1:3]
+        plain = [blob for blob in dict.fromkeys(plain) if blob not in self.contents]
+        if plain:
+            self.contents.update(self._read(plain))
+        for blob in made:
+            path, old, new, kept = self._sides[blob]
+            restore = restore_python if path.endswith(b".py") else restore_cpp
+            replacements = restore(self.contents[old], self.contents[new], kept)
+            self.contents[blob], self._shifts[path] = replaced(self.contents[new], replacements)
 
     def content(self, blob: BlobId) -> bytes:
         self.bring([blob])

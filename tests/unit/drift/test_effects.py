@@ -1,0 +1,225 @@
+"""Functions that do the same have equal effects, and functions that do something else have not."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import dis
+import inspect
+import shutil
+import textwrap
+from collections.abc import Iterator
+from types import ModuleType
+
+import pytest
+
+from patchq.drift._cpp.facts import read_cpp
+from patchq.drift._effects.cpp import restore_cpp
+from patchq.drift._effects.decisions import Form
+from patchq.drift._effects.effects import effect_of
+from patchq.drift._effects.python import restore_python
+from patchq.drift._effects.restored import replaced
+from patchq.drift._effects.translated import python_of
+from patchq.drift._python.shape import FunctionNode
+
+#: Bodies of ``f(self, a, b, c)`` that do the same.
+SAME = [
+    ("if a:\n  return 1\nreturn 2", "return 1 if a else 2"),
+    ("if not a:\n  return 2\nelse:\n  return 1", "return 1 if a else 2"),
+    ("if a and b:\n  return c(a)\nreturn 2", "if a:\n  if b:\n    return c(a)\nreturn 2"),
+    ("x = c(a)\ny = x.t\nreturn y + 1", "return c(a).t + 1"),
+    ("x = a[0] if a is not None else -1\nreturn x", "x = -1\nif a is not None:\n  x = a[0]\nreturn x"),
+    ("if a is None:\n  a = b()\nreturn c(a)", "a = b() if a is None else a\nreturn c(a)"),
+    ("o = []\nfor x in a:\n  if x:\n    o.append(x.y)\nreturn o", "return [z.y for z in a if z]"),
+    ("for x in a:\n  if c(x):\n    return True\nreturn False", "return any(c(y) for y in a)"),
+    ("return a.t in [1, 2]", "return a.t in (2, 1)"),
+    ("return a == 1 or a == 2", "return a in (1, 2)"),
+    ("self.x = 1 if a else 2", "if a:\n  self.x = 1\nelse:\n  self.x = 2"),
+    ("return [t for t in a if t[0] in b]", "return [(x, y) for x, y in a if x in b]"),
+    ("if a:\n  c(b)\nreturn", "if a:\n  c(b)"),
+    ("if a:\n  c(b)\nreturn 1", "if not a:\n  return 1\nc(b)\nreturn 1"),
+    ("try:\n  c()\nexcept (ImportError, ModuleNotFoundError):\n  return", "try:\n  c()\nexcept ImportError:\n  return"),
+    ("return min(a, b)", "return min(b, a)"),
+    ("x, y = c()\nreturn a(x, y)", "z = c()\nreturn a(z[0], z[1])"),
+    ("for i in a:\n  if i:\n    continue\n  c(i)", "for j in a:\n  if not j:\n    c(j)"),
+    ("for i in a:\n  if i:\n    c(i)\n  b(i)", "for i in a:\n  if not i:\n    b(i)\n    continue\n  c(i)\n  b(i)"),
+    ("self.y = a.get('y')\nself.x = a.get('x')", "self.x = a.get('x')\nself.y = a.get('y')"),
+    ("return all(len(x) == 0 for x in a)", "return not any(a)"),
+    ("x = os.getenv(a)\nreturn x", "return os.environ.get(a)"),
+    ("k = 1\nif a:\n  k = 2\nreturn b + (k,)", "if a:\n  return b + (2,)\nreturn b + (1,)"),
+    ("return c(1 if a else 2)", "if a:\n  return c(1)\nreturn c(2)"),
+]
+#: Bodies that do something else.
+OTHER = [
+    ("return a + 1", "return a + 2"),
+    ("b(a)\nc(a)", "c(a)\nb(a)"),
+    ("if a:\n  b()\nc()", "if a:\n  b()\n  c()"),
+    ("return c(a, b)", "return c(b, a)"),
+    ("x = 1\nif a > 1:\n  x = 2\nreturn x", "x = 1\nif a >= 1:\n  x = 2\nreturn x"),
+    ("self.x = 1\nreturn self.x", "r = self.x\nself.x = 1\nreturn r"),
+    ("t = 0\nfor x in a:\n  t += x\nreturn t", "t = 1\nfor x in a:\n  t += x\nreturn t"),
+    ("for x in a:\n  if c(x):\n    return True\nreturn False", "return all(c(y) for y in a)"),
+    ("return a < b", "return a > b"),
+    ("return c()", "c()"),
+    ("return None", "return False"),
+    ("with a:\n  b()\nc()", "with a:\n  b()\n  c()"),
+    ("x = y = 0\nfor z in a:\n  x, y = y, z\nreturn x", "x = y = 0\nfor z in a:\n  x, y = y, z\nreturn y"),
+    ("try:\n  b()\nexcept KeyError:\n  c()", "try:\n  b()\nexcept ValueError:\n  c()"),
+    ("c(1 if a else 2)\nb()", "c(2 if a else 1)\nb()"),
+    ("while a():\n  b()", "if a():\n  b()"),
+    ("x = c()\nx = c()\nreturn x", "return c()"),
+    ("return a or b", "return b or a"),
+    ("logger.info(a.size)", "logger.info(a.length)"),
+]
+#: Bodies of a C++ function that do the same, and bodies that do something else.
+SAME_CPP = [
+    ("int lane = a % 32; if (lane == 0) p->x = 1; return b;", "if (a % 32 == 0) { p->x = 1; } return b;"),
+    ("int const s = (a == 89) ? 3 : b ? 3 : 2; return s;", "int const s = (a == 89 || b) ? 3 : 2; return s;"),
+    ("auto x = p->g; for (int i = 0; i < a; ++i) { h(x[i]); }", "for (int j = 0; j < a; j++) { h(p->g[j]); }"),
+    ('os << "a" << a << "\\n"; return 1;', "os << \"a\"; os << a; os << '\\n'; return 1;"),
+    ("return a == E::A || a == E::B;", "return a == E::B || a == E::A;"),
+    (
+        "switch (a) { case 1: return 1; case 2: return 2; default: return 3; }",
+        "if (a == 1) return 1; if (a == 2) return 2; return 3;",
+    ),
+    ("int d; get(&d); return d;", "int device = 0; get(&device); return device;"),
+    (
+        "std::vector<int> v; v.push_back(a); return v[0];",
+        "std::vector<int> w; w.reserve(1); w.push_back(a); return w[0];",
+    ),
+    ("if (!a) { return 0; } g(b); return 1;", "if (a) { g(b); return 1; } return 0;"),
+    (
+        "for (int i = 0; i < a; i++) { if (i == b) continue; h(i); }",
+        "for (int i = 0; i < a; i++) { if (i != b) { h(i); } }",
+    ),
+    (
+        "#ifdef X\ng(a);\n#else\nh(a);\n#endif\nint x = a + b; return x;",
+        "#ifdef X\ng(a);\n#else\nh(a);\n#endif\nreturn a + b;",
+    ),
+]
+OTHER_CPP = [
+    ("return a + 1;", "return a + 2;"),
+    ("g(a); h(a);", "h(a); g(a);"),
+    ("p->x = 1;", "p->x = 2;"),
+    ("member = a;", "member = b;"),
+    ("member = a; return 1;", "return 1;"),
+    ("std::vector<int> v; v.push_back(a); h(v);", "std::vector<int> v; v.push_back(b); h(v);"),
+    ("for (int i = 0; i < a; i++) { h(i); }", "for (int i = 0; i <= a; i++) { h(i); }"),
+    ("int x = 1; auto l = [&]() { return x; }; return l();", "int x = 2; auto l = [&]() { return x; }; return l();"),
+    ("int x[2] = {1, 2}; h(x);", "int x[2] = {1, 3}; h(x);"),
+    ("#pragma unroll\nfor (;;) { h(); }", "for (;;) { h(); }"),
+    ("__syncthreads(); h();", "h();"),
+    ("int x = a; h(&x); return x;", "int x = a; return x;"),
+    ("auto& x = p->v; x = 3; return 1;", "auto& x = p->v; return 1;"),
+    (
+        "switch (a) { case 1: h(); break; case 2: g(); break; }",
+        "switch (a) { case 1: g(); break; case 2: h(); break; }",
+    ),
+    ("return static_cast<int>(a);", "return static_cast<int64_t>(a);"),
+    ("k<<<a, 1>>>(b);", "k<<<b, 1>>>(b);"),
+    ('asm volatile("a");', 'asm volatile("b");'),
+    ("static int x = 1; return x++;", "static int x = 2; return x++;"),
+    ("#ifdef X\ng(a);\n#endif", "#ifndef X\ng(a);\n#endif"),
+    ("Foo x{a}; h(x);", "Foo x{b}; h(x);"),
+]
+
+
+def effect(body: str) -> Form:
+    node = ast.parse(f"def f(self, a, b, c):\n{textwrap.indent(body, '  ')}").body[0]
+    assert isinstance(node, FunctionNode)
+    found = effect_of(node, {}, {})
+    assert found is not None
+    return found
+
+
+def effect_cpp(body: str) -> Form:
+    file = read_cpp(f"int f(int a, int b, Foo* p, std::ostream& os) {{\n{body}\n}}".encode())
+    found = effect_of(python_of(file, file.nodes["f"][0]), {}, {})
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(("one", "other"), SAME)
+def test_effects_are_equal_however_a_function_is_written(one: str, other: str) -> None:
+    assert effect(one) == effect(other)
+
+
+@pytest.mark.parametrize(("one", "other"), OTHER)
+def test_effects_differ_where_a_function_does_something_else(one: str, other: str) -> None:
+    assert effect(one) != effect(other)
+
+
+@pytest.mark.parametrize(("one", "other"), SAME_CPP)
+def test_effects_of_cpp_are_equal_however_a_function_is_written(one: str, other: str) -> None:
+    assert effect_cpp(one) == effect_cpp(other)
+
+
+@pytest.mark.parametrize(("one", "other"), OTHER_CPP)
+def test_effects_of_cpp_differ_where_a_function_does_something_else(one: str, other: str) -> None:
+    assert effect_cpp(one) != effect_cpp(other)
+
+
+def mutants(function: FunctionNode) -> Iterator[FunctionNode]:
+    """Yield a function with one comparison, number or called name changed at a time."""
+    for position, _ in enumerate(_body(function)):
+        mutant = copy.deepcopy(function)
+        found = _body(mutant)[position]
+        if isinstance(found, ast.Compare) and isinstance(found.ops[0], ast.Lt | ast.GtE | ast.In):
+            found.ops[0] = ast.NotIn() if isinstance(found.ops[0], ast.In) else ast.Gt()
+        elif isinstance(found, ast.Constant) and type(found.value) is int:
+            found.value += 7
+        elif isinstance(found, ast.Call) and isinstance(found.func, ast.Attribute):
+            found.func.attr += "_other"
+        else:
+            continue
+        yield mutant
+
+
+def _body(function: FunctionNode) -> list[ast.AST]:
+    return [node for statement in function.body for node in ast.walk(statement)]
+
+
+@pytest.mark.parametrize("module", [inspect, shutil, dis])
+def test_no_changed_function_of_the_standard_library_has_the_same_effect(module: ModuleType) -> None:
+    tree = ast.parse(inspect.getsource(module))
+    count = 0
+    for node in tree.body:
+        if not isinstance(node, FunctionNode) or any(
+            isinstance(each, ast.Raise | ast.Assert) for each in ast.walk(node)
+        ):
+            continue
+        before = effect_of(node, {}, {})
+        for mutant in mutants(node):
+            count += 1
+            assert before is None or effect_of(mutant, {}, {}) != before, ast.unparse(mutant)
+    assert count >= 10
+
+
+def test_a_function_with_an_equal_effect_gets_its_old_body_and_others_keep_theirs() -> None:
+    old = b"def f(a):\n    x = a.b\n    return x\n\n\ndef g(a):\n    return 1\n"
+    new = b"def f(a):\n    return a.b\n\n\ndef g(a):\n    return 2\n"
+    text, shifts = replaced(new, restore_python(old, new))
+    assert text == old.replace(b"return 1", b"return 2")
+    assert shifts == [(4, 1)]
+
+
+def test_an_extracted_function_is_put_back() -> None:
+    old = b"def f(a):\n    g(a)\n    return a.b + 1\n"
+    new = b"def f(a):\n    g(a)\n    return _part(a)\n\n\ndef _part(a):\n    return a.b + 1\n"
+    text, _ = replaced(new, restore_python(old, new))
+    assert text.rstrip() == old.rstrip()
+
+
+def test_a_function_that_loses_a_variable_that_a_patch_reads_is_not_restored() -> None:
+    old = b"def f(a):\n    x = a.b\n    return x\n"
+    new = b"def f(a):\n    y = a.b\n    return y\n"
+    assert restore_python(old, new)
+    assert not restore_python(old, new, {"x"})
+
+
+def test_cpp_functions_get_their_old_bodies() -> None:
+    old = b"namespace n {\nint f(int a) {\n  int x = a + 1;\n  return x;\n}\n}\n"
+    new = b"namespace n {\nint part(int a) { return a + 1; }\nint f(int a) { return part(a); }\n}\n"
+    text, _ = replaced(new, restore_cpp(old, new))
+    assert b"int x = a + 1;" in text
+    assert b"part" not in text

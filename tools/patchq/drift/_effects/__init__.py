@@ -1,0 +1,1 @@
+"""Functions that do the same in two versions, however they are written."""

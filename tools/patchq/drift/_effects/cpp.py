@@ -1,0 +1,94 @@
+"""New version of a C++ file in which functions that do the same as before have their old bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from patchq.drift._cpp.facts import CppFile, head_of, local_names, read_cpp
+from patchq.drift._effects.decisions import Form, UnknownError
+from patchq.drift._effects.effects import effect_of
+from patchq.drift._effects.restored import RestoredLines, replaced
+from patchq.drift._effects.translated import python_of
+from patchq.drift._python.shape import FunctionNode
+
+#: Function that only one version has: its qualified name and its node.
+_Helper = tuple[str, Any]
+
+
+def restore_cpp(old: bytes, new: bytes, kept: Collection[str] = ()) -> list[RestoredLines]:
+    """Return the lines of a file to replace, so that functions with an equal effect are written as in the old version.
+
+    :param kept: as in :func:`patchq.drift._effects.python.restore_python`.
+    """
+    files = read_cpp(old), read_cpp(new)
+    functions = tuple(dict(_functions(file)) for file in files)
+    found: list[RestoredLines] = []
+    used: set[str] = set()
+    for name, node in functions[1].items():
+        before = functions[0].get(name)
+        if before is None or files[0].text(before) == files[1].text(node):
+            continue
+        if head_of(files[0], before) != head_of(files[1], node) or _header(files[0], before) != _header(files[1], node):
+            continue
+        if (local_names(files[0], before) - local_names(files[1], node)).intersection(kept):
+            continue
+        helpers = [_helpers(functions[side], functions[1 - side], files[side]) for side in (0, 1)]
+        called = [_called(files[side], one, helpers[side]) for side, one in enumerate((before, node))]
+        effects = [_effect(files[side], one, called[side]) for side, one in enumerate((before, node))]
+        if effects[0] is None or effects[0] != effects[1]:
+            continue
+        lines = [files[0].text(one) for helper, one in called[0].values() if helper not in used]
+        used |= {helper for side in called for helper, _ in side.values()}
+        found.append(_whole_lines(new, node, "\n\n".join([*lines, files[0].text(before)])))
+    rest, _ = replaced(new, found)
+    for name, node in functions[1].items():
+        if name in used and name not in functions[0] and rest.count(_short(name).encode()) == 1:
+            found.append(_whole_lines(new, node, "\n" * (node.end_point[0] - node.start_point[0])))
+    return found
+
+
+def _functions(file: CppFile) -> Iterator[tuple[str, Any]]:
+    """Yield the definitions of functions that have one name and a body."""
+    for name, facts in file.facts.items():
+        nodes = [node for fact, node in zip(facts, file.nodes[name], strict=True) if fact.kind == "function"]
+        nodes = [node for node in nodes if node.child_by_field_name("body") is not None]
+        for number, node in enumerate(nodes):
+            yield f"{name} {number}".removesuffix(" 0"), node
+
+
+def _short(name: str) -> str:
+    return name.rpartition("::")[2]
+
+
+def _header(file: CppFile, node: Any) -> str:
+    """Return what comes before a function's body."""
+    body = node.child_by_field_name("body")
+    return "".join(file.source[node.start_byte : body.start_byte].decode("utf-8", "replace").split())
+
+
+def _helpers(mine: Mapping[str, Any], other: Mapping[str, Any], file: CppFile) -> dict[str, _Helper]:
+    """Return the functions that only one version has, by their names in calls."""
+    return {_short(name): (name, node) for name, node in mine.items() if name not in other}
+
+
+def _called(file: CppFile, node: Any, helpers: Mapping[str, _Helper]) -> dict[str, _Helper]:
+    """Return the helpers whose names a function contains."""
+    text = file.text(node)
+    return {name: helper for name, helper in helpers.items() if name in text}
+
+
+def _effect(file: CppFile, node: Any, called: Mapping[str, _Helper]) -> Form | None:
+    try:
+        helpers: dict[str, FunctionNode] = {name: python_of(file, one) for name, (_, one) in called.items()}
+        return effect_of(python_of(file, node), helpers, {})
+    except UnknownError:
+        return None
+
+
+def _whole_lines(source: bytes, node: Any, text: str) -> RestoredLines:
+    """Return the replacement of a function's lines, with what its first and last line contain besides."""
+    lines = source.split(b"\n")
+    first, last = node.start_point[0], node.end_point[0]
+    before, after = lines[first][: node.start_point[1]], lines[last][node.end_point[1] :]
+    return RestoredLines(first + 1, last + 1, tuple((before + text.encode() + after).split(b"\n")))

@@ -1,0 +1,879 @@
+"""Effect of a Python function: its calls, stores, tests and results, without the way they are written.
+
+A function is evaluated with symbols. Local variables become what they hold, so their names, the statements that
+assign them and statements without an effect don't count. Tests become decisions in one order, so ``if``, conditional
+expressions, early returns and ``and`` don't differ. Two functions with equal effects do the same, except that reads
+of attributes are taken to give the same value before and after a call.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from patchq.drift._effects.decisions import (
+    FALLS,
+    FALSE,
+    NONE,
+    TRUE,
+    Decisions,
+    Form,
+    Node,
+    UnknownError,
+    form_of,
+    shortened,
+    text_of,
+)
+from patchq.drift._python.shape import FunctionNode, listed, shaped_body, walk
+
+#: Builtins without an effect.
+_PURE = {
+    *("abs", "all", "any", "bool", "bytes", "callable", "chr", "dict", "divmod", "enumerate", "filter", "float"),
+    *("format", "frozenset", "getattr", "hasattr", "hash", "hex", "id", "int", "isinstance", "issubclass", "len"),
+    *("list", "map", "max", "min", "oct", "ord", "pow", "range", "repr", "reversed", "round", "set", "slice"),
+    *("sorted", "str", "sum", "tuple", "type", "zip"),
+}
+#: Methods that most classes define without an effect.
+_PURE_METHODS = {
+    *("count", "data_ptr", "decode", "dim", "element_size", "encode", "endswith", "format", "get", "index"),
+    *("is_contiguous", "is_floating_point", "items", "join", "keys", "lower", "lstrip", "numel", "partition"),
+    *("removeprefix", "removesuffix", "replace", "rpartition", "rsplit", "rstrip", "size", "split", "startswith"),
+    *("stride", "strip", "upper", "values"),
+}
+#: Functions that are other names of one function.
+_SAME = {"os.getenv": "os.environ.get"}
+#: Builtins whose results are truth values.
+_TRUE_OR_FALSE = frozenset(("all", "any", "bool", "callable", "hasattr", "isinstance", "issubclass"))
+#: Greatest number of nodes of a form, so that a long function doesn't take minutes.
+_MOST_NODES = 20000
+_COMPARED: dict[type[ast.cmpop], tuple[str, bool, bool]] = {
+    # The test, whether the sides are exchanged, and whether it is negated.
+    ast.Eq: ("==", False, False),
+    ast.NotEq: ("==", False, True),
+    ast.Is: ("is", False, False),
+    ast.IsNot: ("is", False, True),
+    ast.In: ("in", False, False),
+    ast.NotIn: ("in", False, True),
+    ast.Lt: ("<", False, False),
+    ast.GtE: ("<", False, True),
+    ast.Gt: ("<", True, False),
+    ast.LtE: ("<", True, True),
+}
+
+
+def effect_of(
+    node: FunctionNode, helpers: Mapping[str, FunctionNode], constants: Mapping[str, ast.expr]
+) -> Form | None:
+    """Return a function's effect; None if it contains syntax that isn't compared.
+
+    :param helpers: functions whose calls count as what they do, by name: ``f``, or ``self.f`` for a method.
+    :param constants: values of global names that count as these values.
+    """
+    run = _Run(helpers=helpers, constants=constants)
+    names = {**_parameters(node)}
+    try:
+        body = shaped_body(node, with_reports=True)
+        for statement in body:
+            run.loads += _loads(statement)
+        return run.course(body, _State(names), FALLS)
+    except (UnknownError, RecursionError):
+        return None
+
+
+def _parameters(node: FunctionNode | ast.Lambda) -> dict[str, Form]:
+    arguments = node.args
+    found = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    found += [one for one in (arguments.vararg, arguments.kwarg) if one]
+    return {one.arg: ("parameter", one.arg) for one in found}
+
+
+@dataclass
+class _State:
+    """Values of local variables, and the stores before a statement."""
+
+    names: dict[str, Form]
+    stores: Counter[str] = field(default_factory=Counter)
+    calls: Counter[Form] = field(default_factory=Counter)
+    effects: list[Form] = field(default_factory=list)
+
+    def branch(self) -> _State:
+        return _State(dict(self.names), self.stores.copy(), self.calls.copy())
+
+    def join(self, *branches: _State) -> None:
+        """Take over how often things were stored and called in branches."""
+        for branch in branches:
+            self.stores |= branch.stores
+            self.calls |= branch.calls
+
+
+def _may_swap(before: Form, after: Form) -> bool:
+    """Return whether two effects are stores to different attributes, in another order than that of their places."""
+    if not before[0] == after[0] == "store":
+        return False
+    one, other = form_of(before[1]), form_of(after[1])
+    return one[0] == other[0] == "attribute" and one[2] != other[2] and text_of(other) < text_of(one)
+
+
+class _Run:
+    """Evaluation of one function."""
+
+    def __init__(self, *, helpers: Mapping[str, FunctionNode], constants: Mapping[str, ast.expr]) -> None:
+        self.helpers, self.constants = helpers, constants
+        self.decisions = Decisions()
+        self.nodes = 0
+        #: Depth of loops and comprehensions.
+        self.depth = 0
+        #: How often the function reads each name.
+        self.loads: Counter[str] = Counter()
+        #: Number of variables to which a value was unpacked.
+        self.unpacked: dict[Form, int] = {}
+        #: Helpers that are being evaluated.
+        self.inside: list[str] = []
+        #: Variables whose values count at the end of each enclosing block.
+        self.carried: list[tuple[str, ...]] = []
+
+    # Statements
+
+    def course(self, body: Sequence[ast.stmt], state: _State, end: Form) -> Form:
+        """Return what statements do, up to the end of the block, which is ``end``."""
+        for position, statement in enumerate(body):
+            self.nodes += 1
+            if self.nodes > _MOST_NODES:
+                raise UnknownError
+            rest = body[position + 1 :]
+            if isinstance(statement, ast.If):
+                return self._if(statement, rest, state, end)
+            if isinstance(statement, ast.Return):
+                return self._and_then(state.effects, self.decisions.returned(self._given(statement.value, state), end))
+            if isinstance(statement, ast.Raise):
+                return self._and_then(state.effects, ("raise", self._given(statement.exc, state)))
+            if isinstance(statement, ast.Continue | ast.Break):
+                kind = type(statement).__name__
+                if kind == "Continue" and end[0] == "loops":
+                    kind = "loops"
+                return self._and_then(state.effects, (kind, self._carried(state)))
+            if isinstance(statement, ast.For) and rest and (found := _as_any(statement, rest[0])):
+                return self.course([found], state, end)
+            if isinstance(statement, ast.For | ast.Assign) and rest and (listed := _as_list(statement, rest[0])):
+                return self.course([listed, *rest[1:]], state, end)
+            self._simple(statement, state)
+        return self._and_then(state.effects, _ended(end, self._carried(state)))
+
+    def _and_then(self, effects: Sequence[Form], rest: Form) -> Form:
+        """Return a course that begins with effects. Stores next to each other are in the order of their places."""
+        ordered: list[Form] = []
+        for effect in effects:
+            at = len(ordered)
+            while at and _may_swap(ordered[at - 1], effect):
+                at -= 1
+            ordered.insert(at, effect)
+        for effect in reversed(ordered):
+            if effect[0] == "under" and (rest[0] not in ("then", "if") or rest[1] == form_of(effect[1])[1]):
+                # A condition before the end of a block is the same as one end in each of its branches.
+                rest = self._ending(form_of(effect[1]), rest)
+            else:
+                rest = Node("then", effect, rest)
+        return rest
+
+    def _ending(self, form: Form, end: Form, known: dict[Form, Form] | None = None) -> Form:
+        """Return a condition's course with another end.
+
+        :param known: cache for parts that branches share.
+        """
+        if known is None:
+            known = {}
+        if form == ("joins",):
+            return end
+        if form in known:
+            return known[form]
+        if form[0] == "then":
+            found: Form = Node("then", form[1], self._ending(form_of(form[2]), end, known))
+        else:
+            assert form[0] == "if"
+            sides = self._ending(form_of(form[2]), end, known), self._ending(form_of(form[3]), end, known)
+            found = self.decisions.decide(form_of(form[1]), *sides)
+        known[form] = found
+        return found
+
+    def _carried(self, state: _State) -> Form:
+        """Return the values that the variables of the innermost loop or branch have at its end."""
+        if not self.carried:
+            return ()
+        names = self.carried[-1]
+        return tuple(state.names.get(name, ("unset",)) for name in names)
+
+    def _if(self, statement: ast.If, rest: Sequence[ast.stmt], state: _State, end: Form) -> Form:
+        test = self.test(statement.test, state)
+        before, state.effects = state.effects, []
+        one, other = state.branch(), state.branch()
+        if _leaves_inside(statement) or (not rest and end != ("joins",)):
+            then = self.course(_followed(statement.body, rest), one, end)
+            otherwise = self.course(_followed(statement.orelse, rest), other, end)
+            return self._and_then(before, self.decisions.decide(test, then, otherwise))
+        names = tuple(sorted(_assigned(statement)))
+        self.carried.append(())
+        then = self.course(statement.body, one, ("joins",))
+        otherwise = self.course(statement.orelse, other, ("joins",))
+        self.carried.pop()
+        joined = self.decisions.decide(test, then, otherwise)
+        state.effects = before
+        while joined[0] == "then":
+            state.effects.append(form_of(joined[1]))
+            joined = form_of(joined[2])
+        if joined != ("joins",):
+            state.effects.append(("under", joined))
+        for name in names:
+            unset: Form = state.names.get(name, ("unset", name))
+            state.names[name] = self.decisions.decide(test, one.names.get(name, unset), other.names.get(name, unset))
+        state.join(one, other)
+        return self.course(rest, state, end)
+
+    def _simple(self, statement: ast.stmt, state: _State) -> None:
+        """Evaluate a statement that doesn't leave the block."""
+        evaluate = getattr(self, f"_run_{type(statement).__name__}", None)
+        if evaluate is None:
+            raise UnknownError
+        evaluate(statement, state)
+
+    def _run_Expr(self, statement: ast.Expr, state: _State) -> None:
+        self.value(statement.value, state)
+
+    def _run_Assign(self, statement: ast.Assign, state: _State) -> None:
+        value = self.value(statement.value, state)
+        for target in statement.targets:
+            self._assign(target, value, state)
+
+    def _run_AugAssign(self, statement: ast.AugAssign, state: _State) -> None:
+        read = self.value(_loaded(statement.target), state)
+        operation = ("operator", type(statement.op).__name__, read, self.value(statement.value, state))
+        self._assign(statement.target, shortened(operation), state)
+
+    def _run_Assert(self, statement: ast.Assert, state: _State) -> None:
+        state.effects.append(("assert", self.test(statement.test, state)))
+
+    def _run_Delete(self, statement: ast.Delete, state: _State) -> None:
+        for target in statement.targets:
+            if isinstance(target, ast.Name):
+                state.names.pop(target.id, None)
+            else:
+                state.effects.append(("delete", self.value(_loaded(target), state)))
+
+    def _run_FunctionDef(self, statement: FunctionNode, state: _State) -> None:
+        state.names[statement.name] = self._function(statement, state)
+
+    _run_AsyncFunctionDef = _run_FunctionDef
+
+    def _run_Pass(self, statement: ast.Pass | ast.Import | ast.ImportFrom, state: _State) -> None:
+        """Do nothing: names that a function imports count as names of the module."""
+
+    _run_Import = _run_ImportFrom = _run_Pass
+
+    def _assign(self, target: ast.expr, value: Form, state: _State) -> None:
+        match target:
+            case ast.Name():
+                state.names[target.id] = value
+            case ast.Tuple() | ast.List():
+                self.unpacked[value] = len(target.elts)
+                for position, one in enumerate(target.elts):
+                    if isinstance(one, ast.Starred):
+                        self._assign(one.value, ("rest", value, position, len(target.elts)), state)
+                    else:
+                        self._assign(one, self.decisions.item(value, position), state)
+            case ast.Attribute():
+                place: Form = ("attribute", self.value(target.value, state), target.attr)
+                state.effects.append(("store", place, value))
+                state.stores[target.attr] += 1
+            case ast.Subscript():
+                place = ("item", self.value(target.value, state), self.value(target.slice, state))
+                state.effects.append(("store", place, value))
+            case _:
+                raise UnknownError
+
+    def _body(self, body: Sequence[ast.stmt], state: _State, names: Sequence[str]) -> Form:
+        """Return what the body of a loop does, with the values that its variables get."""
+        self.carried.append(tuple(names))
+        found = self.course(body, state, ("loops",))
+        self.carried.pop()
+        return found
+
+    def _opened(self, statement: ast.For | ast.While, state: _State) -> tuple[_State, list[str], Form]:
+        """Return the state in a loop, the variables that it changes, and their values before it."""
+        inside = state.branch()
+        names = [name for name in _in_order(statement) if self._is_carried(name, statement)]
+        for position, name in enumerate(names):
+            inside.names[name] = ("before", self.depth, position)
+        starts = tuple(state.names.get(name, ("unset",)) for name in names)
+        return inside, names, starts
+
+    def _is_carried(self, name: str, loop: ast.For | ast.While) -> bool:
+        """Return whether a loop's variable is read after the loop, or in its next round."""
+        if self.loads[name] > _loads(loop)[name]:
+            return True
+        for statement in loop.body:
+            if _loads(statement)[name]:
+                stored = isinstance(statement, ast.Assign) and not _loads(statement.value)[name]
+                return not stored and not (isinstance(loop, ast.For) and name in _in_order_of(loop.target))
+            if isinstance(statement, ast.Assign) and any(name in _in_order_of(one) for one in statement.targets):
+                return False
+        return False
+
+    def _closed(self, effect: Form, state: _State, inside: _State, names: Sequence[str]) -> None:
+        """Add a loop to the effects; its variables have other values after it."""
+        state.effects.append(effect)
+        state.join(inside)
+        for position, name in enumerate(names):
+            state.names[name] = shortened(("after", effect, position))
+
+    def _run_For(self, statement: ast.For, state: _State) -> None:
+        if statement.orelse:
+            raise UnknownError
+        iterable = _iterated(self.value(statement.iter, state))
+        inside, names, starts = self._opened(statement, state)
+        self._assign(statement.target, ("each", self.depth), inside)
+        self.depth += 1
+        form = self._body(statement.body, inside, names)
+        self.depth -= 1
+        self._closed(("for", iterable, starts, form), state, inside, names)
+
+    def _run_While(self, statement: ast.While, state: _State) -> None:
+        if statement.orelse:
+            raise UnknownError
+        inside, names, starts = self._opened(statement, state)
+        self.depth += 1
+        test = self.test(statement.test, inside)
+        form = self._body(statement.body, inside, names)
+        self.depth -= 1
+        self._closed(("while", starts, self.decisions.decide(test, form, ("done",))), state, inside, names)
+
+    def _run_With(self, statement: ast.With, state: _State) -> None:
+        for item in statement.items:
+            manager = self.value(item.context_expr, state)
+            state.effects.append(("enter", manager))
+            if item.optional_vars is not None:
+                self._assign(item.optional_vars, ("entered", manager), state)
+        if _returns(statement):
+            raise UnknownError
+        for one in statement.body:
+            if isinstance(one, ast.If):
+                form = self._if(one, (), state.branch(), ("joins",))
+                state.effects.append(("under", form))
+                if _assigned(one):
+                    raise UnknownError
+            else:
+                self._simple(one, state)
+        state.effects.append(("exit",))
+
+    def _run_Try(self, statement: ast.Try, state: _State) -> None:
+        names = _in_order(statement)
+        self.carried.append(tuple(names))
+        inside = state.branch()
+        found: list[Form] = [self.course([*statement.body, *statement.orelse], inside, ("tries",))]
+        found.append(("else", len(statement.orelse)))
+        for handler in statement.handlers:
+            caught = state.branch()
+            if handler.name:
+                caught.names[handler.name] = ("error",)
+            errors = self._given(handler.type, state)
+            found.append(("except", _choices(errors), self.course(handler.body, caught, ("tries",))))
+        found.append(self.course(statement.finalbody, inside.branch(), ("tries",)))
+        self.carried.pop()
+        self._closed(("try", *found), state, inside, names)
+
+    def _function(self, node: FunctionNode, state: _State) -> Form:
+        inside = state.branch()
+        inside.names.update(_parameters(node))
+        self.carried.append(())
+        form = self.course(node.body, inside, FALLS)
+        self.carried.pop()
+        signature = ast.dump(node.args)
+        decorators = tuple(self._values(node.decorator_list, state))
+        return shortened(("function", type(node).__name__, signature, decorators, form))
+
+    # Values
+
+    def value(self, node: ast.expr, state: _State) -> Form:
+        """Return the value of an expression. Its calls are added to the effects of the state."""
+        self.nodes += 1
+        evaluate = getattr(self, f"_value_of_{type(node).__name__}", None)
+        if evaluate is None:
+            raise UnknownError
+        return form_of(evaluate(node, state))
+
+    def _values(self, nodes: Iterable[ast.expr | None], state: _State) -> list[Form]:
+        """Return the values of expressions; None has the value of ``None``."""
+        return [self._given(node, state) for node in nodes]
+
+    def _given(self, node: ast.expr | None, state: _State) -> Form:
+        if node is None:
+            return NONE
+        return self.value(node, state)
+
+    def _value_of_Constant(self, node: ast.Constant, state: _State) -> Form:
+        return ("constant", repr(node.value))
+
+    def _value_of_Name(self, node: ast.Name, state: _State) -> Form:
+        if node.id in state.names:
+            return state.names[node.id]
+        if node.id in self.constants:
+            return self.value(self.constants[node.id], state)
+        return ("name", node.id)
+
+    def _value_of_Attribute(self, node: ast.Attribute, state: _State) -> Form:
+        owner = self.value(node.value, state)
+        return shortened(("attribute", owner, node.attr, state.stores[node.attr]))
+
+    def _value_of_Subscript(self, node: ast.Subscript, state: _State) -> Form:
+        return self.decisions.item(self.value(node.value, state), self.value(node.slice, state))
+
+    def _value_of_Tuple(self, node: ast.Tuple | ast.List, state: _State) -> Form:
+        kind = type(node).__name__
+        return self.decisions.by_cases(lambda each: self._written(kind, each), self._values(node.elts, state))
+
+    _value_of_List = _value_of_Tuple
+
+    def _value_of_Set(self, node: ast.Set, state: _State) -> Form:
+        return ("Set", *sorted(self._values(node.elts, state), key=text_of))
+
+    def _value_of_Dict(self, node: ast.Dict, state: _State) -> Form:
+        keys = tuple(self._values(node.keys, state))
+        return ("Dict", keys, tuple(self._values(node.values, state)))
+
+    def _value_of_BinOp(self, node: ast.BinOp, state: _State) -> Form:
+        sides = self._values((node.left, node.right), state)
+        operator = type(node.op).__name__
+        return self.decisions.by_cases(lambda each: shortened(("operator", operator, *each)), sides)
+
+    def _value_of_UnaryOp(self, node: ast.UnaryOp, state: _State) -> Form:
+        if isinstance(node.op, ast.Not):
+            return self.decisions.negated(self.test(node.operand, state))
+        return ("unary", type(node.op).__name__, self.value(node.operand, state))
+
+    def _value_of_IfExp(self, node: ast.IfExp, state: _State) -> Form:
+        test = self.test(node.test, state)
+        return self.decisions.decide(test, *self._either(node.body, node.orelse, test, state))
+
+    def _value_of_NamedExpr(self, node: ast.NamedExpr, state: _State) -> Form:
+        value = self.value(node.value, state)
+        self._assign(node.target, value, state)
+        return value
+
+    def _value_of_Lambda(self, node: ast.Lambda, state: _State) -> Form:
+        inside = state.branch()
+        names = list(_parameters(node))
+        for position, name in enumerate(names):
+            inside.names[name] = ("argument", position)
+        value = self.value(node.body, inside)
+        return ("lambda", len(names), tuple(inside.effects), value)
+
+    def _value_of_JoinedStr(self, node: ast.JoinedStr, state: _State) -> Form:
+        return shortened(("text", *_texts_joined(self._values(node.values, state))))
+
+    def _value_of_FormattedValue(self, node: ast.FormattedValue, state: _State) -> Form:
+        form = self._given(node.format_spec, state)
+        return ("formatted", self.value(node.value, state), node.conversion, form)
+
+    def _value_of_Slice(self, node: ast.Slice, state: _State) -> Form:
+        return ("slice", *self._values((node.lower, node.upper, node.step), state))
+
+    def _value_of_Starred(self, node: ast.Starred, state: _State) -> Form:
+        return ("star", self.value(node.value, state))
+
+    def _value_of_Await(self, node: ast.Await | ast.Yield | ast.YieldFrom, state: _State) -> Form:
+        return self._done((type(node).__name__, self._given(node.value, state)), state)
+
+    _value_of_Yield = _value_of_YieldFrom = _value_of_Await
+
+    def _written(self, kind: str, values: Sequence[Form]) -> Form:
+        """Return a written tuple or list; one of all elements of an unpacked value is this value."""
+        if kind != "Tuple" or not values or values[0][0] != "item":
+            return (kind, *values)
+        whole = form_of(values[0][1])
+        for position, value in enumerate(values):
+            if value != self.decisions.item(whole, position):
+                return (kind, *values)
+        if self.unpacked.get(whole) != len(values):
+            return (kind, *values)
+        return whole
+
+    def _either(self, one: ast.expr, other: ast.expr, test: Form, state: _State) -> tuple[Form, Form]:
+        """Return the values of two expressions of which one is evaluated."""
+        states = state.branch(), state.branch()
+        values = self.value(one, states[0]), self.value(other, states[1])
+        if states[0].effects or states[1].effects:
+            ends = [self._and_then(each.effects, ("joins",)) for each in states]
+            state.effects.append(("under", self.decisions.decide(test, *ends)))
+        return values
+
+    def _done(self, effect: Form, state: _State) -> Form:
+        """Add an effect, and return its result."""
+        effect = shortened(effect)
+        count = state.calls[effect]
+        state.calls[effect] += 1
+        state.effects.append(effect)
+        if count:
+            return ("again", count, effect)
+        return effect
+
+    def _value_of_Call(self, node: ast.Call, state: _State) -> Form:
+        name = ast.unparse(node.func)
+        name = _SAME.get(name, name)
+        if name in self.helpers and name not in self.inside and name.partition(".")[0] not in _hidden(state, name):
+            return self._inline(self.helpers[name], name, node, state)
+        if name == "os.environ.get" and len(node.args) == 2 and not node.keywords:
+            return self._environment(node, state)
+        is_pure = isinstance(node.func, ast.Name) and name in _PURE and name not in state.names
+        function: Form = ("name", name)
+        if name not in _SAME.values():
+            function = self.value(node.func, state)
+        arguments = self._values(node.args, state)
+        keywords = tuple((one.arg or "**", self.value(one.value, state)) for one in node.keywords)
+        if is_pure and name == "bool" and len(node.args) == 1 and not keywords:
+            return self.test(node.args[0], state)
+        if is_pure and name in ("any", "all") and len(arguments) == 1 and not keywords:
+            return self.decisions.any_of(_iterated(arguments[0]), depth=self.depth, negated=name == "all")
+        if is_pure:
+            arguments = _spelled(name, arguments)
+
+        def made(each: Sequence[Form]) -> Form:
+            return shortened(("call", function, tuple(each), keywords))
+
+        if isinstance(node.func, ast.Attribute) and name.rpartition(".")[2] in _PURE_METHODS:
+            return made(arguments)
+        if is_pure:
+            form = made(arguments)
+            if name in _TRUE_OR_FALSE:
+                return self.decisions.decide(form, TRUE, FALSE)
+            return form
+        return self._done_by_cases(made, arguments, state)
+
+    def _done_by_cases(self, make: Callable[[Sequence[Form]], Form], operands: Sequence[Form], state: _State) -> Form:
+        """Add the effect of a call, and return its result; for arguments that are decided, one for each branch."""
+        for position, one in enumerate(operands):
+            if one[0] != "if":
+                continue
+            self.decisions.count_case()
+            test = form_of(one[1])
+            values = []
+            ends = []
+            branches = state.branch(), state.branch()
+            for branch, side in zip(branches, one[2:], strict=True):
+                given = [*operands[:position], form_of(side), *operands[position + 1 :]]
+                values.append(self._done_by_cases(make, given, branch))
+                ends.append(self._and_then(branch.effects, ("joins",)))
+            state.effects.append(("under", self.decisions.decide(test, *ends)))
+            state.join(*branches)
+            return self.decisions.decide(test, *values)
+        return self._done(make(operands), state)
+
+    def _environment(self, node: ast.Call, state: _State) -> Form:
+        """Return a variable of the environment, or what a call gives for one that isn't set."""
+        found = self._value_of_Call(ast.Call(node.func, node.args[:1], []), state)
+        lacks = self.decisions.compared("is", *sorted((found, NONE), key=text_of))
+        return self.decisions.decide(lacks, self.value(node.args[1], state), found)
+
+    def _inline(self, helper: FunctionNode, name: str, node: ast.Call, state: _State) -> Form:
+        """Return the value of a call of a helper, and add its effects."""
+        arguments = helper.args
+        if arguments.vararg or arguments.kwarg or any(isinstance(one, ast.Starred) for one in node.args):
+            raise UnknownError
+        parameters = [*arguments.posonlyargs, *arguments.args]
+        static = any(isinstance(one, ast.Name) and one.id == "staticmethod" for one in helper.decorator_list)
+        if helper.decorator_list and not static:
+            raise UnknownError
+        bound: dict[str, Form] = {}
+        if "." in name and not static:
+            bound[parameters[0].arg] = self.value(ast.Name(name.partition(".")[0], ast.Load()), state)
+            parameters = parameters[1:]
+        given = self._values(node.args, state)
+        if len(given) > len(parameters):
+            raise UnknownError
+        bound.update((parameter.arg, value) for parameter, value in zip(parameters, given, strict=False))
+        for keyword in node.keywords:
+            if keyword.arg is None:
+                raise UnknownError
+            bound[keyword.arg] = self.value(keyword.value, state)
+        every = [*parameters, *arguments.kwonlyargs]
+        defaults = [
+            *([None] * (len(parameters) - len(arguments.defaults))),
+            *arguments.defaults,
+            *arguments.kw_defaults,
+        ]
+        for parameter, default in zip(every, defaults, strict=True):
+            if parameter.arg not in bound:
+                if default is None:
+                    raise UnknownError
+                bound[parameter.arg] = self.value(default, state)
+        inside = _State(bound, state.stores.copy(), state.calls.copy())
+        self.inside.append(name)
+        self.carried.append(())
+        form = self.course(shaped_body(helper, with_reports=True), inside, FALLS)
+        self.carried.pop()
+        self.inside.pop()
+        while form[0] == "then":
+            state.effects.append(form_of(form[1]))
+            form = form_of(form[2])
+        state.join(inside)
+        return self.decisions.result(form)
+
+    def _value_of_ListComp(
+        self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp, state: _State
+    ) -> Form:
+        inside = state.branch()
+        parts: list[Form] = []
+        for generator in node.generators:
+            iterable = _iterated(self.value(generator.iter, inside))
+            self._assign(generator.target, ("each", self.depth), inside)
+            self.depth += 1
+            tests = TRUE
+            for one in generator.ifs:
+                tests = self.decisions.decide(tests, self.test(one, inside), FALSE)
+            parts.append((iterable, tests, generator.is_async))
+        if isinstance(node, ast.DictComp):
+            value: Form = (self.value(node.key, inside), self.value(node.value, inside))
+        else:
+            value = self.value(node.elt, inside)
+        self.depth -= len(node.generators)
+        # A generator gives what a list of the same items gives.
+        kind = {ast.DictComp: "dict", ast.SetComp: "set"}.get(type(node), "list")
+        form: Form = (kind, tuple(parts), tuple(inside.effects), value)
+        if isinstance(node, ast.GeneratorExp):
+            return ("generator", form)
+        form = shortened(form)
+        if inside.effects:
+            return self._done(form, state)
+        return form
+
+    _value_of_SetComp = _value_of_GeneratorExp = _value_of_DictComp = _value_of_ListComp
+
+    # Tests
+
+    def test(self, node: ast.expr, state: _State) -> Form:
+        """Return a test as a decision between true and false."""
+        if isinstance(node, ast.BoolOp):
+            return self._junction(node, state, self.test)
+        return self.decisions.truth(self.value(node, state))
+
+    def _value_of_BoolOp(self, node: ast.BoolOp, state: _State) -> Form:
+        return self._junction(node, state, self.value)
+
+    def _junction(self, node: ast.BoolOp, state: _State, evaluate: Callable[[ast.expr, _State], Form]) -> Form:
+        """Return ``and`` or ``or`` of values or tests. Each is evaluated only if those before it don't decide."""
+        is_and = isinstance(node.op, ast.And)
+        values = [evaluate(node.values[0], state)]
+        reached = TRUE
+        for one in node.values[1:]:
+            reached = self.decisions.decide(reached, self._goes_on(values[-1], is_and=is_and), FALSE)
+            inside = state.branch()
+            values.append(evaluate(one, inside))
+            if inside.effects:
+                course = self._and_then(inside.effects, ("joins",))
+                state.effects.append(("under", self.decisions.decide(reached, course, ("joins",))))
+        found = values.pop()
+        for value in reversed(values):
+            found = self.decisions.decide(self._goes_on(value, is_and=is_and), found, value)
+        return found
+
+    def _goes_on(self, value: Form, *, is_and: bool) -> Form:
+        """Return the test whether the value after this one is evaluated."""
+        test = self.decisions.truth(value)
+        if is_and:
+            return test
+        return self.decisions.negated(test)
+
+    def _value_of_Compare(self, node: ast.Compare, state: _State) -> Form:
+        sides = self._values((node.left, *node.comparators), state)
+        found = TRUE
+        for left, right, operator in zip(sides, sides[1:], node.ops, strict=False):
+            name, exchanged, negated = _COMPARED[type(operator)]
+            if exchanged:
+                left, right = right, left
+            if name == "in":
+                part = self.decisions.membership(left, right)
+            else:
+                if name in ("==", "is"):
+                    left, right = sorted((left, right), key=text_of)
+                part = self.decisions.compared(name, left, right)
+            if negated:
+                part = self.decisions.negated(part)
+            found = self.decisions.decide(found, part, FALSE)
+        return found
+
+
+def _hidden(state: _State, name: str) -> set[str]:
+    """Return the local variables that hide a helper's name."""
+    if "." in name:
+        return set()
+    return set(state.names)
+
+
+def _ended(end: Form, carried: Form) -> Form:
+    if end == FALLS or end == ("joins",):
+        return end
+    return (*end, carried)
+
+
+def _iterated(value: Form) -> Form:
+    """Return what a loop gets from a value: a list, tuple or generator of the same items is the same."""
+    if value[0] in ("Tuple", "List"):
+        return ("items", *value[1:])
+    if value[0] == "generator":
+        return form_of(value[1])
+    return value
+
+
+def _spelled(name: str, arguments: list[Form]) -> list[Form]:
+    """Return the arguments of a builtin in one spelling."""
+    if name in ("isinstance", "issubclass") and len(arguments) == 2:
+        return [arguments[0], _choices(arguments[1])]
+    if name in ("list", "tuple", "set", "sorted", "any", "all", "sum", "min", "max") and arguments:
+        arguments = [_iterated(arguments[0]), *arguments[1:]]
+    if name in ("min", "max"):
+        arguments.sort(key=text_of)
+    return arguments
+
+
+def _choices(value: Form) -> Form:
+    """Return the types of ``isinstance`` or ``except``, in one order."""
+    if value[0] != "Tuple":
+        return ("Tuple", value)
+    types = set(map(form_of, value[1:]))
+    for one in list(types):
+        if any(_is_subtype(one, other) for other in types - {one}):
+            types.discard(one)
+    return ("Tuple", *sorted(types, key=text_of))
+
+
+def _is_subtype(one: Form, other: Form) -> bool:
+    """Return whether one builtin type is derived from another."""
+    if one[0] != "name" or other[0] != "name":
+        return False
+    types = [getattr(builtins, str(each[1]), None) for each in (one, other)]
+    return isinstance(types[0], type) and isinstance(types[1], type) and issubclass(types[0], types[1])
+
+
+def _texts_joined(parts: Sequence[Form]) -> list[Form]:
+    """Return the parts of an f-string, with constant parts put together."""
+    found: list[Form] = []
+    for part in parts:
+        if part[0] == "constant" and found and found[-1][0] == "constant":
+            joined = ast.literal_eval(str(found[-1][1])) + ast.literal_eval(str(part[1]))
+            found[-1] = ("constant", repr(joined))
+        else:
+            found.append(part)
+    return found
+
+
+def _loaded(node: ast.expr) -> ast.expr:
+    if isinstance(node, ast.Name):
+        return ast.Name(node.id, ast.Load())
+    if isinstance(node, ast.Attribute):
+        return ast.Attribute(node.value, node.attr, ast.Load())
+    if isinstance(node, ast.Subscript):
+        return ast.Subscript(node.value, node.slice, ast.Load())
+    raise UnknownError
+
+
+def _leaves_inside(statement: ast.If) -> bool:
+    """Return whether ``return``, ``raise``, ``break`` or ``continue`` is in a condition, outside of inner loops."""
+    waiting: list[ast.AST] = [*statement.body, *statement.orelse]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Return | ast.Raise | ast.Continue | ast.Break):
+            return True
+        if isinstance(node, ast.If):
+            waiting += [*node.body, *node.orelse]
+    return False
+
+
+def _followed(body: Sequence[ast.stmt], rest: Sequence[ast.stmt]) -> Sequence[ast.stmt]:
+    """Return a branch with what follows it."""
+    if _leaves(body):
+        return body
+    return [*body, *rest]
+
+
+def _leaves(body: Sequence[ast.stmt]) -> bool:
+    """Return whether a block never reaches the statement after it."""
+    if not body:
+        return False
+    last = body[-1]
+    if isinstance(last, ast.If):
+        return _leaves(last.body) and _leaves(last.orelse)
+    return isinstance(last, ast.Return | ast.Raise | ast.Continue | ast.Break)
+
+
+def _returns(statement: ast.stmt) -> bool:
+    """Return whether a statement contains ``return``, ``break`` or ``continue``, outside nested functions."""
+    waiting: list[ast.AST] = [statement]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Return | ast.Break | ast.Continue):
+            return True
+        if not isinstance(node, FunctionNode | ast.Lambda):
+            waiting.extend(ast.iter_child_nodes(node))
+    return False
+
+
+def _loads(node: ast.AST) -> Counter[str]:
+    """Return how often each name is read in a node."""
+    return Counter(one.id for one in walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load))
+
+
+def _in_order_of(target: ast.expr) -> list[str]:
+    return [one.id for one in walk(target) if isinstance(one, ast.Name)]
+
+
+def _in_order(statement: ast.stmt) -> list[str]:
+    """Return the local variables that a statement assigns, in the order of their first assignment."""
+    found: dict[str, None] = {}
+    waiting: list[ast.AST] = [statement]
+    while waiting:
+        node = waiting.pop(0)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found[node.id] = None
+        if not isinstance(
+            node, FunctionNode | ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+        ):
+            waiting = [*ast.iter_child_nodes(node), *waiting]
+    return list(found)
+
+
+def _assigned(statement: ast.stmt) -> set[str]:
+    names = set(_in_order(statement))
+    for node in ast.walk(statement):
+        if isinstance(node, FunctionNode):
+            names.add(node.name)
+    return names
+
+
+def _as_any(loop: ast.For, after: ast.stmt) -> ast.Return | None:
+    """Return a loop that returns a truth value at the first match as ``any`` or ``all``; None for others."""
+    if (
+        loop.orelse
+        or len(loop.body) != 1
+        or not isinstance(after, ast.Return)
+        or not isinstance(after.value, ast.Constant)
+    ):
+        return None
+    inside = loop.body[0]
+    if not isinstance(inside, ast.If) or inside.orelse or len(inside.body) != 1:
+        return None
+    found = inside.body[0]
+    if not isinstance(found, ast.Return) or not isinstance(found.value, ast.Constant):
+        return None
+    if (found.value.value, after.value.value) == (True, False):
+        name, test = "any", inside.test
+    elif (found.value.value, after.value.value) == (False, True):
+        name, test = "all", ast.UnaryOp(ast.Not(), inside.test)
+    else:
+        return None
+    generator = ast.GeneratorExp(test, [ast.comprehension(loop.target, loop.iter, [], 0)])
+    return ast.Return(ast.Call(ast.Name(name, ast.Load()), [generator], []))
+
+
+def _as_list(before: ast.stmt, loop: ast.stmt) -> ast.stmt | None:
+    """Return a loop that fills an empty list as a list comprehension; None for others."""
+    return listed(before, loop)

@@ -1,0 +1,171 @@
+"""New version of a Python file in which functions that do the same as before have their old bodies."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from patchq.drift._effects.effects import effect_of
+from patchq.drift._effects.restored import RestoredLines, replaced
+from patchq.drift._python.shape import FunctionNode, bound_names, walk
+
+#: Node of a function by its qualified name.
+_Functions = dict[str, FunctionNode]
+
+
+def restore_python(old: bytes, new: bytes, kept: Collection[str] = ()) -> list[RestoredLines]:
+    """Return the lines of a file to replace, so that functions with an equal effect are written as in the old version.
+
+    A function that only one version has, and that the other one has in the place of its calls, is left out or put in.
+
+    :param kept: words that patches add to the file. A function that loses such a local variable isn't restored.
+    """
+    try:
+        trees = ast.parse(old), ast.parse(new)
+    except (SyntaxError, ValueError, RecursionError):
+        return []
+    texts = old.split(b"\n"), new.split(b"\n")
+    functions = tuple(dict(_functions(tree.body, "")) for tree in trees)
+    constants = tuple(_constants(tree) for tree in trees)
+    only = [_lacking(constants[side], constants[1 - side], trees[1 - side]) for side in (0, 1)]
+    found = []
+    used: set[str] = set()
+    for name, node in functions[1].items():
+        before = functions[0].get(name)
+        if before is None or _same_text(before, node, texts) or not _same_signature(before, node):
+            continue
+        if (bound_names(before) - bound_names(node)).intersection(kept):
+            continue
+        helpers = [_helpers(name, functions[side], functions[1 - side]) for side in (0, 1)]
+        effect = effect_of(before, helpers[0], only[0])
+        if effect is None or effect != effect_of(node, helpers[1], only[1]):
+            continue
+        replaced = _body_lines(before), _body_lines(node)
+        if None in replaced or before.col_offset != node.col_offset:
+            continue
+        (start, end), (first, last) = replaced[0] or (0, 0), replaced[1] or (0, 0)
+        lines = texts[0][start - 1 : end]
+        lines += _needed(before, helpers[0], functions[0], texts[0], used)
+        found.append(RestoredLines(first, last, tuple(lines)))
+        used |= {helper for helper in helpers[1] if _calls(node, helper)}
+    return [*found, *_unused(used, functions, texts, found, new)]
+
+
+def _functions(body: Sequence[ast.stmt], owner: str) -> Iterator[tuple[str, FunctionNode]]:
+    for node in body:
+        if isinstance(node, FunctionNode):
+            yield owner + node.name, node
+        elif isinstance(node, ast.ClassDef):
+            yield from _functions(node.body, f"{owner}{node.name}.")
+        elif isinstance(node, ast.If | ast.Try):
+            yield from _functions(node.body, owner)
+
+
+def _constants(tree: ast.Module) -> dict[str, ast.expr]:
+    """Return the values of a module's names that are assigned once, to a constant or a tuple of constants."""
+    found: dict[str, ast.expr] = {}
+    for node in tree.body:
+        target, value = None, None
+        if isinstance(node, ast.Assign) and len(node.targets) == 1:
+            target, value = node.targets[0], node.value
+        elif isinstance(node, ast.AnnAssign):
+            target, value = node.target, node.value
+        if isinstance(target, ast.Name) and value is not None and _is_fixed(value):
+            found[target.id] = value
+    return found
+
+
+def _is_fixed(value: ast.expr) -> bool:
+    return all(isinstance(node, ast.Constant | ast.Tuple | ast.UnaryOp | ast.USub | ast.Load) for node in walk(value))
+
+
+def _lacking(mine: Mapping[str, ast.expr], other: Mapping[str, ast.expr], tree: ast.Module) -> dict[str, ast.expr]:
+    """Return the constants of one version that the other one doesn't mention."""
+    mentioned = {node.id for node in walk(tree) if isinstance(node, ast.Name)} | set(other)
+    return {name: value for name, value in mine.items() if name not in mentioned}
+
+
+def _helpers(name: str, mine: _Functions, other: _Functions) -> dict[str, FunctionNode]:
+    """Return the functions that only one version has, by the text that calls them in a function."""
+    owner = name.rpartition(".")[0]
+    found: dict[str, FunctionNode] = {}
+    for helper, node in mine.items():
+        if helper in other or helper == name:
+            continue
+        place, _, short = helper.rpartition(".")
+        if not place:
+            found[short] = node
+        elif place == owner:
+            found |= {f"self.{short}": node, f"cls.{short}": node, f"{place}.{short}": node}
+    return found
+
+
+def _same_text(one: FunctionNode, other: FunctionNode, texts: tuple[list[bytes], list[bytes]]) -> bool:
+    sides = []
+    for node, lines in zip((one, other), texts, strict=True):
+        sides.append(lines[node.lineno - 1 : node.end_lineno])
+    return sides[0] == sides[1]
+
+
+def _same_signature(one: FunctionNode, other: FunctionNode) -> bool:
+    """Return whether two functions are called alike: parameters, defaults and decorators; annotations don't count."""
+    sides = []
+    for node in (one, other):
+        arguments = node.args
+        every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+        names = [[each.arg for each in part] for part in (arguments.posonlyargs, arguments.args, arguments.kwonlyargs)]
+        stars = [each.arg for each in (arguments.vararg, arguments.kwarg) if each]
+        values = [*arguments.defaults, *arguments.kw_defaults, *node.decorator_list]
+        sides.append((type(node), len(every), names, stars, [ast.dump(value) for value in values if value]))
+    return sides[0] == sides[1]
+
+
+def _body_lines(node: FunctionNode) -> tuple[int, int] | None:
+    """Return the first and last line of a body; None if it is on the line of its ``def``."""
+    first = node.body[0]
+    decorators = getattr(first, "decorator_list", [])
+    start = min([first.lineno, *(one.lineno for one in decorators)])
+    header = max(
+        [node.lineno, *(one.end_lineno or 0 for one in ast.walk(node.args) if isinstance(one, ast.expr | ast.arg))]
+    )
+    if node.returns:
+        header = max(header, node.returns.end_lineno or 0)
+    if start <= header:
+        return None
+    return start, node.end_lineno or start
+
+
+def _calls(node: FunctionNode, helper: str) -> bool:
+    return any(isinstance(call, ast.Call) and ast.unparse(call.func) == helper for call in walk(node))
+
+
+def _needed(
+    node: FunctionNode, helpers: Mapping[str, FunctionNode], mine: _Functions, text: list[bytes], used: set[str]
+) -> list[bytes]:
+    """Return the lines of the helpers that an old body calls and the new version no longer has."""
+    lines: list[bytes] = []
+    for name, helper in helpers.items():
+        if _calls(node, name) and name not in used:
+            used.add(name)
+            first = min([helper.lineno, *(one.lineno for one in helper.decorator_list)])
+            lines += [b"", *text[first - 1 : helper.end_lineno]]
+    return lines
+
+
+def _unused(
+    used: set[str],
+    functions: tuple[_Functions, ...],
+    texts: tuple[list[bytes], list[bytes]],
+    done: Sequence[RestoredLines],
+    new: bytes,
+) -> Iterator[RestoredLines]:
+    """Yield blank lines for the helpers of the new version that nothing calls after the replacements."""
+    rest, _ = replaced(new, done)
+    for name, helper in functions[1].items():
+        short = name.rpartition(".")[2]
+        if name in functions[0] or not any(one.rpartition(".")[2] == short for one in used):
+            continue
+        if rest.count(short.encode()) == 1:
+            first = min([helper.lineno, *(one.lineno for one in helper.decorator_list)])
+            last = helper.end_lineno or first
+            yield RestoredLines(first, last, (b"",) * (last - first + 1))

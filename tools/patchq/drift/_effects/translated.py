@@ -1,0 +1,690 @@
+"""C++ functions as Python syntax trees, so that both languages have one evaluation.
+
+A local variable that only holds a value becomes a Python variable. Every other one becomes an object: its
+declaration, and each value that it gets, is an effect. Objects are arrays, references, variables of a class, and
+variables whose address is taken or that a lambda or another part without a translation mentions.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from patchq.drift._cpp.facts import CppFile, spelled_number, spelled_type
+from patchq.drift._effects.decisions import UnknownError
+from patchq.drift._python.shape import FunctionNode
+
+#: Types whose variables hold only a value.
+_PLAIN = re.compile(r"(u?int\d*(_t)?|size_t|ssize_t|ptrdiff_t|bool|char|short|long|float|double|half|auto|.*\*)$")
+#: Functions without an effect, besides casts.
+_PURE = re.compile(
+    r"((static|reinterpret|const|dynamic)_cast<.*>|(ceil_?div|get|make_(tuple|pair)|to_string|abs|sizeof)\b.*|"
+    r"u?int\d*(_t)?|size_t|bool|float|double|half)$"
+)
+_CAST = re.compile(r"(u?int\d*(_t)?|size_t|bool|float|double|half)$")
+_OPERATORS: dict[str, type[ast.operator]] = {
+    "+": ast.Add,
+    "-": ast.Sub,
+    "*": ast.Mult,
+    "/": ast.Div,
+    "%": ast.Mod,
+    "&": ast.BitAnd,
+    "|": ast.BitOr,
+    "^": ast.BitXor,
+    "<<": ast.LShift,
+    ">>": ast.RShift,
+}
+_COMPARISONS: dict[str, type[ast.cmpop]] = {
+    "==": ast.Eq,
+    "!=": ast.NotEq,
+    "<": ast.Lt,
+    "<=": ast.LtE,
+    ">": ast.Gt,
+    ">=": ast.GtE,
+}
+#: Operators whose sides may be exchanged.
+_EXCHANGED = "*&|^"
+_UNARY: dict[str, type[ast.unaryop]] = {"-": ast.USub, "+": ast.UAdd, "~": ast.Invert, "!": ast.Not}
+_LEAVING = ("return_statement", "break_statement", "continue_statement", "goto_statement", "throw_statement")
+_NAME = "identifier"
+_GUARDS = ("preproc_if", "preproc_ifdef", "preproc_elif", "preproc_elifdef", "preproc_else")
+#: Names that are not those of local variables.
+_NAMES = ("qualified_identifier", "this", "template_function", "sizeof_expression", "type_identifier")
+
+
+def python_of(file: CppFile, node: Any) -> FunctionNode:
+    """Return a function definition as a Python one.
+
+    :raises UnknownError: if a statement that leaves a block has no translation, or the parser can't read a part.
+    """
+    if node.child_by_field_name("body").has_error:
+        raise UnknownError
+    return _Translation(file, node).function()
+
+
+class _Translation:
+    """Translation of one function."""
+
+    def __init__(self, file: CppFile, node: Any) -> None:
+        self.file, self.node = file, node
+        #: Names of local variables that are objects, and of other variables that the function assigns.
+        self.objects = self._objects()
+        #: Python names of the variables in each enclosing block.
+        self.scopes: list[dict[str, str]] = [{}]
+        self.count = 0
+        #: Update of each enclosing ``for`` loop.
+        self.updates: list[list[ast.stmt]] = []
+
+    def text(self, node: Any) -> str:
+        return self.file.text(node)
+
+    def function(self) -> FunctionNode:
+        parameters = [ast.arg(name) for name in self._parameters()]
+        body = self.block(self.node.child_by_field_name("body")) or [ast.Pass()]
+        arguments = ast.arguments([], parameters, None, [], [], None, [])
+        return ast.FunctionDef("function", arguments, body, [])
+
+    def _parameters(self) -> list[str]:
+        found = []
+        declarator = self.node.child_by_field_name("declarator")
+        while declarator is not None and declarator.type != "function_declarator":
+            declarator = declarator.child_by_field_name("declarator")
+        if declarator is None:
+            raise UnknownError
+        for parameter in declarator.child_by_field_name("parameters").named_children:
+            declared = parameter.child_by_field_name("declarator")
+            if declared is None:
+                continue
+            name = self.text(_declared(declared))
+            found.append(name)
+            self.scopes[0][name] = name
+            if _is_reference(declared) and not _is_const(self.file, parameter):
+                self.objects.add(name)
+        return found
+
+    def _objects(self) -> set[str]:
+        found: set[str] = set()
+        #: Local variables that only hold values, if nothing else makes them objects.
+        values: set[str] = set()
+        targets: list[tuple[str, bool]] = []
+        for node in _every(self.node.child_by_field_name("body")):
+            match node.type:
+                case "declaration":
+                    self._sort(node, values, found)
+                case "for_range_loop":
+                    declared = node.child_by_field_name("declarator")
+                    if _is_reference(declared) and not _is_const(self.file, node):
+                        found.add(self.text(_declared(declared)))
+                case "pointer_expression":
+                    if self.text(node).startswith("&"):
+                        found.add(self.text(node.child_by_field_name("argument")))
+                case "lambda_expression" | "gnu_asm_expression":
+                    found.update(self.text(each) for each in _every(node) if each.type == _NAME)
+                case "assignment_expression" | "update_expression":
+                    target = node.child_by_field_name("left") or node.child_by_field_name("argument")
+                    targets.append((self.text(target), target.type == _NAME and _is_statement(node)))
+        for name, is_simple in targets:
+            if not is_simple or name not in values:
+                found.add(name)
+        return found
+
+    def _sort(self, declaration: Any, values: set[str], objects: set[str]) -> None:
+        """Add the variables of a declaration to those that only hold values, or to the objects."""
+        plain = self._is_plain(declaration)
+        for declared in declaration.children_by_field_name("declarator"):
+            name = self.text(_declared(declared))
+            if plain and not _is_reference(declared) and _inner(declared).type != "array_declarator":
+                values.add(name)
+            else:
+                objects.add(name)
+
+    def _is_plain(self, declaration: Any) -> bool:
+        """Return whether the variables of a declaration only hold values."""
+        if any(child.type == "storage_class_specifier" for child in declaration.children):
+            return False
+        if "__shared__" in self.text(declaration):
+            return False
+        if _is_const(self.file, declaration):
+            return True
+        declared = declaration.children_by_field_name("declarator")
+        if any(_inner(one).type == "pointer_declarator" for one in declared):
+            return True
+        return bool(_PLAIN.match(spelled_type(self.text(declaration.child_by_field_name("type")))))
+
+    # Statements
+
+    def block(self, node: Any) -> list[ast.stmt]:
+        """Translate a block, or a single statement in the place of a block."""
+        self.scopes.append({})
+        found: list[ast.stmt] = []
+        children = [node]
+        if node.type == "compound_statement":
+            children = node.named_children
+        for child in children:
+            found += self.statement(child)
+        self.scopes.pop()
+        return found
+
+    def statement(self, node: Any) -> list[ast.stmt]:
+        """Translate a statement to any number of Python's."""
+        translate = getattr(self, f"_from_{node.type}", None)
+        if translate is not None:
+            return list(translate(node))
+        if node.type in _GUARDS:
+            return self._guarded(node)
+        return [ast.Expr(_call(self._opaque(node)))]
+
+    def _from_comment(self, node: Any) -> list[ast.stmt]:
+        return []
+
+    def _from_expression_statement(self, node: Any) -> list[ast.stmt]:
+        if not node.named_children:
+            return []
+        return self._expression(node.named_children[0])
+
+    def _from_compound_statement(self, node: Any) -> list[ast.stmt]:
+        return self.block(node)
+
+    def _from_while_statement(self, node: Any) -> list[ast.stmt]:
+        test = self.test(node.child_by_field_name("condition"))
+        self.updates.append([])
+        body = self.block(node.child_by_field_name("body"))
+        self.updates.pop()
+        return [ast.While(test, body or [ast.Pass()], [])]
+
+    def _from_return_statement(self, node: Any) -> list[ast.stmt]:
+        return [ast.Return(self._first(node))]
+
+    def _from_throw_statement(self, node: Any) -> list[ast.stmt]:
+        return [ast.Raise(self._first(node), None)]
+
+    def _first(self, node: Any) -> ast.expr | None:
+        """Return the expression of a statement that may have one."""
+        for child in _parts(node):
+            return self.value(child)
+        return None
+
+    def _from_break_statement(self, node: Any) -> list[ast.stmt]:
+        if not self.updates:
+            raise UnknownError
+        return [ast.Break()]
+
+    def _from_continue_statement(self, node: Any) -> list[ast.stmt]:
+        if not self.updates:
+            raise UnknownError
+        return [*self.updates[-1], ast.Continue()]
+
+    def _guarded(self, node: Any) -> list[ast.stmt]:
+        """Translate a preprocessor condition as one of the function; its variables are those of the block around it."""
+        condition, alternative = node.child_by_field_name("condition"), node.child_by_field_name("alternative")
+        if condition is None:
+            condition = node.child_by_field_name("name")
+        found: list[ast.stmt] = []
+        for child in node.named_children:
+            if child not in (condition, alternative):
+                found += self.statement(child)
+        if node.type == "preproc_else":
+            return found
+        test = ast.Name(f"{node.children[0].type} {' '.join(self.text(condition).split())}", ast.Load())
+        other: list[ast.stmt] = []
+        if alternative is not None:
+            other = self.statement(alternative)
+        return [ast.If(test, found or [ast.Pass()], other)]
+
+    def _opaque(self, node: Any) -> str:
+        """Return the text of a part without a translation, with its local variables named alike.
+
+        :raises UnknownError: if it leaves a block, or contains a variable that is not an object.
+        """
+        for each in _every(node):
+            if each.type in _LEAVING and not _is_in_lambda(each, node):
+                raise UnknownError
+            if each.type.startswith("preproc_") and each.type not in (
+                "preproc_call",
+                "preproc_arg",
+                "preproc_directive",
+            ):
+                raise UnknownError
+            name = self.text(each)
+            if each.type == _NAME and name not in self.objects and self._resolved(name) not in ("", name):
+                raise UnknownError
+        words = re.findall(r'"(?:[^"\\]|\\.)*"|\w+|\S', self.text(node))
+        return " ".join(self._resolved(word) or word for word in words)
+
+    def _resolved(self, name: str) -> str:
+        """Return the Python name of a local variable; "" for other names."""
+        for scope in reversed(self.scopes):
+            if name in scope:
+                return scope[name]
+        return ""
+
+    def _new(self, name: str) -> str:
+        self.count += 1
+        found = f"{name} {self.count}"
+        if name in self.objects:
+            found = f"%{self.count}"
+        self.scopes[-1][name] = found
+        return found
+
+    def _from_declaration(self, node: Any) -> list[ast.stmt]:
+        found: list[ast.stmt] = []
+        shown = spelled_type(self.text(node.child_by_field_name("type")))
+        for declared in node.children_by_field_name("declarator"):
+            value = declared.child_by_field_name("value")
+            inner = _inner(declared)
+            if inner.type == "function_declarator":
+                raise UnknownError
+            if inner.type == "structured_binding_declarator":
+                values = self.value(value)
+                names: list[ast.expr] = [
+                    ast.Name(self._new(self.text(one)), ast.Store()) for one in inner.named_children
+                ]
+                found.append(ast.Assign([ast.Tuple(names, ast.Store())], values))
+                continue
+            name = self.text(_declared(declared))
+            given = self._initial(value)
+            target = self._new(name)
+            if name not in self.objects:
+                if given:
+                    found.append(ast.Assign([ast.Name(target, ast.Store())], given))
+            elif _PLAIN.match(shown) and inner.type == _NAME:
+                if given and not self._is_written_next(node, name, given):
+                    found.append(ast.Assign([self._place(target)], given))
+            else:
+                kind = f"{shown} {self._opaque(inner)}"
+                storage = [
+                    self.text(one) for one in node.children if one.type in ("storage_class_specifier", "__shared__")
+                ]
+                declaration = _call(" ".join(["declare", *storage, kind]))
+                if given:
+                    declaration.args.append(given)
+                found.append(ast.Expr(declaration))
+        return found
+
+    def _values(self, node: Any) -> list[ast.expr]:
+        """Return the values of the expressions in a list."""
+        return [self.value(one) for one in _parts(node)]
+
+    def _initial(self, value: Any) -> ast.expr | None:
+        """Return the value of an initializer, in whatever brackets."""
+        if value is None:
+            return None
+        if value.type in ("initializer_list", "argument_list"):
+            values = self._values(value)
+            if len(values) == 1:
+                return values[0]
+            return ast.List(values, ast.Load())
+        return self.value(value)
+
+    def _is_written_next(self, declaration: Any, name: str, value: ast.expr) -> bool:
+        """Return whether a constant is replaced before it is read: the next use gives the address to a call."""
+        if not isinstance(value, ast.Constant):
+            return False
+        for node in _every(self.node):
+            if node.type == _NAME and node.start_byte > declaration.end_byte and self.text(node) == name:
+                parent = node.parent
+                return bool(parent.type == "pointer_expression" and parent.parent.type == "argument_list")
+        return False
+
+    def _expression(self, node: Any) -> list[ast.stmt]:
+        if node.type == "assignment_expression":
+            operator = self.text(node.child_by_field_name("operator"))
+            value = self.value(node.child_by_field_name("right"))
+            target = self._target(node.child_by_field_name("left"))
+            if operator == "=":
+                return [ast.Assign([target], value)]
+            return [ast.AugAssign(target, _OPERATORS[operator[:-1]](), value)]
+        if node.type == "update_expression":
+            target = self._target(node.child_by_field_name("argument"))
+            operation = _OPERATORS[self.text(node.child_by_field_name("operator"))[0]]()
+            return [ast.AugAssign(target, operation, ast.Constant(1))]
+        if node.type == "comma_expression":
+            return [*self._expression(node.named_children[0]), *self._expression(node.named_children[1])]
+        if node.type == "binary_expression":
+            streamed = list(self._streamed(node))
+            return [ast.Expr(_call("<<", streamed[0], one)) for one in streamed[1:]]
+        if node.type == "call_expression" and _only_reserves(self.file, node):
+            return []
+        return [ast.Expr(self.value(node))]
+
+    def _streamed(self, node: Any) -> Iterator[ast.expr]:
+        """Yield a stream and what is written to it."""
+        if node.type == "binary_expression" and self.text(node.child_by_field_name("operator")) == "<<":
+            yield from self._streamed(node.child_by_field_name("left"))
+            node = node.child_by_field_name("right")
+        value = self.value(node)
+        if isinstance(value, ast.Constant):
+            value = ast.Constant(str(value.value))
+        yield value
+
+    def _target(self, node: Any) -> ast.Name | ast.Attribute | ast.Subscript:
+        if node.type == _NAME and self.text(node) not in self.objects:
+            return ast.Name(self._resolved(self.text(node)) or self.text(node), ast.Store())
+        target = self.value(node)
+        if not isinstance(target, ast.Attribute | ast.Subscript):
+            raise UnknownError
+        return target
+
+    def _from_if_statement(self, node: Any) -> list[ast.stmt]:
+        condition = node.child_by_field_name("condition")
+        self.scopes.append({})
+        before = self._initializer(condition)
+        test = self.test(condition)
+        body = self.block(node.child_by_field_name("consequence")) or [ast.Pass()]
+        alternative = node.child_by_field_name("alternative")
+        other: list[ast.stmt] = []
+        if alternative is not None:
+            other = self.block(alternative.named_children[-1])
+        self.scopes.pop()
+        return [*before, ast.If(test, body, other)]
+
+    def _initializer(self, condition: Any) -> list[ast.stmt]:
+        initializer = condition.child_by_field_name("initializer")
+        if initializer is None:
+            return []
+        return self.statement(initializer.named_children[0])
+
+    def _from_for_statement(self, node: Any) -> list[ast.stmt]:
+        self.scopes.append({})
+        initializer = node.child_by_field_name("initializer")
+        found: list[ast.stmt] = []
+        if initializer is not None and initializer.type == "declaration":
+            found = self.statement(initializer)
+        elif initializer is not None:
+            found = self._expression(initializer)
+        condition, update = node.child_by_field_name("condition"), node.child_by_field_name("update")
+        test: ast.expr = ast.Constant(True)
+        if condition is not None:
+            test = self.test(condition)
+        self.updates.append([])
+        if update is not None:
+            self.updates[-1] += self._expression(update)
+        body = [*self.block(node.child_by_field_name("body")), *self.updates.pop()]
+        self.scopes.pop()
+        return [*found, ast.While(test, body or [ast.Pass()], [])]
+
+    def _from_for_range_loop(self, node: Any) -> list[ast.stmt]:
+        iterable = self.value(node.child_by_field_name("right"))
+        declared = node.child_by_field_name("declarator")
+        self.scopes.append({})
+        inner = _inner(declared)
+        names = [inner]
+        if inner.type == "structured_binding_declarator":
+            names = inner.named_children
+        targets: list[ast.expr] = []
+        for one in names:
+            if self.text(one) in self.objects:
+                raise UnknownError
+            targets.append(ast.Name(self._new(self.text(one)), ast.Store()))
+        target = targets[0]
+        if len(targets) > 1:
+            target = ast.Tuple(targets, ast.Store())
+        self.updates.append([])
+        body = self.block(node.child_by_field_name("body"))
+        self.updates.pop()
+        self.scopes.pop()
+        return [ast.For(target, iterable, body or [ast.Pass()], [])]
+
+    def _from_switch_statement(self, node: Any) -> list[ast.stmt]:
+        """Translate a switch without a case that goes on in the next one, as a chain of conditions."""
+        value = self.value(node.child_by_field_name("condition").child_by_field_name("value"))
+        found: list[ast.stmt] = []
+        end = found
+        choices: list[ast.expr] = []
+        cases = _parts(node.child_by_field_name("body"))
+        for position, case in enumerate(cases):
+            choice = case.child_by_field_name("value")
+            statements = _parts(case)
+            if choice is not None:
+                statements.remove(choice)
+            is_last = position == len(cases) - 1
+            if choice is not None:
+                choices.append(self.value(choice))
+            if choice is not None and not statements and not is_last:
+                continue
+            body = self._case(statements, is_last=is_last)
+            if choice is None:
+                if not is_last or choices:
+                    raise UnknownError
+                end += body
+            else:
+                test = ast.Compare(value, [ast.In()], [ast.Tuple(choices, ast.Load())])
+                condition = ast.If(test, body or [ast.Pass()], [])
+                end.append(condition)
+                end, choices = condition.orelse, []
+        return found
+
+    def _case(self, statements: Sequence[Any], *, is_last: bool) -> list[ast.stmt]:
+        if len(statements) == 1 and statements[0].type == "compound_statement":
+            statements = statements[0].named_children
+        if not is_last and (not statements or statements[-1].type not in _LEAVING):
+            raise UnknownError
+        if statements and statements[-1].type == "break_statement":
+            statements = statements[:-1]
+        if any(each.type == "break_statement" for one in statements for each in _every(one)):
+            raise UnknownError
+        self.scopes.append({})
+        found: list[ast.stmt] = []
+        for one in statements:
+            found += self.statement(one)
+        self.scopes.pop()
+        return found
+
+    # Values
+
+    def test(self, node: Any) -> ast.expr:
+        if node.type == "condition_clause":
+            node = node.child_by_field_name("value")
+        if node.type == "declaration":
+            raise UnknownError
+        return self.value(node)
+
+    def _place(self, name: str) -> ast.expr:
+        """Return the place of an object's value."""
+        return ast.Attribute(ast.Name(name, ast.Load()), f"={name}", ast.Load())
+
+    def value(self, node: Any) -> ast.expr:
+        """Translate an expression."""
+        if node.type in _NAMES:
+            return ast.Name(spelled_type(self.text(node)), ast.Load())
+        translate = getattr(self, f"_value_of_{node.type}", None)
+        if translate is None:
+            return _call(self._opaque(node))
+        found = translate(node)
+        assert isinstance(found, ast.expr)
+        return found
+
+    def _field(self, node: Any, name: str) -> ast.expr:
+        return self.value(node.child_by_field_name(name))
+
+    def _value_of_parenthesized_expression(self, node: Any) -> ast.expr:
+        return self.value(node.named_children[0])
+
+    def _value_of_number_literal(self, node: Any) -> ast.expr:
+        number = spelled_number(self.text(node))
+        if number.isdigit():
+            return ast.Constant(int(number))
+        return ast.Name(number, ast.Load())
+
+    def _value_of_string_literal(self, node: Any) -> ast.expr:
+        return ast.Constant(self.text(node)[1:-1])
+
+    _value_of_char_literal = _value_of_string_literal
+
+    def _value_of_concatenated_string(self, node: Any) -> ast.expr:
+        return ast.Constant("".join(self.text(one)[1:-1] for one in node.named_children))
+
+    def _value_of_true(self, node: Any) -> ast.expr:
+        return ast.Constant(node.type == "true")
+
+    _value_of_false = _value_of_true
+
+    def _value_of_null(self, node: Any) -> ast.expr:
+        return ast.Constant(None)
+
+    _value_of_nullptr = _value_of_null
+
+    def _value_of_identifier(self, node: Any) -> ast.expr:
+        name = self.text(node)
+        found = self._resolved(name) or name
+        if name in self.objects:
+            return self._place(found)
+        return ast.Name(found, ast.Load())
+
+    def _value_of_field_expression(self, node: Any) -> ast.expr:
+        name = "".join(self.text(node.child_by_field_name("field")).split())
+        return ast.Attribute(self._field(node, "argument"), name, ast.Load())
+
+    def _value_of_cast_expression(self, node: Any) -> ast.expr:
+        kind = spelled_type(self.text(node.child_by_field_name("type")))
+        return _pure(f"static_cast<{kind}>", self._field(node, "value"))
+
+    def _value_of_unary_expression(self, node: Any) -> ast.expr:
+        operator = self.text(node.child_by_field_name("operator"))
+        return ast.UnaryOp(_UNARY[operator](), self._field(node, "argument"))
+
+    def _value_of_pointer_expression(self, node: Any) -> ast.expr:
+        inner = self._field(node, "argument")
+        if self.text(node.child_by_field_name("operator")) == "&":
+            return _pure("&", inner)
+        return ast.Subscript(inner, ast.Constant(0), ast.Load())
+
+    def _value_of_conditional_expression(self, node: Any) -> ast.expr:
+        sides = self._field(node, "consequence"), self._field(node, "alternative")
+        return ast.IfExp(self._field(node, "condition"), *sides)
+
+    def _value_of_subscript_expression(self, node: Any) -> ast.expr:
+        places = self._values(node.child_by_field_name("indices"))
+        place = places[0]
+        if len(places) > 1:
+            place = _tuple(places)
+        return ast.Subscript(self._field(node, "argument"), place, ast.Load())
+
+    def _value_of_initializer_list(self, node: Any) -> ast.expr:
+        return ast.List(self._values(node), ast.Load())
+
+    def _value_of_compound_literal_expression(self, node: Any) -> ast.expr:
+        kind = spelled_type(self.text(node.child_by_field_name("type")))
+        return _pure(kind, self._field(node, "value"))
+
+    def _value_of_binary_expression(self, node: Any) -> ast.expr:
+        operator = self.text(node.child_by_field_name("operator"))
+        left, right = (self.value(node.child_by_field_name(side)) for side in ("left", "right"))
+        if operator == "&&":
+            return ast.BoolOp(ast.And(), [left, right])
+        if operator == "||":
+            return ast.BoolOp(ast.Or(), [left, right])
+        if operator in _COMPARISONS:
+            return ast.Compare(left, [_COMPARISONS[operator]()], [right])
+        if operator in _EXCHANGED and ast.dump(right) < ast.dump(left):
+            left, right = right, left
+        if operator not in _OPERATORS:
+            raise UnknownError
+        return ast.BinOp(left, _OPERATORS[operator](), right)
+
+    def _value_of_call_expression(self, node: Any) -> ast.expr:
+        function = node.child_by_field_name("function")
+        arguments = self._values(node.child_by_field_name("arguments"))
+        for child in node.children:
+            if child.type == "kernel_call_syntax":
+                return ast.Call(ast.Call(self.value(function), self._values(child), []), arguments, [])
+        name = ""
+        if function.type != "field_expression":
+            name = spelled_type(self.text(function))
+        if name in ("min", "max"):
+            return ast.Call(ast.Name(name, ast.Load()), arguments, [])
+        if name and not self._resolved(name) and _PURE.match(name):
+            if _CAST.match(name):
+                name = f"static_cast<{name}>"
+            return _pure(name, *arguments)
+        return ast.Call(self.value(function), arguments, [])
+
+
+def _only_reserves(file: CppFile, node: Any) -> bool:
+    """Return whether a call only gives a container memory in advance."""
+    field = node.child_by_field_name("function").child_by_field_name("field")
+    return field is not None and file.text(field) == "reserve"
+
+
+def _call(name: str, *arguments: ast.expr) -> ast.Call:
+    return ast.Call(ast.Name(name, ast.Load()), list(arguments), [])
+
+
+def _pure(name: str, *arguments: ast.expr) -> ast.expr:
+    """Return a call without an effect."""
+    return ast.Subscript(ast.Name(name, ast.Load()), _tuple(arguments), ast.Load())
+
+
+def _tuple(values: Sequence[ast.expr]) -> ast.expr:
+    return ast.Tuple(list(values), ast.Load())
+
+
+def _parts(node: Any) -> list[Any]:
+    """Return the parts of a node without comments."""
+    return [child for child in node.named_children if child.type != "comment"]
+
+
+def _every(node: Any) -> Iterator[Any]:
+    """Yield a node and all nodes in it, in the order of the source."""
+    waiting = [node]
+    while waiting:
+        found = waiting.pop()
+        yield found
+        waiting.extend(reversed(found.children))
+
+
+def _inner(declarator: Any) -> Any:
+    """Return a declarator without its initializer and references."""
+    while declarator.type in ("init_declarator", "reference_declarator"):
+        children = declarator.named_children
+        inner = declarator.child_by_field_name("declarator")
+        declarator = inner
+        if inner is None:
+            declarator = children[-1]
+    return declarator
+
+
+def _declared(declarator: Any) -> Any:
+    """Return the node of the name that a declarator declares."""
+    while declarator.type not in (_NAME, "structured_binding_declarator"):
+        inner = declarator.child_by_field_name("declarator")
+        children = declarator.named_children
+        if inner is None and not children:
+            raise UnknownError
+        declarator = inner
+        if inner is None:
+            declarator = children[-1]
+    return declarator
+
+
+def _is_reference(declarator: Any) -> bool:
+    while declarator is not None:
+        if declarator.type == "reference_declarator":
+            return True
+        declarator = declarator.child_by_field_name("declarator")
+    return False
+
+
+def _is_const(file: CppFile, declaration: Any) -> bool:
+    words = [file.text(child) for child in declaration.children if child.type == "type_qualifier"]
+    return "const" in words or "constexpr" in words
+
+
+def _is_statement(node: Any) -> bool:
+    """Return whether an expression is a statement or the update of a loop."""
+    parent = node.parent
+    if parent.type == "comma_expression":
+        return _is_statement(parent)
+    if parent.type == "for_statement":
+        return bool(parent.child_by_field_name("condition") != node)
+    return bool(parent.type == "expression_statement")
+
+
+def _is_in_lambda(node: Any, outer: Any) -> bool:
+    while node != outer:
+        node = node.parent
+        if node.type == "lambda_expression":
+            return True
+    return False
