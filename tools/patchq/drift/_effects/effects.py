@@ -78,7 +78,7 @@ def effect_of(
         body = shaped_body(node, with_reports=True)
         for statement in body:
             run.loads += _loads(statement)
-        return run.course(body, _State(names), FALLS)
+        return run.course(body, _Locals(names), FALLS)
     except (UnknownError, RecursionError):
         return None
 
@@ -91,7 +91,7 @@ def _parameters(node: FunctionNode | ast.Lambda) -> dict[str, Form]:
 
 
 @dataclass
-class _State:
+class _Locals:
     """Values of local variables, and the stores before a statement."""
 
     names: dict[str, Form]
@@ -99,10 +99,10 @@ class _State:
     calls: Counter[Form] = field(default_factory=Counter)
     effects: list[Form] = field(default_factory=list)
 
-    def branch(self) -> _State:
-        return _State(dict(self.names), self.stores.copy(), self.calls.copy())
+    def branch(self) -> _Locals:
+        return _Locals(dict(self.names), self.stores.copy(), self.calls.copy())
 
-    def join(self, *branches: _State) -> None:
+    def join(self, *branches: _Locals) -> None:
         """Take over how often things were stored and called in branches."""
         for branch in branches:
             self.stores |= branch.stores
@@ -137,7 +137,7 @@ class _Run:
 
     # Statements
 
-    def course(self, body: Sequence[ast.stmt], state: _State, end: Form) -> Form:
+    def course(self, body: Sequence[ast.stmt], state: _Locals, end: Form) -> Form:
         """Return what statements do, up to the end of the block, which is ``end``."""
         for position, statement in enumerate(body):
             self.nodes += 1
@@ -198,14 +198,14 @@ class _Run:
         known[form] = found
         return found
 
-    def _carried(self, state: _State) -> Form:
+    def _carried(self, state: _Locals) -> Form:
         """Return the values that the variables of the innermost loop or branch have at its end."""
         if not self.carried:
             return ()
         names = self.carried[-1]
         return tuple(state.names.get(name, ("unset",)) for name in names)
 
-    def _if(self, statement: ast.If, rest: Sequence[ast.stmt], state: _State, end: Form) -> Form:
+    def _if(self, statement: ast.If, rest: Sequence[ast.stmt], state: _Locals, end: Form) -> Form:
         test = self.test(statement.test, state)
         before, state.effects = state.effects, []
         one, other = state.branch(), state.branch()
@@ -231,47 +231,47 @@ class _Run:
         state.join(one, other)
         return self.course(rest, state, end)
 
-    def _simple(self, statement: ast.stmt, state: _State) -> None:
+    def _simple(self, statement: ast.stmt, state: _Locals) -> None:
         """Evaluate a statement that doesn't leave the block."""
         evaluate = getattr(self, f"_run_{type(statement).__name__}", None)
         if evaluate is None:
             raise UnknownError
         evaluate(statement, state)
 
-    def _run_Expr(self, statement: ast.Expr, state: _State) -> None:
+    def _run_Expr(self, statement: ast.Expr, state: _Locals) -> None:
         self.value(statement.value, state)
 
-    def _run_Assign(self, statement: ast.Assign, state: _State) -> None:
+    def _run_Assign(self, statement: ast.Assign, state: _Locals) -> None:
         value = self.value(statement.value, state)
         for target in statement.targets:
             self._assign(target, value, state)
 
-    def _run_AugAssign(self, statement: ast.AugAssign, state: _State) -> None:
+    def _run_AugAssign(self, statement: ast.AugAssign, state: _Locals) -> None:
         read = self.value(_loaded(statement.target), state)
         operation = ("operator", type(statement.op).__name__, read, self.value(statement.value, state))
         self._assign(statement.target, shortened(operation), state)
 
-    def _run_Assert(self, statement: ast.Assert, state: _State) -> None:
+    def _run_Assert(self, statement: ast.Assert, state: _Locals) -> None:
         state.effects.append(("assert", self.test(statement.test, state)))
 
-    def _run_Delete(self, statement: ast.Delete, state: _State) -> None:
+    def _run_Delete(self, statement: ast.Delete, state: _Locals) -> None:
         for target in statement.targets:
             if isinstance(target, ast.Name):
                 state.names.pop(target.id, None)
             else:
                 state.effects.append(("delete", self.value(_loaded(target), state)))
 
-    def _run_FunctionDef(self, statement: FunctionNode, state: _State) -> None:
+    def _run_FunctionDef(self, statement: FunctionNode, state: _Locals) -> None:
         state.names[statement.name] = self._function(statement, state)
 
     _run_AsyncFunctionDef = _run_FunctionDef
 
-    def _run_Pass(self, statement: ast.Pass | ast.Import | ast.ImportFrom, state: _State) -> None:
+    def _run_Pass(self, statement: ast.Pass | ast.Import | ast.ImportFrom, state: _Locals) -> None:
         """Do nothing: names that a function imports count as names of the module."""
 
     _run_Import = _run_ImportFrom = _run_Pass
 
-    def _assign(self, target: ast.expr, value: Form, state: _State) -> None:
+    def _assign(self, target: ast.expr, value: Form, state: _Locals) -> None:
         match target:
             case ast.Name():
                 state.names[target.id] = value
@@ -292,14 +292,14 @@ class _Run:
             case _:
                 raise UnknownError
 
-    def _body(self, body: Sequence[ast.stmt], state: _State, names: Sequence[str]) -> Form:
+    def _body(self, body: Sequence[ast.stmt], state: _Locals, names: Sequence[str]) -> Form:
         """Return what the body of a loop does, with the values that its variables get."""
         self.carried.append(tuple(names))
         found = self.course(body, state, ("loops",))
         self.carried.pop()
         return found
 
-    def _opened(self, statement: ast.For | ast.While, state: _State) -> tuple[_State, list[str], Form]:
+    def _opened(self, statement: ast.For | ast.While, state: _Locals) -> tuple[_Locals, list[str], Form]:
         """Return the state in a loop, the variables that it changes, and their values before it."""
         inside = state.branch()
         names = [name for name in _in_order(statement) if self._is_carried(name, statement)]
@@ -320,14 +320,14 @@ class _Run:
                 return False
         return False
 
-    def _closed(self, effect: Form, state: _State, inside: _State, names: Sequence[str]) -> None:
+    def _closed(self, effect: Form, state: _Locals, inside: _Locals, names: Sequence[str]) -> None:
         """Add a loop to the effects; its variables have other values after it."""
         state.effects.append(effect)
         state.join(inside)
         for position, name in enumerate(names):
             state.names[name] = shortened(("after", effect, position))
 
-    def _run_For(self, statement: ast.For, state: _State) -> None:
+    def _run_For(self, statement: ast.For, state: _Locals) -> None:
         if statement.orelse:
             raise UnknownError
         iterable = _iterated(self.value(statement.iter, state))
@@ -338,7 +338,7 @@ class _Run:
         self.depth -= 1
         self._closed(("for", iterable, starts, form), state, inside, names)
 
-    def _run_While(self, statement: ast.While, state: _State) -> None:
+    def _run_While(self, statement: ast.While, state: _Locals) -> None:
         if statement.orelse:
             raise UnknownError
         inside, names, starts = self._opened(statement, state)
@@ -348,7 +348,7 @@ class _Run:
         self.depth -= 1
         self._closed(("while", starts, self.decisions.decide(test, form, ("done",))), state, inside, names)
 
-    def _run_With(self, statement: ast.With, state: _State) -> None:
+    def _run_With(self, statement: ast.With, state: _Locals) -> None:
         for item in statement.items:
             manager = self.value(item.context_expr, state)
             state.effects.append(("enter", manager))
@@ -366,7 +366,7 @@ class _Run:
                 self._simple(one, state)
         state.effects.append(("exit",))
 
-    def _run_Try(self, statement: ast.Try, state: _State) -> None:
+    def _run_Try(self, statement: ast.Try, state: _Locals) -> None:
         names = _in_order(statement)
         self.carried.append(tuple(names))
         inside = state.branch()
@@ -382,7 +382,7 @@ class _Run:
         self.carried.pop()
         self._closed(("try", *found), state, inside, names)
 
-    def _function(self, node: FunctionNode, state: _State) -> Form:
+    def _function(self, node: FunctionNode, state: _Locals) -> Form:
         inside = state.branch()
         inside.names.update(_parameters(node))
         self.carried.append(())
@@ -394,7 +394,7 @@ class _Run:
 
     # Values
 
-    def value(self, node: ast.expr, state: _State) -> Form:
+    def value(self, node: ast.expr, state: _Locals) -> Form:
         """Return the value of an expression. Its calls are added to the effects of the state."""
         self.nodes += 1
         evaluate = getattr(self, f"_value_of_{type(node).__name__}", None)
@@ -402,65 +402,65 @@ class _Run:
             raise UnknownError
         return form_of(evaluate(node, state))
 
-    def _values(self, nodes: Iterable[ast.expr | None], state: _State) -> list[Form]:
+    def _values(self, nodes: Iterable[ast.expr | None], state: _Locals) -> list[Form]:
         """Return the values of expressions; None has the value of ``None``."""
         return [self._given(node, state) for node in nodes]
 
-    def _given(self, node: ast.expr | None, state: _State) -> Form:
+    def _given(self, node: ast.expr | None, state: _Locals) -> Form:
         if node is None:
             return NONE
         return self.value(node, state)
 
-    def _value_of_Constant(self, node: ast.Constant, state: _State) -> Form:
+    def _value_of_Constant(self, node: ast.Constant, state: _Locals) -> Form:
         return ("constant", repr(node.value))
 
-    def _value_of_Name(self, node: ast.Name, state: _State) -> Form:
+    def _value_of_Name(self, node: ast.Name, state: _Locals) -> Form:
         if node.id in state.names:
             return state.names[node.id]
         if node.id in self.constants:
             return self.value(self.constants[node.id], state)
         return ("name", node.id)
 
-    def _value_of_Attribute(self, node: ast.Attribute, state: _State) -> Form:
+    def _value_of_Attribute(self, node: ast.Attribute, state: _Locals) -> Form:
         owner = self.value(node.value, state)
         return shortened(("attribute", owner, node.attr, state.stores[node.attr]))
 
-    def _value_of_Subscript(self, node: ast.Subscript, state: _State) -> Form:
+    def _value_of_Subscript(self, node: ast.Subscript, state: _Locals) -> Form:
         return self.decisions.item(self.value(node.value, state), self.value(node.slice, state))
 
-    def _value_of_Tuple(self, node: ast.Tuple | ast.List, state: _State) -> Form:
+    def _value_of_Tuple(self, node: ast.Tuple | ast.List, state: _Locals) -> Form:
         kind = type(node).__name__
         return self.decisions.by_cases(lambda each: self._written(kind, each), self._values(node.elts, state))
 
     _value_of_List = _value_of_Tuple
 
-    def _value_of_Set(self, node: ast.Set, state: _State) -> Form:
+    def _value_of_Set(self, node: ast.Set, state: _Locals) -> Form:
         return ("Set", *sorted(self._values(node.elts, state), key=text_of))
 
-    def _value_of_Dict(self, node: ast.Dict, state: _State) -> Form:
+    def _value_of_Dict(self, node: ast.Dict, state: _Locals) -> Form:
         keys = tuple(self._values(node.keys, state))
         return ("Dict", keys, tuple(self._values(node.values, state)))
 
-    def _value_of_BinOp(self, node: ast.BinOp, state: _State) -> Form:
+    def _value_of_BinOp(self, node: ast.BinOp, state: _Locals) -> Form:
         sides = self._values((node.left, node.right), state)
         operator = type(node.op).__name__
         return self.decisions.by_cases(lambda each: shortened(("operator", operator, *each)), sides)
 
-    def _value_of_UnaryOp(self, node: ast.UnaryOp, state: _State) -> Form:
+    def _value_of_UnaryOp(self, node: ast.UnaryOp, state: _Locals) -> Form:
         if isinstance(node.op, ast.Not):
             return self.decisions.negated(self.test(node.operand, state))
         return ("unary", type(node.op).__name__, self.value(node.operand, state))
 
-    def _value_of_IfExp(self, node: ast.IfExp, state: _State) -> Form:
+    def _value_of_IfExp(self, node: ast.IfExp, state: _Locals) -> Form:
         test = self.test(node.test, state)
         return self.decisions.decide(test, *self._either(node.body, node.orelse, test, state))
 
-    def _value_of_NamedExpr(self, node: ast.NamedExpr, state: _State) -> Form:
+    def _value_of_NamedExpr(self, node: ast.NamedExpr, state: _Locals) -> Form:
         value = self.value(node.value, state)
         self._assign(node.target, value, state)
         return value
 
-    def _value_of_Lambda(self, node: ast.Lambda, state: _State) -> Form:
+    def _value_of_Lambda(self, node: ast.Lambda, state: _Locals) -> Form:
         inside = state.branch()
         names = list(_parameters(node))
         for position, name in enumerate(names):
@@ -468,20 +468,20 @@ class _Run:
         value = self.value(node.body, inside)
         return ("lambda", len(names), tuple(inside.effects), value)
 
-    def _value_of_JoinedStr(self, node: ast.JoinedStr, state: _State) -> Form:
+    def _value_of_JoinedStr(self, node: ast.JoinedStr, state: _Locals) -> Form:
         return shortened(("text", *_texts_joined(self._values(node.values, state))))
 
-    def _value_of_FormattedValue(self, node: ast.FormattedValue, state: _State) -> Form:
+    def _value_of_FormattedValue(self, node: ast.FormattedValue, state: _Locals) -> Form:
         form = self._given(node.format_spec, state)
         return ("formatted", self.value(node.value, state), node.conversion, form)
 
-    def _value_of_Slice(self, node: ast.Slice, state: _State) -> Form:
+    def _value_of_Slice(self, node: ast.Slice, state: _Locals) -> Form:
         return ("slice", *self._values((node.lower, node.upper, node.step), state))
 
-    def _value_of_Starred(self, node: ast.Starred, state: _State) -> Form:
+    def _value_of_Starred(self, node: ast.Starred, state: _Locals) -> Form:
         return ("star", self.value(node.value, state))
 
-    def _value_of_Await(self, node: ast.Await | ast.Yield | ast.YieldFrom, state: _State) -> Form:
+    def _value_of_Await(self, node: ast.Await | ast.Yield | ast.YieldFrom, state: _Locals) -> Form:
         return self._done((type(node).__name__, self._given(node.value, state)), state)
 
     _value_of_Yield = _value_of_YieldFrom = _value_of_Await
@@ -498,7 +498,7 @@ class _Run:
             return (kind, *values)
         return whole
 
-    def _either(self, one: ast.expr, other: ast.expr, test: Form, state: _State) -> tuple[Form, Form]:
+    def _either(self, one: ast.expr, other: ast.expr, test: Form, state: _Locals) -> tuple[Form, Form]:
         """Return the values of two expressions of which one is evaluated."""
         states = state.branch(), state.branch()
         values = self.value(one, states[0]), self.value(other, states[1])
@@ -507,7 +507,7 @@ class _Run:
             state.effects.append(("under", self.decisions.decide(test, *ends)))
         return values
 
-    def _done(self, effect: Form, state: _State) -> Form:
+    def _done(self, effect: Form, state: _Locals) -> Form:
         """Add an effect, and return its result."""
         effect = shortened(effect)
         count = state.calls[effect]
@@ -517,7 +517,7 @@ class _Run:
             return ("again", count, effect)
         return effect
 
-    def _value_of_Call(self, node: ast.Call, state: _State) -> Form:
+    def _value_of_Call(self, node: ast.Call, state: _Locals) -> Form:
         name = ast.unparse(node.func)
         name = _SAME.get(name, name)
         if name in self.helpers and name not in self.inside and name.partition(".")[0] not in _hidden(state, name):
@@ -549,7 +549,7 @@ class _Run:
             return form
         return self._done_by_cases(made, arguments, state)
 
-    def _done_by_cases(self, make: Callable[[Sequence[Form]], Form], operands: Sequence[Form], state: _State) -> Form:
+    def _done_by_cases(self, make: Callable[[Sequence[Form]], Form], operands: Sequence[Form], state: _Locals) -> Form:
         """Add the effect of a call, and return its result; for arguments that are decided, one for each branch."""
         for position, one in enumerate(operands):
             if one[0] != "if":
@@ -568,13 +568,13 @@ class _Run:
             return self.decisions.decide(test, *values)
         return self._done(make(operands), state)
 
-    def _environment(self, node: ast.Call, state: _State) -> Form:
+    def _environment(self, node: ast.Call, state: _Locals) -> Form:
         """Return a variable of the environment, or what a call gives for one that isn't set."""
         found = self._value_of_Call(ast.Call(node.func, node.args[:1], []), state)
         lacks = self.decisions.compared("is", *sorted((found, NONE), key=text_of))
         return self.decisions.decide(lacks, self.value(node.args[1], state), found)
 
-    def _inline(self, helper: FunctionNode, name: str, node: ast.Call, state: _State) -> Form:
+    def _inline(self, helper: FunctionNode, name: str, node: ast.Call, state: _Locals) -> Form:
         """Return the value of a call of a helper, and add its effects."""
         arguments = helper.args
         if arguments.vararg or arguments.kwarg or any(isinstance(one, ast.Starred) for one in node.args):
@@ -606,7 +606,7 @@ class _Run:
                 if default is None:
                     raise UnknownError
                 bound[parameter.arg] = self.value(default, state)
-        inside = _State(bound, state.stores.copy(), state.calls.copy())
+        inside = _Locals(bound, state.stores.copy(), state.calls.copy())
         self.inside.append(name)
         self.carried.append(())
         form = self.course(shaped_body(helper, with_reports=True), inside, FALLS)
@@ -619,7 +619,7 @@ class _Run:
         return self.decisions.result(form)
 
     def _value_of_ListComp(
-        self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp, state: _State
+        self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp, state: _Locals
     ) -> Form:
         inside = state.branch()
         parts: list[Form] = []
@@ -650,16 +650,16 @@ class _Run:
 
     # Tests
 
-    def test(self, node: ast.expr, state: _State) -> Form:
+    def test(self, node: ast.expr, state: _Locals) -> Form:
         """Return a test as a decision between true and false."""
         if isinstance(node, ast.BoolOp):
             return self._junction(node, state, self.test)
         return self.decisions.truth(self.value(node, state))
 
-    def _value_of_BoolOp(self, node: ast.BoolOp, state: _State) -> Form:
+    def _value_of_BoolOp(self, node: ast.BoolOp, state: _Locals) -> Form:
         return self._junction(node, state, self.value)
 
-    def _junction(self, node: ast.BoolOp, state: _State, evaluate: Callable[[ast.expr, _State], Form]) -> Form:
+    def _junction(self, node: ast.BoolOp, state: _Locals, evaluate: Callable[[ast.expr, _Locals], Form]) -> Form:
         """Return ``and`` or ``or`` of values or tests. Each is evaluated only if those before it don't decide."""
         is_and = isinstance(node.op, ast.And)
         values = [evaluate(node.values[0], state)]
@@ -683,7 +683,7 @@ class _Run:
             return test
         return self.decisions.negated(test)
 
-    def _value_of_Compare(self, node: ast.Compare, state: _State) -> Form:
+    def _value_of_Compare(self, node: ast.Compare, state: _Locals) -> Form:
         sides = self._values((node.left, *node.comparators), state)
         found = TRUE
         for left, right, operator in zip(sides, sides[1:], node.ops, strict=False):
@@ -702,7 +702,7 @@ class _Run:
         return found
 
 
-def _hidden(state: _State, name: str) -> set[str]:
+def _hidden(state: _Locals, name: str) -> set[str]:
     """Return the local variables that hide a helper's name."""
     if "." in name:
         return set()
