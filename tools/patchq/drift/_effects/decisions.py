@@ -17,6 +17,8 @@ _LONGEST = 200
 _MOST_DECISIONS = 2000
 #: Greatest number of values of a function that are made in two branches.
 _MOST_CASES = 200
+#: Greatest number of decisions of which one value is made.
+_MOST_DECIDED = 3
 NONE: Form = ("constant", "None")
 TRUE: Form = ("constant", "True")
 FALSE: Form = ("constant", "False")
@@ -96,6 +98,11 @@ def _is_fixed(test: Form) -> bool:
     return all(isinstance(one, str) or form_of(one)[0] in ("parameter", "constant", "name") for one in test)
 
 
+def decided_at(operands: Sequence[Form]) -> int:
+    """Return the position of the first decision."""
+    return next(position for position, one in enumerate(operands) if one[0] == "if")
+
+
 class Decisions:
     """Decisions of one function."""
 
@@ -173,24 +180,24 @@ class Decisions:
                 self._simpler[key] = self.decide(form_of(inner), *sides)
         return self._simpler[key]
 
-    def count_case(self) -> None:
-        """Count a value that is made in two branches.
-
-        :raises UnknownError: if the function has too many of them.
-        """
+    def splits(self, operands: Sequence[Form]) -> bool:
+        """Return whether a value of these operands is made in two branches. Many decisions would take minutes."""
+        decided = sum(one[0] == "if" for one in operands)
+        if not 0 < decided <= _MOST_DECIDED or self._cases == _MOST_CASES:
+            return False
         self._cases += 1
-        if self._cases > _MOST_CASES:
-            raise UnknownError
+        return True
 
     def by_cases(self, make: Callable[[Sequence[Form]], Form], operands: Sequence[Form]) -> Form:
         """Return a value made of others; of decisions, it is a decision between the values of each branch."""
-        for position, one in enumerate(operands):
-            if one[0] == "if":
-                self.count_case()
-                before, after = operands[:position], operands[position + 1 :]
-                then = self.by_cases(make, [*before, form_of(one[2]), *after])
-                return self.decide(form_of(one[1]), then, self.by_cases(make, [*before, form_of(one[3]), *after]))
-        return make(operands)
+        if not self.splits(operands):
+            return make(operands)
+        position = decided_at(operands)
+        decision = operands[position]
+        sides = []
+        for side in decision[2:]:
+            sides.append(self.by_cases(make, [*operands[:position], form_of(side), *operands[position + 1 :]]))
+        return self.decide(form_of(decision[1]), *sides)
 
     def negated(self, test: Form) -> Form:
         return self.decide(test, FALSE, TRUE)

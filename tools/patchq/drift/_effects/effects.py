@@ -23,6 +23,7 @@ from patchq.drift._effects.decisions import (
     Form,
     Node,
     UnknownError,
+    decided_at,
     form_of,
     shortened,
     text_of,
@@ -551,22 +552,20 @@ class _Run:
 
     def _done_by_cases(self, make: Callable[[Sequence[Form]], Form], operands: Sequence[Form], state: _Locals) -> Form:
         """Add the effect of a call, and return its result; for arguments that are decided, one for each branch."""
-        for position, one in enumerate(operands):
-            if one[0] != "if":
-                continue
-            self.decisions.count_case()
-            test = form_of(one[1])
-            values = []
-            ends = []
-            branches = state.branch(), state.branch()
-            for branch, side in zip(branches, one[2:], strict=True):
-                given = [*operands[:position], form_of(side), *operands[position + 1 :]]
-                values.append(self._done_by_cases(make, given, branch))
-                ends.append(self._and_then(branch.effects, ("joins",)))
-            state.effects.append(("under", self.decisions.decide(test, *ends)))
-            state.join(*branches)
-            return self.decisions.decide(test, *values)
-        return self._done(make(operands), state)
+        if not self.decisions.splits(operands):
+            return self._done(make(operands), state)
+        position = decided_at(operands)
+        test = form_of(operands[position][1])
+        values = []
+        ends = []
+        branches = state.branch(), state.branch()
+        for branch, side in zip(branches, operands[position][2:], strict=True):
+            given = [*operands[:position], form_of(side), *operands[position + 1 :]]
+            values.append(self._done_by_cases(make, given, branch))
+            ends.append(self._and_then(branch.effects, ("joins",)))
+        state.effects.append(("under", self.decisions.decide(test, *ends)))
+        state.join(*branches)
+        return self.decisions.decide(test, *values)
 
     def _environment(self, node: ast.Call, state: _Locals) -> Form:
         """Return a variable of the environment, or what a call gives for one that isn't set."""

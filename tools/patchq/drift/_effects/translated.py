@@ -59,7 +59,7 @@ def python_of(file: CppFile, node: Any) -> FunctionNode:
 
     :raises UnknownError: if a statement that leaves a block has no translation, or the parser can't read a part.
     """
-    if node.child_by_field_name("body").has_error:
+    if any(each.is_error for each in _every(node.child_by_field_name("body"))):
         raise UnknownError
     return _Translation(file, node).function()
 
