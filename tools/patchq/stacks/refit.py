@@ -60,6 +60,8 @@ def refit(project: Project, patch: str, *, set_name: str = "", offline: bool = F
         worktree.refuse_edits(applied[0].tip, untracked=True)
         _apply_with_fuzz(worktree, text, name)
         rejected = _put_aside(project, worktree, name)
+        # Git doesn't sync the files that it writes, and no other file has these edits.
+        fsio.sync_file_system(project.layout.private)
         edited = worktree.status()
         now = worktree.git.run("diff", "--full-index", "--no-ext-diff", "HEAD")
         return Refit(
