@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -128,6 +129,21 @@ def make_scene(what: str, upstream: Path, template: Path) -> Scene:
     return Scene(what, stack, saved, before, go_on(stack, what), whole.stops)
 
 
+def rebase_state(stack: Patchq) -> dict[str, Any]:
+    """The state of the rebase, as it is on disk; empty if none is under way."""
+    path = stack.layout.private.joinpath("rebase", "up.json")
+    state: dict[str, Any] = {}
+    if path.exists():
+        state = json.loads(path.read_text())
+    return state
+
+
+def is_ready(stack: Patchq) -> bool:
+    """Whether a rebase waits at a stop whose files are in the conflict worktree."""
+    state = rebase_state(stack)
+    return bool(state and state["phase"] == "carrying" and state["stop"] and state["stop"]["ready"])
+
+
 def go_on(stack: Patchq, what: str) -> dict[str, bytes]:
     """Drive the rebase to its end, as a person would: the first patch resolved, all else left out."""
     for _ in range(6):
@@ -137,9 +153,8 @@ def go_on(stack: Patchq, what: str) -> dict[str, bytes]:
             done = stack.run("rebase", "up", "--onto", "v2")
             assert done.exit_code in (0, 3), done.output
             continue
-        state = json.loads(stack.layout.private.joinpath("rebase", "up.json").read_text())
-        if state["phase"] == "carrying" and state["stop"] and state["stop"]["ready"]:
-            if state["stop"]["patch"] == "first" and what != "skip":
+        if is_ready(stack):
+            if rebase_state(stack)["stop"]["patch"] == "first" and what != "skip":
                 resolved(stack)
                 done = stack.run("rebase", "up", "--continue", "--no-proof")
             else:

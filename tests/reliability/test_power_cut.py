@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ from extent import chosen, record
 from kit import Patchq, git
 from meddling import meddled
 from test_killed import TWO_STEPS, VERBS, again, user_sees
+from test_killed_rebase import REBASE, Scene, go_on, is_ready
+from test_killed_rebase import scene as scene  # a fixture
 from tracer import Fault, Outcome
 
 
@@ -73,3 +76,24 @@ def test_at_every_system_call(stack: Patchq, verb: str, tmp_path: Path) -> None:
             faults.append(f"at {at} of {whole.stops} ({outcome.at or 'done'}; lost {gone}): {error}")
     assert not faults, f"{verb}:\n" + "\n".join(faults)
     record("power", verb=verb, points=whole.stops, **outcomes)
+
+
+@pytest.mark.parametrize("what", REBASE)
+def test_a_rebase_at_every_system_call(scene: Callable[[str], Scene], what: str) -> None:
+    """A stop that waits for a person has the file of its patch, because what is missing would look like an edit."""
+    found = scene(what)
+    stack, rng, faults = found.stack, random.Random(what), []
+    conflict = str((stack.layout.tree("up@v2") / "a.txt").relative_to(stack.root))
+    points = [*chosen(found.stops, f"rebase {what} power", 2, 12), 2 * found.stops]
+    for at in points:
+        found.again()
+        outcome = meddled(stack, REBASE[what][1], Fault.POWER_CUT, at)
+        gone = cut(stack.root, outcome, rng)
+        try:
+            if is_ready(stack):
+                assert conflict not in gone, "the conflict is not on disk"
+            assert go_on(stack, what) == found.after, "ends elsewhere"
+        except AssertionError as error:
+            faults.append(f"at {at} of {found.stops} ({outcome.at or 'done'}; lost {gone}): {error}")
+    assert not faults, f"rebase {what}:\n" + "\n".join(faults)
+    record("power", verb=f"rebase {what}", points=found.stops, tried=len(points))

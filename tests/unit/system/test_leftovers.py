@@ -45,3 +45,18 @@ def test_a_lock_goes_if_a_signal_ended_its_process_and_the_command_goes_on(
             raise runner.CommandError(["git", "update-ref"], code, b"", b"")
     assert before.exists()
     assert during.exists() is stays
+
+
+@pytest.mark.parametrize("before", [b"", b"1" * 40 + b"\n"], ids=["no file", "a file"])
+def test_the_list_of_shallow_commits_comes_back_if_a_fetch_was_cut_off(tmp_path: Path, before: bytes) -> None:
+    layout = Layout(tmp_path)
+    layout.store.mkdir(parents=True)
+    path = layout.store / "shallow"
+    if before:
+        path.write_bytes(before)
+    with contextlib.suppress(KeyboardInterrupt), leftovers.kept_shallow(layout.store):
+        path.write_bytes(b"\0" * 41)
+        raise KeyboardInterrupt
+    with leftovers.cleared(layout, after_a_kill=True):
+        assert (path.read_bytes() if path.exists() else b"") == before
+    assert not (layout.store / "shallow.before").exists()

@@ -17,7 +17,7 @@ from patchq.git.command import Outside
 from patchq.git.owners import foreign_owner, trust_hint
 from patchq.git.repository import Foreign, Git
 from patchq.names import BlobId, CommitId
-from patchq.system import fsio, runner
+from patchq.system import leftovers, runner
 from patchq.system.paths import check_ref, ref_component
 
 #: URLs in a lock are untrusted, so transports that run a command (``ext::``) are not allowed. A transfer of less than 1
@@ -215,9 +215,9 @@ def fetch_commit(store: Git, url: str, commit: CommitId, ref: str, *, again: boo
         options.append("--refetch")
     message = ""
     for spec in (commit, f"refs/tags/{ref}", f"refs/heads/{ref}"):
-        failed = _fetch(store, url, spec, *options)
+        with leftovers.kept_shallow(store.folder):
+            failed = _fetch(store, url, spec, *options)
         if not failed and store.ref_or_none(commit):
-            fsio.sync_file(store.folder / "shallow")  # git never syncs this file
             return
         message = failed or message
     raise SourceError(
@@ -230,15 +230,15 @@ def fetch_commits(store: Git, url: str, commits: Sequence[CommitId]) -> bool:
     """Fetch commits without their history, over one connection; return False if the server refuses."""
     argv = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--depth=1", *_serve(url), "--stdin", "--", url)
     # Use one connection, because each fetch sends the server the list of commits in the store.
-    done = store.ask(
-        *argv,
-        data="".join(f"{commit}\n" for commit in commits).encode(),
-        config=("fetch.unpackLimit=1",),
-        env=SAFE_TRANSPORTS,
-        settings=_reach(url),
-        most_said=_SAID,
-    )
-    fsio.sync_file(store.folder / "shallow")
+    with leftovers.kept_shallow(store.folder):
+        done = store.ask(
+            *argv,
+            data="".join(f"{commit}\n" for commit in commits).encode(),
+            config=("fetch.unpackLimit=1",),
+            env=SAFE_TRANSPORTS,
+            settings=_reach(url),
+            most_said=_SAID,
+        )
     return not done.returncode
 
 

@@ -287,10 +287,13 @@ def park(project: Project, progress: RebaseProgress) -> None:
     if now != progress.tip:
         project.store.update_refs([(branch, now, progress.tip)])
     tree = stop.resolution or stop.replayed or project.store.tree_of([stop.parked])[0]
+    # After a kill or a power cut, some files may be old, new or incomplete.
+    worktree.mend()
     worktree.create(progress.tip)
-    # After a kill, some files may be old, new or incomplete.
     worktree.resume(CommitId(progress.files) if progress.files else None, CommitId(tree))
     rerere.mark_conflicts(worktree.git, stop_stages(stop))
+    # Git doesn't sync the files of a checkout, and an incomplete file would look like an edit of the user.
+    fsio.sync_file_system(project.layout.private)
     progress.files = str(tree)
     progress.stop = replace(stop, ready=True)
     save(project, progress)
@@ -479,6 +482,7 @@ def put_aside(project: Project, worktree: Worktree, taken: Taken) -> str:
         if change.old:
             path = os.fsdecode(change.path)
             worktree.git.run("restore", f"--source={taken.tree}", "--worktree", "--staged", "--", f":(literal){path}")
+    fsio.sync_file_system(project.layout.private)
     names = ", ".join(taken.left_out)
     return f"left out, because the patch doesn't change it: {names}; kept as the commit {kept}"
 

@@ -16,6 +16,8 @@ from pathlib import Path
 from patchq.system import fsio, runner
 from patchq.system.paths import Layout
 
+_SHALLOW_COPY = "shallow.before"
+
 
 @contextmanager
 def cleared(layout: Layout, after_a_kill: bool) -> Iterator[None]:
@@ -44,7 +46,33 @@ def cleared(layout: Layout, after_a_kill: bool) -> Iterator[None]:
         note.unlink(missing_ok=True)
 
 
+@contextmanager
+def kept_shallow(repository: Path) -> Iterator[None]:
+    """Keep a copy of git's file ``shallow`` during a fetch that creates no refs, because git never syncs this file.
+
+    After a power cut, git could not read the repository. The next command puts the copy back.
+    """
+    path, copy = repository / "shallow", repository / _SHALLOW_COPY
+    fsio.write_atomic(copy, fsio.read_or_none(path) or b"")
+    yield
+    fsio.sync_file(path)
+    copy.unlink()
+
+
+def _put_back_shallow(repository: Path) -> None:
+    before = fsio.read_or_none(repository / _SHALLOW_COPY)
+    if before is None:
+        return
+    if before:
+        fsio.write_atomic(repository / "shallow", before)
+    else:
+        fsio.remove(repository / "shallow")
+    fsio.remove(repository / _SHALLOW_COPY)
+
+
 def _clear(layout: Layout, keep: set[str]) -> None:
+    for repository in (layout.store, *_histories(layout)):
+        _put_back_shallow(repository)
     for path in (*_locks(layout), *_unfinished(layout)):
         if str(path) not in keep:
             try:
