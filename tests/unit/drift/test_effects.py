@@ -48,6 +48,19 @@ SAME = [
     ("x = os.getenv(a)\nreturn x", "return os.environ.get(a)"),
     ("k = 1\nif a:\n  k = 2\nreturn b + (k,)", "if a:\n  return b + (2,)\nreturn b + (1,)"),
     ("return c(1 if a else 2)", "if a:\n  return c(1)\nreturn c(2)"),
+    ("x = b()\nfor y in a:\n  x.append(c(y))\nreturn x", "x = b()\nx.extend(c(z) for z in a)\nreturn x"),
+    ("x = b()\nx += [a, c]\nreturn x", "x = b()\nx.append(a)\nx.append(c)\nreturn x"),
+    (
+        "with a() as f:\n  if f.read() == b:\n    return\nc()",
+        "with a() as f:\n  x = f.read() == b\nif x:\n  return\nc()",
+    ),
+    ("global G\nif a:\n  G = b\nelse:\n  G = c", "global G\nG = b if a else c"),
+    ("if a:\n  self.x = b(1)\nelse:\n  self.x = b(c)", "x = 1 if a else c\nself.x = b(x)"),
+    ("self.x = b()\nself.y = self.x + 1", "x = b()\nself.y = x + 1\nself.x = x"),
+    ("return a.size(-1)", "return a.shape[-1]"),
+    ("return str(a).lower()", "return f'{a}'.lower()"),
+    ("if a():\n  return True\nreturn b() == 3", "return bool(a()) or b() == 3"),
+    ("x = a.k\nif x is None:\n  x = b()\nelse:\n  c(x)\nreturn x", "if a.k is None:\n  return b()\nc(a.k)\nreturn a.k"),
 ]
 #: Bodies that do something else.
 OTHER = [
@@ -70,6 +83,19 @@ OTHER = [
     ("x = c()\nx = c()\nreturn x", "return c()"),
     ("return a or b", "return b or a"),
     ("logger.info(a.size)", "logger.info(a.length)"),
+    ("x = []\ny = []\nx.append(a)\nreturn x, y", "x = []\ny = []\ny.append(a)\nreturn x, y"),
+    ("x = b()\nx.extend(c(y) for y in a)\nreturn x", "x = b()\nx.append(c(y) for y in a)\nreturn x"),
+    ("x = b()\nx += [a, c]\nreturn x", "x = b()\nx.append(c)\nx.append(a)\nreturn x"),
+    ("self.x = 1\nself.f()\nreturn self.x", "self.x = 1\nself.f()\nreturn 1"),
+    ("self.x = 1\na.x = 2\nreturn self.x", "self.x = 1\na.x = 2\nreturn 1"),
+    ("with a() as f:\n  return f.read()", "with a() as f:\n  pass\nreturn f.read()"),
+    ("for x in a:\n  with b:\n    break\n  c(x)", "for x in a:\n  with b:\n    pass\n  c(x)"),
+    ("global G\nG = a", "G = a"),
+    ("global G\nG = a\nb()\nreturn G", "global G\nb()\nG = a\nreturn G"),
+    ("if a:\n  self.x = 1\nelse:\n  self.x = 2", "if a:\n  self.x = 2\nelse:\n  self.x = 1"),
+    ("if a.x is None:\n  a.x = 1\nif a.x is None:\n  b()", "if a.x is None:\n  a.x = 1\n  b()"),
+    ("return a.size(0)", "return a.size(1)"),
+    ("n = 0\nfor x in a:\n  n += x\n  c(n)", "for x in a:\n  n = 0\n  n += x\n  c(n)"),
 ]
 #: Bodies of a C++ function that do the same, and bodies that do something else.
 SAME_CPP = [
@@ -96,6 +122,15 @@ SAME_CPP = [
         "#ifdef X\ng(a);\n#else\nh(a);\n#endif\nint x = a + b; return x;",
         "#ifdef X\ng(a);\n#else\nh(a);\n#endif\nreturn a + b;",
     ),
+    (
+        "uint32_t* h = p->h; if (h[a] > 0) { g(&b[a], h[a]); }",
+        "uint32_t const* h = p->h; if (h[a]) { g(b + a, h[a]); }",
+    ),
+    ("int x[4]; h(x); int y = a; return x[y];", "int x[4]; h(x); return x[a];"),
+    ("v.insert(v.end(), w.begin(), w.end());", "std::copy(w.begin(), w.end(), std::back_inserter(v));"),
+    ("Foo x{a, b}; v.push_back(x);", "v.push_back(Foo{a, b});"),
+    ("return a / 8 * 8;", "return a - a % 8;"),
+    ("bool const x = (a & 4) != 0; if (x && b) h();", "if ((a & 4) && b) h();"),
 ]
 OTHER_CPP = [
     ("return a + 1;", "return a + 2;"),
@@ -121,6 +156,13 @@ OTHER_CPP = [
     ("static int x = 1; return x++;", "static int x = 2; return x++;"),
     ("#ifdef X\ng(a);\n#endif", "#ifndef X\ng(a);\n#endif"),
     ("Foo x{a}; h(x);", "Foo x{b}; h(x);"),
+    ("if (a > 0) h();", "if (a != 0) h();"),
+    ("g(&b[a]);", "g(&b[0]);"),
+    ("v.insert(v.end(), w.begin(), w.end());", "v.insert(v.begin(), w.begin(), w.end());"),
+    ("std::copy(w.begin(), w.end(), v.begin());", "std::copy(w.begin(), w.end(), std::back_inserter(v));"),
+    ("Foo x{a, b}; v.push_back(x); x.y = 1; h(x);", "v.push_back(Foo{a, b});"),
+    ("return a - a % 8;", "return a - b % 8;"),
+    ("Foo x; Foo y; x.f(a); return y.n;", "Foo x; Foo y; y.f(a); return y.n;"),
 ]
 
 

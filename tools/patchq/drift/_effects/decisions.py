@@ -93,9 +93,48 @@ def _before(course: Form, end: Form) -> Form:
     return Node("then", course[1], _before(form_of(course[2]), end))
 
 
+def _last_effect(course: Form) -> Form | None:
+    """Return the last effect of a branch and its end; None if the branch has several ends."""
+    while course[0] == "then":
+        if form_of(course[2])[0] not in ("then", "if"):
+            return course
+        course = form_of(course[2])
+    return None
+
+
 def _is_fixed(test: Form) -> bool:
-    """Return whether no effect can change a test: it reads only variables and constants, no parts of objects."""
-    return all(isinstance(one, str) or form_of(one)[0] in ("parameter", "constant", "name") for one in test)
+    """Return whether no effect can change a test.
+
+    Variables and constants are fixed. A test of an attribute or a result is, if it compares with a constant, because
+    other effects than stores, which are part of the form, are taken to leave attributes alone.
+    """
+    operands = [form_of(one) for one in test if not isinstance(one, str)]
+    if all(one[0] in ("parameter", "constant", "name") for one in operands):
+        return True
+    if test[0] not in ("is", "==") or not any(one[0] == "constant" for one in operands):
+        return False
+    return all(_is_versioned(one) for one in operands)
+
+
+def _is_versioned(value: Form) -> bool:
+    """Return whether a value is made of variables, attributes and results of calls alone."""
+    if value[0] == "attribute" and len(value) == 4:
+        return _is_versioned(form_of(value[1]))
+    return value[0] in ("parameter", "constant", "name", "outer") or (value[0] == "call" and len(value) == 4)
+
+
+def mentions(decision: Form, test: Form) -> bool:
+    """Return whether a decision contains a test."""
+    seen = set()
+    waiting = [decision]
+    while waiting:
+        form = waiting.pop()
+        if form[0] == "if" and form not in seen:
+            seen.add(form)
+            if form[1] == test:
+                return True
+            waiting += [form_of(form[2]), form_of(form[3])]
+    return False
 
 
 def decided_at(operands: Sequence[Form]) -> int:
@@ -126,7 +165,7 @@ class Decisions:
         if key not in self._known:
             if len(self._known) == _MOST_DECISIONS:
                 raise UnknownError
-            self._known[key] = self._decided(test, self._given(then, test, True), self._given(otherwise, test, False))
+            self._known[key] = self._decided(test, self.given(then, test, True), self.given(otherwise, test, False))
         return self._known[key]
 
     def _decided(self, test: Form, then: Form, otherwise: Form) -> Form:
@@ -139,7 +178,7 @@ class Decisions:
         if end is not None:
             under = self.decide(test, _before(then, end), _before(otherwise, end))
             return Node("then", ("under", under), end)
-        stored = self._same_store(test, then, otherwise)
+        stored = self._same_last_store(test, then, otherwise) or self._same_store(test, then, otherwise)
         if stored:
             return stored
         first = test
@@ -149,10 +188,25 @@ class Decisions:
         if first != test:
             return self.decide(
                 first,
-                self.decide(test, self._given(then, first, True), self._given(otherwise, first, True)),
-                self.decide(test, self._given(then, first, False), self._given(otherwise, first, False)),
+                self.decide(test, self.given(then, first, True), self.given(otherwise, first, True)),
+                self.decide(test, self.given(then, first, False), self.given(otherwise, first, False)),
             )
         return Node("if", test, then, otherwise)
+
+    def _same_last_store(self, test: Form, then: Form, otherwise: Form) -> Form | None:
+        """Return two courses that end with a store to one place as a condition, and the store of one of two values."""
+        ends = _last_effect(then), _last_effect(otherwise)
+        if ends[0] is None or ends[1] is None or ends[0][2] != ends[1][2]:
+            return None
+        one, other = form_of(ends[0][1]), form_of(ends[1][1])
+        if not one[0] == other[0] == "store" or one[1] != other[1]:
+            return None
+        value = self.decide(test, form_of(one[2]), form_of(other[2]))
+        end = Node("then", ("store", one[1], value), ends[0][2])
+        before = self.decide(test, _before(then, ends[0]), _before(otherwise, ends[1]))
+        if before == ("joins",):
+            return end
+        return Node("then", ("under", before), end)
 
     def _same_store(self, test: Form, then: Form, otherwise: Form) -> Form | None:
         """Return two stores to one place under a test as the store of one of two values."""
@@ -164,19 +218,19 @@ class Decisions:
             return Node("then", ("store", one[1], value), self.decide(test, form_of(then[2]), form_of(otherwise[2])))
         return None
 
-    def _given(self, form: Form, test: Form, holds: bool) -> Form:
+    def given(self, form: Form, test: Form, holds: bool) -> Form:
         """Return a decision without the tests that are known."""
         if form[0] != "if" and (form[0] != "then" or not _is_fixed(test)):
             return form
         key = (form, test, holds)
         if key not in self._simpler and form[0] == "then":
-            self._simpler[key] = Node("then", form[1], self._given(form_of(form[2]), test, holds))
+            self._simpler[key] = Node("then", form[1], self.given(form_of(form[2]), test, holds))
         elif key not in self._simpler:
             _, inner, then, otherwise = form
             if inner == test:
-                self._simpler[key] = self._given(form_of(form[3 - holds]), test, holds)
+                self._simpler[key] = self.given(form_of(form[3 - holds]), test, holds)
             else:
-                sides = self._given(form_of(then), test, holds), self._given(form_of(otherwise), test, holds)
+                sides = self.given(form_of(then), test, holds), self.given(form_of(otherwise), test, holds)
                 self._simpler[key] = self.decide(form_of(inner), *sides)
         return self._simpler[key]
 

@@ -25,9 +25,11 @@ from patchq.drift._effects.decisions import (
     UnknownError,
     decided_at,
     form_of,
+    mentions,
     shortened,
     text_of,
 )
+from patchq.drift._effects.spelling import Left, spelled
 from patchq.drift._python.shape import FunctionNode, listed, shaped_body, walk
 
 #: Builtins without an effect.
@@ -76,7 +78,7 @@ def effect_of(
     run = _Run(helpers=helpers, constants=constants)
     names = {**_parameters(node)}
     try:
-        body = shaped_body(node, with_reports=True)
+        body = spelled(shaped_body(node, with_reports=True))
         for statement in body:
             run.loads += _loads(statement)
         return run.course(body, _Locals(names), FALLS)
@@ -99,22 +101,43 @@ class _Locals:
     stores: Counter[str] = field(default_factory=Counter)
     calls: Counter[Form] = field(default_factory=Counter)
     effects: list[Form] = field(default_factory=list)
+    #: Object and value of the last store to each attribute, until a call.
+    kept: dict[str, tuple[Form, Form]] = field(default_factory=dict)
+    #: How often each new object was made.
+    made: Counter[Form] = field(default_factory=Counter)
 
     def branch(self) -> _Locals:
-        return _Locals(dict(self.names), self.stores.copy(), self.calls.copy())
+        return _Locals(
+            dict(self.names), self.stores.copy(), self.calls.copy(), kept=dict(self.kept), made=self.made.copy()
+        )
+
+    def later(self) -> _Locals:
+        """Return a branch that runs at another time, such as the second round of a loop."""
+        found = self.branch()
+        found.kept.clear()
+        return found
 
     def join(self, *branches: _Locals) -> None:
         """Take over how often things were stored and called in branches."""
         for branch in branches:
             self.stores |= branch.stores
             self.calls |= branch.calls
+            self.made |= branch.made
+        for name in list(self.kept):
+            if any(branch.kept.get(name) != self.kept[name] for branch in branches):
+                del self.kept[name]
 
 
 def _may_swap(before: Form, after: Form) -> bool:
-    """Return whether two effects are stores to different attributes, in another order than that of their places."""
+    """Return whether two effects are stores to different attributes, or to elements of different parameters, in
+    another order than that of their places.
+    """
     if not before[0] == after[0] == "store":
         return False
     one, other = form_of(before[1]), form_of(after[1])
+    if one[0] == other[0] == "item":
+        owners = form_of(one[1]), form_of(other[1])
+        return owners[0][0] == owners[1][0] == "parameter" and text_of(owners[1]) < text_of(owners[0])
     return one[0] == other[0] == "attribute" and one[2] != other[2] and text_of(other) < text_of(one)
 
 
@@ -133,6 +156,8 @@ class _Run:
         self.unpacked: dict[Form, int] = {}
         #: Helpers that are being evaluated.
         self.inside: list[str] = []
+        #: Variables of the module or the enclosing function that the function assigns.
+        self.outer: set[str] = set()
         #: Variables whose values count at the end of each enclosing block.
         self.carried: list[tuple[str, ...]] = []
 
@@ -167,6 +192,11 @@ class _Run:
         """Return a course that begins with effects. Stores next to each other are in the order of their places."""
         ordered: list[Form] = []
         for effect in effects:
+            if effect[0] == "under" and ordered and ordered[-1][0] == "under":
+                joined = self._joined(form_of(ordered[-1][1]), form_of(effect[1]))
+                if joined is not None:
+                    ordered[-1] = ("under", joined)
+                    continue
             at = len(ordered)
             while at and _may_swap(ordered[at - 1], effect):
                 at -= 1
@@ -175,9 +205,26 @@ class _Run:
             if effect[0] == "under" and (rest[0] not in ("then", "if") or rest[1] == form_of(effect[1])[1]):
                 # A condition before the end of a block is the same as one end in each of its branches.
                 rest = self._ending(form_of(effect[1]), rest)
+            elif effect[0] == "under" and rest[0] == "if" and mentions(rest, form_of(form_of(effect[1])[1])):
+                rest = self._joined_with_end(form_of(effect[1]), rest)
             else:
                 rest = Node("then", effect, rest)
         return rest
+
+    def _joined(self, one: Form, other: Form) -> Form | None:
+        """Return two conditions on one test, one after the other, as one condition; None if their tests differ."""
+        if one[0] != "if" or other[0] != "if" or one[1] != other[1]:
+            return None
+        sides = [self._ending(form_of(one[side]), form_of(other[side])) for side in (2, 3)]
+        return self.decisions.decide(form_of(one[1]), *sides)
+
+    def _joined_with_end(self, condition: Form, end: Form) -> Form:
+        """Return a condition and the decision after it, which contains its test, as one decision."""
+        test = form_of(condition[1])
+        sides = []
+        for side, holds in ((2, True), (3, False)):
+            sides.append(self._ending(form_of(condition[side]), self.decisions.given(end, test, holds)))
+        return self.decisions.decide(test, *sides)
 
     def _ending(self, form: Form, end: Form, known: dict[Form, Form] | None = None) -> Form:
         """Return a condition's course with another end.
@@ -244,6 +291,8 @@ class _Run:
 
     def _run_Assign(self, statement: ast.Assign, state: _Locals) -> None:
         value = self.value(statement.value, state)
+        if isinstance(statement.value, ast.List | ast.Dict | ast.Set | ast.ListComp | ast.DictComp | ast.SetComp):
+            value = _told_apart(value, state)
         for target in statement.targets:
             self._assign(target, value, state)
 
@@ -272,8 +321,15 @@ class _Run:
 
     _run_Import = _run_ImportFrom = _run_Pass
 
+    def _run_Global(self, statement: ast.Global | ast.Nonlocal, state: _Locals) -> None:
+        self.outer.update(statement.names)
+
+    _run_Nonlocal = _run_Global
+
     def _assign(self, target: ast.expr, value: Form, state: _Locals) -> None:
         match target:
+            case ast.Name() if target.id in self.outer:
+                self._store(("outer",), target.id, value, state)
             case ast.Name():
                 state.names[target.id] = value
             case ast.Tuple() | ast.List():
@@ -284,14 +340,20 @@ class _Run:
                     else:
                         self._assign(one, self.decisions.item(value, position), state)
             case ast.Attribute():
-                place: Form = ("attribute", self.value(target.value, state), target.attr)
-                state.effects.append(("store", place, value))
-                state.stores[target.attr] += 1
+                self._store(self.value(target.value, state), target.attr, value, state)
             case ast.Subscript():
-                place = ("item", self.value(target.value, state), self.value(target.slice, state))
+                place: Form = ("item", self.value(target.value, state), self.value(target.slice, state))
                 state.effects.append(("store", place, value))
             case _:
                 raise UnknownError
+
+    def _store(self, owner: Form, name: str, value: Form, state: _Locals) -> None:
+        """Store a value in an attribute of an object, or in a variable of the module."""
+        state.effects.append(("store", ("attribute", owner, name), value))
+        state.stores[name] += 1
+        # The places of C++ objects begin with "=": others may write there by their address.
+        if not name.startswith("="):
+            state.kept[name] = (owner, value)
 
     def _body(self, body: Sequence[ast.stmt], state: _Locals, names: Sequence[str]) -> Form:
         """Return what the body of a loop does, with the values that its variables get."""
@@ -302,7 +364,7 @@ class _Run:
 
     def _opened(self, statement: ast.For | ast.While, state: _Locals) -> tuple[_Locals, list[str], Form]:
         """Return the state in a loop, the variables that it changes, and their values before it."""
-        inside = state.branch()
+        inside = state.later()
         names = [name for name in _in_order(statement) if self._is_carried(name, statement)]
         for position, name in enumerate(names):
             inside.names[name] = ("before", self.depth, position)
@@ -313,18 +375,15 @@ class _Run:
         """Return whether a loop's variable is read after the loop, or in its next round."""
         if self.loads[name] > _loads(loop)[name]:
             return True
-        for statement in loop.body:
-            if _loads(statement)[name]:
-                stored = isinstance(statement, ast.Assign) and not _loads(statement.value)[name]
-                return not stored and not (isinstance(loop, ast.For) and name in _in_order_of(loop.target))
-            if isinstance(statement, ast.Assign) and any(name in _in_order_of(one) for one in statement.targets):
-                return False
-        return False
+        if isinstance(loop, ast.For) and name in _in_order_of(loop.target):
+            return False
+        return _is_read_first(loop.body, name) is True
 
     def _closed(self, effect: Form, state: _Locals, inside: _Locals, names: Sequence[str]) -> None:
         """Add a loop to the effects; its variables have other values after it."""
         state.effects.append(effect)
         state.join(inside)
+        state.kept.clear()
         for position, name in enumerate(names):
             state.names[name] = shortened(("after", effect, position))
 
@@ -350,21 +409,14 @@ class _Run:
         self._closed(("while", starts, self.decisions.decide(test, form, ("done",))), state, inside, names)
 
     def _run_With(self, statement: ast.With, state: _Locals) -> None:
+        """Begin a block, whose statements follow this one."""
         for item in statement.items:
             manager = self.value(item.context_expr, state)
             state.effects.append(("enter", manager))
             if item.optional_vars is not None:
                 self._assign(item.optional_vars, ("entered", manager), state)
-        if _returns(statement):
-            raise UnknownError
-        for one in statement.body:
-            if isinstance(one, ast.If):
-                form = self._if(one, (), state.branch(), ("joins",))
-                state.effects.append(("under", form))
-                if _assigned(one):
-                    raise UnknownError
-            else:
-                self._simple(one, state)
+
+    def _run_Left(self, statement: Left, state: _Locals) -> None:
         state.effects.append(("exit",))
 
     def _run_Try(self, statement: ast.Try, state: _Locals) -> None:
@@ -374,17 +426,17 @@ class _Run:
         found: list[Form] = [self.course([*statement.body, *statement.orelse], inside, ("tries",))]
         found.append(("else", len(statement.orelse)))
         for handler in statement.handlers:
-            caught = state.branch()
+            caught = state.later()
             if handler.name:
                 caught.names[handler.name] = ("error",)
             errors = self._given(handler.type, state)
             found.append(("except", _choices(errors), self.course(handler.body, caught, ("tries",))))
-        found.append(self.course(statement.finalbody, inside.branch(), ("tries",)))
+        found.append(self.course(statement.finalbody, inside.later(), ("tries",)))
         self.carried.pop()
         self._closed(("try", *found), state, inside, names)
 
     def _function(self, node: FunctionNode, state: _Locals) -> Form:
-        inside = state.branch()
+        inside = state.later()
         inside.names.update(_parameters(node))
         self.carried.append(())
         form = self.course(node.body, inside, FALLS)
@@ -416,6 +468,8 @@ class _Run:
         return ("constant", repr(node.value))
 
     def _value_of_Name(self, node: ast.Name, state: _Locals) -> Form:
+        if node.id in self.outer:
+            return self._attribute(("outer",), node.id, state)
         if node.id in state.names:
             return state.names[node.id]
         if node.id in self.constants:
@@ -423,8 +477,16 @@ class _Run:
         return ("name", node.id)
 
     def _value_of_Attribute(self, node: ast.Attribute, state: _Locals) -> Form:
-        owner = self.value(node.value, state)
-        return shortened(("attribute", owner, node.attr, state.stores[node.attr]))
+        known = self.constants.get(ast.unparse(node))
+        if known is not None and not state.stores[node.attr]:
+            return self.value(known, state)
+        return self._attribute(self.value(node.value, state), node.attr, state)
+
+    def _attribute(self, owner: Form, name: str, state: _Locals) -> Form:
+        kept = state.kept.get(name)
+        if kept and kept[0] == owner:
+            return kept[1]
+        return shortened(("attribute", owner, name, state.stores[name]))
 
     def _value_of_Subscript(self, node: ast.Subscript, state: _Locals) -> Form:
         return self.decisions.item(self.value(node.value, state), self.value(node.slice, state))
@@ -462,7 +524,7 @@ class _Run:
         return value
 
     def _value_of_Lambda(self, node: ast.Lambda, state: _Locals) -> Form:
-        inside = state.branch()
+        inside = state.later()
         names = list(_parameters(node))
         for position, name in enumerate(names):
             inside.names[name] = ("argument", position)
@@ -470,7 +532,10 @@ class _Run:
         return ("lambda", len(names), tuple(inside.effects), value)
 
     def _value_of_JoinedStr(self, node: ast.JoinedStr, state: _Locals) -> Form:
-        return shortened(("text", *_texts_joined(self._values(node.values, state))))
+        parts = _texts_joined(self._values(node.values, state))
+        if len(parts) == 1 and parts[0][0] == "formatted" and parts[0][2:] == (-1, NONE):
+            return ("call", ("name", "str"), (parts[0][1],), ())
+        return shortened(("text", *parts))
 
     def _value_of_FormattedValue(self, node: ast.FormattedValue, state: _Locals) -> Form:
         form = self._given(node.format_spec, state)
@@ -514,6 +579,7 @@ class _Run:
         count = state.calls[effect]
         state.calls[effect] += 1
         state.effects.append(effect)
+        state.kept.clear()
         if count:
             return ("again", count, effect)
         return effect
@@ -531,8 +597,8 @@ class _Run:
             function = self.value(node.func, state)
         arguments = self._values(node.args, state)
         keywords = tuple((one.arg or "**", self.value(one.value, state)) for one in node.keywords)
-        if is_pure and name == "bool" and len(node.args) == 1 and not keywords:
-            return self.test(node.args[0], state)
+        if is_pure and name == "bool" and len(arguments) == 1 and not keywords:
+            return self.decisions.truth(arguments[0])
         if is_pure and name in ("any", "all") and len(arguments) == 1 and not keywords:
             return self.decisions.any_of(_iterated(arguments[0]), depth=self.depth, negated=name == "all")
         if is_pure:
@@ -541,6 +607,8 @@ class _Run:
         def made(each: Sequence[Form]) -> Form:
             return shortened(("call", function, tuple(each), keywords))
 
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "size" and not keywords:
+            return self._size(node.func.value, arguments, state)
         if isinstance(node.func, ast.Attribute) and name.rpartition(".")[2] in _PURE_METHODS:
             return made(arguments)
         if is_pure:
@@ -549,6 +617,13 @@ class _Run:
                 return self.decisions.decide(form, TRUE, FALSE)
             return form
         return self._done_by_cases(made, arguments, state)
+
+    def _size(self, tensor: ast.expr, places: Sequence[Form], state: _Locals) -> Form:
+        """Return the shape of a tensor, or one of its lengths."""
+        shape = self._attribute(self.value(tensor, state), "shape", state)
+        if places:
+            return self.decisions.item(shape, places[0])
+        return shape
 
     def _done_by_cases(self, make: Callable[[Sequence[Form]], Form], operands: Sequence[Form], state: _Locals) -> Form:
         """Add the effect of a call, and return its result; for arguments that are decided, one for each branch."""
@@ -605,10 +680,11 @@ class _Run:
                 if default is None:
                     raise UnknownError
                 bound[parameter.arg] = self.value(default, state)
-        inside = _Locals(bound, state.stores.copy(), state.calls.copy())
+        inside = state.branch()
+        inside.names = bound
         self.inside.append(name)
         self.carried.append(())
-        form = self.course(shaped_body(helper, with_reports=True), inside, FALLS)
+        form = self.course(spelled(shaped_body(helper, with_reports=True)), inside, FALLS)
         self.carried.pop()
         self.inside.pop()
         while form[0] == "then":
@@ -699,6 +775,15 @@ class _Run:
                 part = self.decisions.negated(part)
             found = self.decisions.decide(found, part, FALSE)
         return found
+
+
+def _told_apart(value: Form, state: _Locals) -> Form:
+    """Return a new object. An equal one that was made before is another one, which may be changed by itself."""
+    count = state.made[value]
+    state.made[value] += 1
+    if count:
+        return ("another", count, value)
+    return value
 
 
 def _hidden(state: _Locals, name: str) -> set[str]:
@@ -804,21 +889,35 @@ def _leaves(body: Sequence[ast.stmt]) -> bool:
     return isinstance(last, ast.Return | ast.Raise | ast.Continue | ast.Break)
 
 
-def _returns(statement: ast.stmt) -> bool:
-    """Return whether a statement contains ``return``, ``break`` or ``continue``, outside nested functions."""
-    waiting: list[ast.AST] = [statement]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.Return | ast.Break | ast.Continue):
-            return True
-        if not isinstance(node, FunctionNode | ast.Lambda):
-            waiting.extend(ast.iter_child_nodes(node))
-    return False
-
-
 def _loads(node: ast.AST) -> Counter[str]:
     """Return how often each name is read in a node."""
     return Counter(one.id for one in walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load))
+
+
+def _is_read_first(body: Sequence[ast.stmt], name: str) -> bool | None:
+    """Return whether a block reads a variable before it stores it; None if it may do neither."""
+    for statement in body:
+        match statement:
+            case ast.Assign():
+                if _loads(statement)[name]:
+                    return True
+                if any(name in _in_order_of(one) for one in statement.targets):
+                    return False
+            case ast.If():
+                if _loads(statement.test)[name]:
+                    return True
+                sides = [_is_read_first(block, name) for block in (statement.body, statement.orelse)]
+                if True in sides:
+                    return True
+                if sides == [False, False]:
+                    return False
+            case ast.For() | ast.While():
+                head = statement.iter if isinstance(statement, ast.For) else statement.test
+                if _loads(head)[name] or _is_read_first(statement.body, name):
+                    return True
+            case _ if _loads(statement)[name]:
+                return True
+    return None
 
 
 def _in_order_of(target: ast.expr) -> list[str]:

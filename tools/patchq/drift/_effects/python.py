@@ -37,8 +37,9 @@ def restore_python(old: bytes, new: bytes, kept: Collection[str] = ()) -> list[R
         if (bound_names(before) - bound_names(node)).intersection(kept):
             continue
         helpers = [_helpers(name, functions[side], functions[1 - side]) for side in (0, 1)]
-        effect = effect_of(before, helpers[0], only[0])
-        if effect is None or effect != effect_of(node, helpers[1], only[1]):
+        known = _properties(name.rpartition(".")[0], *functions)
+        effect = effect_of(before, helpers[0], {**only[0], **known})
+        if effect is None or effect != effect_of(node, helpers[1], {**only[1], **known}):
             continue
         replaced = _body_lines(before), _body_lines(node)
         if None in replaced or before.col_offset != node.col_offset:
@@ -98,6 +99,32 @@ def _helpers(name: str, mine: _Functions, other: _Functions) -> dict[str, Functi
         elif place == owner:
             found |= {f"self.{short}": node, f"cls.{short}": node, f"{place}.{short}": node}
     return found
+
+
+def _properties(owner: str, old: _Functions, new: _Functions) -> dict[str, ast.expr]:
+    """Return the values of a class's properties that are the same in both versions, by the text that reads them.
+
+    A property that another class of the file defines, too, is left out, because a subclass may have it.
+    """
+    found: dict[str, ast.expr] = {}
+    for name, node in new.items():
+        short = name.rpartition(".")[2]
+        before = old.get(name)
+        if not owner or name != f"{owner}.{short}" or before is None or ast.dump(before) != ast.dump(node):
+            continue
+        if any(other != name and other.rpartition(".")[2] == short for other in new):
+            continue
+        last = node.body[-1]
+        header = [ast.unparse(one) for one in (*node.decorator_list, node.args)]
+        is_simple = header == ["property", "self"] and _is_described(node.body[:-1])
+        if is_simple and isinstance(last, ast.Return) and last.value:
+            found[f"self.{short}"] = last.value
+    return found
+
+
+def _is_described(body: Sequence[ast.stmt]) -> bool:
+    """Return whether statements are only a docstring."""
+    return not body or (len(body) == 1 and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant))
 
 
 def _same_text(one: FunctionNode, other: FunctionNode, texts: tuple[list[bytes], list[bytes]]) -> bool:

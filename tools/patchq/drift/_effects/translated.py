@@ -44,6 +44,7 @@ _COMPARISONS: dict[str, type[ast.cmpop]] = {
     ">": ast.Gt,
     ">=": ast.GtE,
 }
+_BACK_INSERTERS = ("back_inserter", "std::back_inserter")
 #: Operators whose sides may be exchanged.
 _EXCHANGED = "*&|^"
 _UNARY: dict[str, type[ast.unaryop]] = {"-": ast.USub, "+": ast.UAdd, "~": ast.Invert, "!": ast.Not}
@@ -71,9 +72,12 @@ class _Translation:
         self.file, self.node = file, node
         #: Names of local variables that are objects, and of other variables that the function assigns.
         self.objects = self._objects()
+        #: Names of variables that are declared as unsigned numbers, or pointers to them.
+        self.unsigned = self._unsigned()
         #: Python names of the variables in each enclosing block.
         self.scopes: list[dict[str, str]] = [{}]
-        self.count = 0
+        #: Numbers of variables that hold values, and of objects.
+        self.counts = [0, 0]
         #: Update of each enclosing ``for`` loop.
         self.updates: list[list[ast.stmt]] = []
 
@@ -130,15 +134,41 @@ class _Translation:
                 found.add(name)
         return found
 
+    def _unsigned(self) -> set[str]:
+        found = set()
+        for node in _every(self.node):
+            if node.type in ("declaration", "parameter_declaration"):
+                kind = node.child_by_field_name("type")
+                if kind is not None and re.match(r"(uint\d*_t|size_t|unsigned)\b", spelled_type(self.text(kind))):
+                    for declared in node.children_by_field_name("declarator"):
+                        found.add(self.text(_declared(declared)))
+        return found
+
     def _sort(self, declaration: Any, values: set[str], objects: set[str]) -> None:
         """Add the variables of a declaration to those that only hold values, or to the objects."""
         plain = self._is_plain(declaration)
         for declared in declaration.children_by_field_name("declarator"):
             name = self.text(_declared(declared))
-            if plain and not _is_reference(declared) and _inner(declared).type != "array_declarator":
+            is_value = plain and not _is_reference(declared) and _inner(declared).type != "array_declarator"
+            if is_value or self._is_only_passed_on(declaration, declared):
                 values.add(name)
             else:
                 objects.add(name)
+
+    def _is_only_passed_on(self, declaration: Any, declared: Any) -> bool:
+        """Return whether the next statement passes an object, which is made of a list, to a call, and nothing else uses
+        it.
+        """
+        value, after = declared.child_by_field_name("value"), declaration.next_named_sibling
+        if value is None or value.type != "initializer_list" or after is None:
+            return False
+        uses = []
+        for node in _every(declaration.parent):
+            if node.type == _NAME and self.text(node) == self.text(_declared(declared)):
+                uses.append(node)
+        if len(uses) != 2 or not after.start_byte <= uses[1].start_byte < after.end_byte:
+            return False
+        return bool(after.type == "expression_statement" and uses[1].parent.type == "argument_list")
 
     def _is_plain(self, declaration: Any) -> bool:
         """Return whether the variables of a declaration only hold values."""
@@ -261,10 +291,12 @@ class _Translation:
         return ""
 
     def _new(self, name: str) -> str:
-        self.count += 1
-        found = f"{name} {self.count}"
-        if name in self.objects:
-            found = f"%{self.count}"
+        # Objects are numbered apart, because a new variable for a value doesn't change them.
+        is_object = name in self.objects
+        self.counts[is_object] += 1
+        found = f"{name} {self.counts[is_object]}"
+        if is_object:
+            found = f"%{self.counts[is_object]}"
         self.scopes[-1][name] = found
         return found
 
@@ -286,7 +318,10 @@ class _Translation:
             name = self.text(_declared(declared))
             given = self._initial(value)
             target = self._new(name)
-            if name not in self.objects:
+            if name not in self.objects and value is not None and self._is_only_passed_on(node, declared):
+                made = _pure(shown, ast.List(self._values(value), ast.Load()))
+                found.append(ast.Assign([ast.Name(target, ast.Store())], made))
+            elif name not in self.objects:
                 if given:
                     found.append(ast.Assign([ast.Name(target, ast.Store())], given))
             elif _PLAIN.match(shown) and inner.type == _NAME:
@@ -548,6 +583,8 @@ class _Translation:
     def _value_of_pointer_expression(self, node: Any) -> ast.expr:
         inner = self._field(node, "argument")
         if self.text(node.child_by_field_name("operator")) == "&":
+            if isinstance(inner, ast.Subscript) and node.child_by_field_name("argument").type == "subscript_expression":
+                return ast.BinOp(inner.value, ast.Add(), inner.slice)
             return _pure("&", inner)
         return ast.Subscript(inner, ast.Constant(0), ast.Load())
 
@@ -576,6 +613,13 @@ class _Translation:
             return ast.BoolOp(ast.And(), [left, right])
         if operator == "||":
             return ast.BoolOp(ast.Or(), [left, right])
+        if operator in _COMPARISONS and _is_zero(right):
+            compared = self._with_zero(operator, node.child_by_field_name("left"), left)
+            if compared is not None:
+                return compared
+        if operator == "-" and _is_remainder_of(right, left):
+            assert isinstance(right, ast.BinOp)
+            return _product(ast.BinOp(left, ast.Div(), right.right), right.right)
         if operator in _COMPARISONS:
             return ast.Compare(left, [_COMPARISONS[operator]()], [right])
         if operator in _EXCHANGED and ast.dump(right) < ast.dump(left):
@@ -583,6 +627,21 @@ class _Translation:
         if operator not in _OPERATORS:
             raise UnknownError
         return ast.BinOp(left, _OPERATORS[operator](), right)
+
+    def _with_zero(self, operator: str, node: Any, value: ast.expr) -> ast.expr | None:
+        """Return a comparison with 0 that only asks whether a value is 0, as a test of the value."""
+        is_zero = ast.UnaryOp(ast.Not(), value)
+        if operator == "==":
+            return is_zero
+        if operator == "!=" or (operator == ">" and self._is_unsigned(node)):
+            return ast.UnaryOp(ast.Not(), is_zero)
+        return None
+
+    def _is_unsigned(self, node: Any) -> bool:
+        """Return whether an expression is a variable, or an element of one, that is declared as unsigned."""
+        while node.type in ("subscript_expression", "pointer_expression"):
+            node = node.child_by_field_name("argument")
+        return node.type == _NAME and self.text(node) in self.unsigned
 
     def _value_of_call_expression(self, node: Any) -> ast.expr:
         function = node.child_by_field_name("function")
@@ -593,6 +652,8 @@ class _Translation:
         name = ""
         if function.type != "field_expression":
             name = spelled_type(self.text(function))
+        if name in ("copy", "std::copy") and (inserted := _inserted(arguments)):
+            return inserted
         if name in ("min", "max"):
             return ast.Call(ast.Name(name, ast.Load()), arguments, [])
         if name and not self._resolved(name) and _PURE.match(name):
@@ -600,6 +661,30 @@ class _Translation:
                 name = f"static_cast<{name}>"
             return _pure(name, *arguments)
         return ast.Call(self.value(function), arguments, [])
+
+
+def _is_zero(value: ast.expr) -> bool:
+    return isinstance(value, ast.Constant) and value.value == 0 and not isinstance(value.value, bool)
+
+
+def _is_remainder_of(value: ast.expr, number: ast.expr) -> bool:
+    return isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mod) and ast.dump(value.left) == ast.dump(number)
+
+
+def _product(left: ast.expr, right: ast.expr) -> ast.expr:
+    if ast.dump(right) < ast.dump(left):
+        left, right = right, left
+    return ast.BinOp(left, ast.Mult(), right)
+
+
+def _inserted(arguments: Sequence[ast.expr]) -> ast.expr | None:
+    """Return a copy to the end of a container as its ``insert``; None for a copy to another place."""
+    target = arguments[-1]
+    if len(arguments) != 3 or not isinstance(target, ast.Call) or ast.unparse(target.func) not in _BACK_INSERTERS:
+        return None
+    (container,) = target.args
+    end = ast.Call(ast.Attribute(container, "end", ast.Load()), [], [])
+    return ast.Call(ast.Attribute(container, "insert", ast.Load()), [end, *arguments[:2]], [])
 
 
 def _only_reserves(file: CppFile, node: Any) -> bool:

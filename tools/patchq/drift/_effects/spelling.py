@@ -1,0 +1,111 @@
+"""Statements that can be written in several ways, written in one of them, before a function is evaluated.
+
+A list grows by ``append`` in loops. A ``with`` block becomes its beginning, its statements and its end, so that it
+doesn't matter how much of what follows is inside.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from patchq.drift._python.shape import walk
+
+_Comprehension = ast.GeneratorExp | ast.ListComp
+
+
+class Left(ast.stmt):
+    """End of a ``with`` block."""
+
+    _fields = ()
+
+
+def spelled(body: Sequence[ast.stmt]) -> list[ast.stmt]:
+    """Return the statements of a function in one spelling. They may be changed in place."""
+    return list(_Spelling().visit(ast.Module(list(body), [])).body)
+
+
+class _Spelling(ast.NodeTransformer):
+    def visit_Expr(self, node: ast.Expr) -> ast.stmt | list[ast.stmt]:
+        self.generic_visit(node)
+        call = node.value
+        if (
+            isinstance(call, ast.Call)
+            and isinstance(call.func, ast.Attribute)
+            and call.func.attr == "extend"
+            and len(call.args) == 1
+            and not call.keywords
+        ):
+            return _appended(call.func.value, call.args[0]) or node
+        return node
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt | list[ast.stmt]:
+        self.generic_visit(node)
+        if isinstance(node.op, ast.Add) and isinstance(node.value, ast.List | ast.ListComp):
+            return _appended(node.target, node.value) or node
+        return node
+
+    def visit_With(self, node: ast.With) -> list[ast.stmt]:
+        self.generic_visit(node)
+        body = list(_with_ends(node.body))
+        return [ast.copy_location(ast.With(node.items, []), node), *body, Left()]
+
+
+def _appended(target: ast.expr, added: ast.expr) -> list[ast.stmt]:
+    """Return loops and calls that append items to a list one by one; an empty list if the items aren't written."""
+    if any(isinstance(each, ast.Call) for each in walk(target)):
+        return []
+    if isinstance(added, ast.List) and not any(isinstance(one, ast.Starred) for one in added.elts):
+        return [_append(target, one) for one in added.elts]
+    if isinstance(added, _Comprehension) and not any(one.is_async for one in added.generators):
+        return [_loop(target, added)]
+    return []
+
+
+def _append(target: ast.expr, item: ast.expr) -> ast.stmt:
+    place: ast.expr = ast.Name(ast.unparse(target), ast.Load())
+    if isinstance(target, ast.Attribute):
+        place = ast.Attribute(target.value, target.attr, ast.Load())
+    elif isinstance(target, ast.Subscript):
+        place = ast.Subscript(target.value, target.slice, ast.Load())
+    return ast.Expr(ast.Call(ast.Attribute(place, "append", ast.Load()), [item], []))
+
+
+def _loop(target: ast.expr, made: _Comprehension) -> ast.stmt:
+    """Return the loop that does what a comprehension does. Its variables get names that the function can't have."""
+    names = {each.id for one in made.generators for each in walk(one.target) if isinstance(each, ast.Name)}
+    for each in walk(made):
+        if isinstance(each, ast.Name) and each.id in names:
+            each.id = f"{each.id} of an item"
+    found = _append(target, made.elt)
+    for one in reversed(made.generators):
+        for test in reversed(one.ifs):
+            found = ast.If(test, [found], [])
+        found = ast.For(one.target, one.iter, [found], [])
+    return found
+
+
+def _with_ends(body: Sequence[ast.stmt], *, in_loop: bool = False) -> Iterator[ast.stmt]:
+    """Yield the statements of a ``with`` block, with its end before each statement that leaves it."""
+    for statement in body:
+        match statement:
+            case ast.Return():
+                value: ast.expr | None = None
+                if statement.value is not None:
+                    yield ast.Assign([ast.Name("value to return", ast.Store())], statement.value)
+                    value = ast.Name("value to return", ast.Load())
+                yield Left()
+                yield ast.Return(value)
+                continue
+            case ast.Break() | ast.Continue() if not in_loop:
+                yield Left()
+            case ast.For() | ast.While():
+                statement.body = list(_with_ends(statement.body, in_loop=True))
+            case ast.If():
+                statement.body = list(_with_ends(statement.body, in_loop=in_loop))
+                statement.orelse = list(_with_ends(statement.orelse, in_loop=in_loop))
+            case ast.Try():
+                statement.body = list(_with_ends(statement.body, in_loop=in_loop))
+                for handler in statement.handlers:
+                    handler.body = list(_with_ends(handler.body, in_loop=in_loop))
+        yield statement
