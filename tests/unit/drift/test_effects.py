@@ -130,6 +130,8 @@ SAME_CPP = [
     ("v.insert(v.end(), w.begin(), w.end());", "std::copy(w.begin(), w.end(), std::back_inserter(v));"),
     ("Foo x{a, b}; v.push_back(x);", "v.push_back(Foo{a, b});"),
     ("return a / 8 * 8;", "return a - a % 8;"),
+    ("return (a + 1) * b;", "int const x = a + 1; return b * x;"),
+    ("size_t x = p->n; return x % 32;", "size_t x = p->n; return x & 31;"),
     ("bool const x = (a & 4) != 0; if (x && b) h();", "if ((a & 4) && b) h();"),
 ]
 OTHER_CPP = [
@@ -162,6 +164,7 @@ OTHER_CPP = [
     ("std::copy(w.begin(), w.end(), v.begin());", "std::copy(w.begin(), w.end(), std::back_inserter(v));"),
     ("Foo x{a, b}; v.push_back(x); x.y = 1; h(x);", "v.push_back(Foo{a, b});"),
     ("return a - a % 8;", "return a - b % 8;"),
+    ("return a % 32;", "return a & 31;"),
     ("Foo x; Foo y; x.f(a); return y.n;", "Foo x; Foo y; y.f(a); return y.n;"),
 ]
 

@@ -50,6 +50,8 @@ _PURE_METHODS = {
 _SAME = {"os.getenv": "os.environ.get"}
 #: Builtins whose results are truth values.
 _TRUE_OR_FALSE = frozenset(("all", "any", "bool", "callable", "hasattr", "isinstance", "issubclass"))
+#: Operators whose sides may be exchanged. ``+`` joins texts, and ``|`` joins dictionaries, in one order.
+_COMMUTATIVE = ("Mult", "BitAnd", "BitXor")
 #: Greatest number of nodes of a form, so that a long function doesn't take minutes.
 _MOST_NODES = 20000
 _COMPARED: dict[type[ast.cmpop], tuple[str, bool, bool]] = {
@@ -507,7 +509,13 @@ class _Run:
     def _value_of_BinOp(self, node: ast.BinOp, state: _Locals) -> Form:
         sides = self._values((node.left, node.right), state)
         operator = type(node.op).__name__
-        return self.decisions.by_cases(lambda each: shortened(("operator", operator, *each)), sides)
+
+        def made(each: Sequence[Form]) -> Form:
+            if operator in _COMMUTATIVE:
+                each = sorted(each, key=text_of)
+            return shortened(("operator", operator, *each))
+
+        return self.decisions.by_cases(made, sides)
 
     def _value_of_UnaryOp(self, node: ast.UnaryOp, state: _Locals) -> Form:
         if isinstance(node.op, ast.Not):

@@ -45,8 +45,6 @@ _COMPARISONS: dict[str, type[ast.cmpop]] = {
     ">=": ast.GtE,
 }
 _BACK_INSERTERS = ("back_inserter", "std::back_inserter")
-#: Operators whose sides may be exchanged.
-_EXCHANGED = "*&|^"
 _UNARY: dict[str, type[ast.unaryop]] = {"-": ast.USub, "+": ast.UAdd, "~": ast.Invert, "!": ast.Not}
 _LEAVING = ("return_statement", "break_statement", "continue_statement", "goto_statement", "throw_statement")
 _NAME = "identifier"
@@ -613,28 +611,34 @@ class _Translation:
             return ast.BoolOp(ast.And(), [left, right])
         if operator == "||":
             return ast.BoolOp(ast.Or(), [left, right])
-        if operator in _COMPARISONS and _is_zero(right):
-            compared = self._with_zero(operator, node.child_by_field_name("left"), left)
-            if compared is not None:
-                return compared
-        if operator == "-" and _is_remainder_of(right, left):
-            assert isinstance(right, ast.BinOp)
-            return _product(ast.BinOp(left, ast.Div(), right.right), right.right)
+        respelled = self._respelled(operator, node.child_by_field_name("left"), left, right)
+        if respelled is not None:
+            return respelled
         if operator in _COMPARISONS:
             return ast.Compare(left, [_COMPARISONS[operator]()], [right])
-        if operator in _EXCHANGED and ast.dump(right) < ast.dump(left):
+        if operator == "|" and ast.dump(right) < ast.dump(left):
             left, right = right, left
         if operator not in _OPERATORS:
             raise UnknownError
         return ast.BinOp(left, _OPERATORS[operator](), right)
 
-    def _with_zero(self, operator: str, node: Any, value: ast.expr) -> ast.expr | None:
-        """Return a comparison with 0 that only asks whether a value is 0, as a test of the value."""
-        is_zero = ast.UnaryOp(ast.Not(), value)
-        if operator == "==":
-            return is_zero
-        if operator == "!=" or (operator == ">" and self._is_unsigned(node)):
-            return ast.UnaryOp(ast.Not(), is_zero)
+    def _respelled(self, operator: str, node: Any, left: ast.expr, right: ast.expr) -> ast.expr | None:
+        """Return an operation that is often written in two ways, in one of them; None for others.
+
+        :param node: the operation's left side, from which its type is known.
+        """
+        if isinstance(right, ast.Constant) and right.value == 0:
+            is_zero = ast.UnaryOp(ast.Not(), left)
+            if operator == "==":
+                return is_zero
+            if operator == "!=" or (operator == ">" and self._is_unsigned(node)):
+                return ast.UnaryOp(ast.Not(), is_zero)
+        if operator == "-" and isinstance(right, ast.BinOp) and ast.dump(right) == _remainder(left, right.right):
+            return ast.BinOp(ast.BinOp(left, ast.Div(), right.right), ast.Mult(), right.right)
+        if operator == "&" and self._is_unsigned(node):
+            mask = _number(right)
+            if mask > 0 and mask & (mask + 1) == 0:
+                return ast.BinOp(left, ast.Mod(), ast.Constant(mask + 1))
         return None
 
     def _is_unsigned(self, node: Any) -> bool:
@@ -663,18 +667,16 @@ class _Translation:
         return ast.Call(self.value(function), arguments, [])
 
 
-def _is_zero(value: ast.expr) -> bool:
-    return isinstance(value, ast.Constant) and value.value == 0 and not isinstance(value.value, bool)
+def _remainder(number: ast.expr, divisor: ast.expr) -> str:
+    """Return the dump of a remainder."""
+    return ast.dump(ast.BinOp(number, ast.Mod(), divisor))
 
 
-def _is_remainder_of(value: ast.expr, number: ast.expr) -> bool:
-    return isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mod) and ast.dump(value.left) == ast.dump(number)
-
-
-def _product(left: ast.expr, right: ast.expr) -> ast.expr:
-    if ast.dump(right) < ast.dump(left):
-        left, right = right, left
-    return ast.BinOp(left, ast.Mult(), right)
+def _number(value: ast.expr) -> int:
+    """Return a written number; 0 for others."""
+    if isinstance(value, ast.Constant) and isinstance(value.value, int):
+        return value.value
+    return 0
 
 
 def _inserted(arguments: Sequence[ast.expr]) -> ast.expr | None:
