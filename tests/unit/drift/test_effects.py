@@ -61,6 +61,17 @@ SAME = [
     ("return str(a).lower()", "return f'{a}'.lower()"),
     ("if a():\n  return True\nreturn b() == 3", "return bool(a()) or b() == 3"),
     ("x = a.k\nif x is None:\n  x = b()\nelse:\n  c(x)\nreturn x", "if a.k is None:\n  return b()\nc(a.k)\nreturn a.k"),
+    ("assert a and b", "assert a\nassert b"),
+    ("return {x: 0 for x in a}", "return dict.fromkeys(a, 0)"),
+    ("return list(sorted(a))", "return sorted(a)"),
+    ("delattr(a, 'x')\nsetattr(b, 'y', c)", "del a.x\nb.y = c"),
+    ("return a[:-1] if a.endswith('.') else a", "return a.removesuffix('.')"),
+    ("return open(a, 'r').read()", "return open(a).read()"),
+    ("for x in a:\n  if b(x):\n    break\nelse:\n  c()", "for y in a:\n  if b(y):\n    break\nelse:\n  c()"),
+    (
+        "class X:\n  def f(self):\n    return a if a else b\nreturn X",
+        "class X:\n  def f(self):\n    return a or b\nreturn X",
+    ),
 ]
 #: Bodies that do something else.
 OTHER = [
@@ -96,6 +107,13 @@ OTHER = [
     ("if a.x is None:\n  a.x = 1\nif a.x is None:\n  b()", "if a.x is None:\n  a.x = 1\n  b()"),
     ("return a.size(0)", "return a.size(1)"),
     ("n = 0\nfor x in a:\n  n += x\n  c(n)", "for x in a:\n  n = 0\n  n += x\n  c(n)"),
+    ("assert a and b", "assert a or b"),
+    ("return {x: [] for x in a}", "return dict.fromkeys(a, [])"),
+    ("return a.removesuffix('.')", "return a.removeprefix('.')"),
+    ("return open(a, 'w')", "return open(a)"),
+    ("for x in a:\n  if b(x):\n    break\nelse:\n  c()", "for x in a:\n  if b(x):\n    break\nc()"),
+    ("class X:\n  y = 1\nreturn X", "class X:\n  y = 2\nreturn X"),
+    ("class X:\n  def f(self):\n    return a\nreturn X", "class X:\n  def f(self):\n    return b\nreturn X"),
 ]
 #: Bodies of a C++ function that do the same, and bodies that do something else.
 SAME_CPP = [

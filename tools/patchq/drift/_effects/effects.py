@@ -318,6 +318,17 @@ class _Run:
 
     _run_AsyncFunctionDef = _run_FunctionDef
 
+    def _run_ClassDef(self, statement: ast.ClassDef, state: _Locals) -> None:
+        parts: list[Form] = self._values([*statement.decorator_list, *statement.bases], state)
+        for keyword in statement.keywords:
+            parts.append((str(keyword.arg), self.value(keyword.value, state)))
+        for one in statement.body:
+            if isinstance(one, FunctionNode):
+                parts.append((one.name, self._function(one, state)))
+            else:
+                parts.append(("statement", ast.dump(one)))
+        state.names[statement.name] = shortened(("class", statement.name, *parts))
+
     def _run_Pass(self, statement: ast.Pass | ast.Import | ast.ImportFrom, state: _Locals) -> None:
         """Do nothing: names that a function imports count as names of the module."""
 
@@ -390,15 +401,16 @@ class _Run:
             state.names[name] = shortened(("after", effect, position))
 
     def _run_For(self, statement: ast.For, state: _Locals) -> None:
-        if statement.orelse:
-            raise UnknownError
         iterable = _iterated(self.value(statement.iter, state))
         inside, names, starts = self._opened(statement, state)
         self._assign(statement.target, ("each", self.depth), inside)
         self.depth += 1
         form = self._body(statement.body, inside, names)
         self.depth -= 1
-        self._closed(("for", iterable, starts, form), state, inside, names)
+        effect: Form = ("for", iterable, starts, form)
+        if statement.orelse:
+            effect = (*effect, self._body(statement.orelse, inside.later(), names))
+        self._closed(effect, state, inside, names)
 
     def _run_While(self, statement: ast.While, state: _Locals) -> None:
         if statement.orelse:

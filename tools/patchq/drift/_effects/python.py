@@ -9,6 +9,9 @@ from patchq.drift._effects.effects import effect_of
 from patchq.drift._effects.restored import RestoredLines, replaced
 from patchq.drift._python.shape import FunctionNode, bound_names, walk
 
+#: Two spellings of one decorator.
+_CACHE_OF_ANY_SIZE = ast.dump(ast.parse("functools.lru_cache(maxsize=None)", mode="eval").body)
+_CACHE = ast.dump(ast.parse("functools.cache", mode="eval").body)
 #: Node of a function by its qualified name.
 _Functions = dict[str, FunctionNode]
 
@@ -143,7 +146,8 @@ def _same_signature(one: FunctionNode, other: FunctionNode) -> bool:
         names = [[each.arg for each in part] for part in (arguments.posonlyargs, arguments.args, arguments.kwonlyargs)]
         stars = [each.arg for each in (arguments.vararg, arguments.kwarg) if each]
         values = [*arguments.defaults, *arguments.kw_defaults, *node.decorator_list]
-        sides.append((type(node), len(every), names, stars, [ast.dump(value) for value in values if value]))
+        dumps = [ast.dump(value).replace(_CACHE_OF_ANY_SIZE, _CACHE) for value in values if value]
+        sides.append((type(node), len(every), names, stars, dumps))
     return sides[0] == sides[1]
 
 

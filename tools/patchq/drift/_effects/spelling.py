@@ -1,13 +1,13 @@
 """Statements that can be written in several ways, written in one of them, before a function is evaluated.
 
-A list grows by ``append`` in loops. A ``with`` block becomes its beginning, its statements and its end, so that it
-doesn't matter how much of what follows is inside.
+A list grows by ``append`` in loops, and calls with several names get one of them. A ``with`` block becomes its
+beginning, its statements and its end, so that it doesn't matter how much of what follows is inside.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from patchq.drift._python.shape import walk
 
@@ -37,7 +37,20 @@ class _Spelling(ast.NodeTransformer):
             and not call.keywords
         ):
             return _appended(call.func.value, call.args[0]) or node
+        return _named_attribute(call) or node
+
+    def visit_Assert(self, node: ast.Assert) -> ast.stmt | list[ast.stmt]:
+        self.generic_visit(node)
+        if isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.And):
+            return [ast.Assert(one, node.msg) for one in node.test.values]
         return node
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        self.generic_visit(node)
+        respell = _CALLS.get(ast.unparse(node.func))
+        if respell is None or (node.keywords and respell is not _opened):
+            respell = _SUFFIXES.get(getattr(node.func, "attr", ""))
+        return (respell and respell(node)) or node
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt | list[ast.stmt]:
         self.generic_visit(node)
@@ -49,6 +62,71 @@ class _Spelling(ast.NodeTransformer):
         self.generic_visit(node)
         body = list(_with_ends(node.body))
         return [ast.copy_location(ast.With(node.items, []), node), *body, Left()]
+
+
+def _named_attribute(call: ast.expr) -> ast.stmt | None:
+    """Return a call of ``setattr`` or ``delattr`` with a written name as a statement; None for other expressions."""
+    if not isinstance(call, ast.Call) or call.keywords or len(call.args) < 2:
+        return None
+    name = call.args[1]
+    if not isinstance(name, ast.Constant) or not str(name.value).isidentifier():
+        return None
+    match ast.unparse(call.func), call.args:
+        case "setattr", [owner, _, value]:
+            return ast.Assign([ast.Attribute(owner, str(name.value), ast.Store())], value)
+        case "delattr", [owner, _]:
+            return ast.Delete([ast.Attribute(owner, str(name.value), ast.Del())])
+    return None
+
+
+def _opened(node: ast.Call) -> ast.expr | None:
+    """Return ``open`` without the mode that is its default."""
+    match node:
+        case ast.Call(args=[path, ast.Constant(value="r" | "rt")]):
+            return ast.Call(node.func, [path], node.keywords)
+        case ast.Call(args=[path], keywords=[ast.keyword("mode", ast.Constant(value="r" | "rt")), *others]):
+            return ast.Call(node.func, [path], others)
+    return None
+
+
+def _from_keys(node: ast.Call) -> ast.expr | None:
+    """Return ``dict.fromkeys`` with a constant as a comprehension."""
+    match node.args:
+        case [keys, ast.Constant() as value]:
+            key = ast.Name("key of a dictionary", ast.Store())
+            made = [ast.comprehension(key, keys, [], 0)]
+            return ast.DictComp(ast.Name(key.id, ast.Load()), value, made)
+    return None
+
+
+def _sorted_list(node: ast.Call) -> ast.expr | None:
+    """Return a list that ``sorted`` makes, which ``list`` only copies."""
+    match node.args:
+        case [ast.Call(func=ast.Name(id="sorted")) as inner]:
+            return inner
+    return None
+
+
+def _without_suffix(node: ast.Call) -> ast.expr | None:
+    """Return ``removesuffix`` or ``removeprefix`` with a written text as a condition."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=text, attr=name), args=[ast.Constant(value=str(part))], keywords=[]):
+            is_suffix = name == "removesuffix"
+            test = ast.Call(ast.Attribute(text, "endswith" if is_suffix else "startswith", ast.Load()), node.args, [])
+            place = ast.Slice(None, ast.UnaryOp(ast.USub(), ast.Constant(len(part))))
+            if not is_suffix:
+                place = ast.Slice(ast.Constant(len(part)), None)
+            return ast.IfExp(test, ast.Subscript(text, place, ast.Load()), text)
+    return None
+
+
+#: Calls that have another spelling, by their functions, and by the names of their methods.
+_CALLS: dict[str, Callable[[ast.Call], ast.expr | None]] = {
+    "open": _opened,
+    "dict.fromkeys": _from_keys,
+    "list": _sorted_list,
+}
+_SUFFIXES = {"removesuffix": _without_suffix, "removeprefix": _without_suffix}
 
 
 def _appended(target: ast.expr, added: ast.expr) -> list[ast.stmt]:
