@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -246,6 +247,23 @@ def test_a_poisoned_resolution_is_caught_and_told(proven: Patchq, upstream: Path
     # The right one took the wrong one's place.
     (post,) = (proven.root / "patches" / "up" / "rr-cache").glob("*/postimage")
     assert b"otherwise, changed\n" in post.read_bytes()
+
+
+def test_a_stack_that_changed_during_the_rebase_is_not_overwritten(proven: Patchq, upstream: Path) -> None:
+    release(upstream, "v2", {"a.txt": with_lines(40, {5: b"otherwise\n"})})
+    told(proven, 3, "up", "--onto", "v2")
+    # Meanwhile, somebody merges a branch that has a stack of this release.
+    folder = proven.layout.stack("up", "v2")
+    shutil.copytree(proven.layout.stack("up", "v1"), folder)
+    edited = (folder / "first.patch").read_bytes().replace(b"Because of the test.", b"Because of my colleague.")
+    (folder / "first.patch").write_bytes(edited)
+    (parked(proven) / "a.txt").write_bytes(with_lines(40, {5: b"otherwise, changed\n"}))
+    said = proven.fails(1, "rebase", "up", "--continue", "--no-proof")
+    assert "the stack of up v2 was changed since the rebase began; nothing was written" in said
+    assert (folder / "first.patch").read_bytes() == edited
+    shutil.rmtree(folder)
+    told(proven, 0, "up", "--continue", "--no-proof")
+    assert series(proven, "v2") == ["first", "second", "third"]
 
 
 def test_what_upstream_has_is_retired_only_with_its_proof(proven: Patchq, upstream: Path) -> None:

@@ -8,6 +8,7 @@ from it. At the end, one journal operation writes the new stack, its pin and the
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
@@ -158,6 +159,7 @@ def start(
             leave_out=leave_out,
             codemods=codemods,
             dropped=list(plan.dropped),
+            target_digest=_stack_digest(project, onto),
         )
         return _run(project, progress, prove)
 
@@ -454,6 +456,33 @@ def _commit(
 # Finishing
 
 
+def _stack_digest(project: Project, pin: Pin) -> str:
+    """Return a digest of a stack's series and patch files."""
+    layout, stack = project.layout, load_stack(project.layout, pin)
+    digest = hashlib.sha256()
+    for path in (stack.series_relative(layout), *(stack.relative(layout, name) for name in stack.names)):
+        data = project_files.read(layout.root, layout.root / path) or b""
+        digest.update(b"%s\0%d\0%s" % (path.encode(), len(data), data))
+    return digest.hexdigest()
+
+
+def _refuse_changed_target(project: Project, progress: RebaseProgress) -> None:
+    """Check that nobody changed the stack of the new ref since the rebase began, because it would be overwritten.
+
+    :raises UserError: if somebody did.
+    """
+    upstream, onto = progress.upstream, progress.onto
+    # A command that was killed while it finished may have written the new stack already.
+    if progress.phase == FINISHING or not progress.target_digest:
+        return
+    if _stack_digest(project, onto) != progress.target_digest:
+        raise UserError(
+            f"the stack of {upstream} {onto.ref} was changed since the rebase began; nothing was written",
+            hint=f"undo that change and run `patchq rebase {upstream} --continue`, or run `patchq rebase {upstream} "
+            "--abort` and begin again; resolutions recorded so far are kept",
+        )
+
+
 def _finish(project: Project, progress: RebaseProgress) -> Result:
     """Write the new stack, its pin and the ledger; then remove the conflict worktree."""
     layout, onto = project.layout, progress.onto
@@ -461,6 +490,7 @@ def _finish(project: Project, progress: RebaseProgress) -> Result:
     change = Change(verb="rebase", summary=f"rebase {progress.upstream} {progress.from_ref} onto {onto.ref}")
     notes: list[str] = []
     if kept:
+        _refuse_changed_target(project, progress)
         stack = load_stack(layout, onto)
         infos = {i.commit: i for i in project.store.log(f"{progress.base}..{progress.tip}")}
         names = {f"{progress.upstream}/{s.patch}" for s in kept}

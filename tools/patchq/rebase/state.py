@@ -132,6 +132,7 @@ class RebaseProgress:
     attempts: list[ledgers.Attempt] = field(default_factory=list)
     settled: list[Settled] = field(default_factory=list)
     dropped: list[Drop] = field(default_factory=list)
+    target_digest: str = ""
 
     @property
     def tip(self) -> CommitId:
