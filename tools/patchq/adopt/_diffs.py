@@ -66,7 +66,7 @@ class Section:
 def sections(diff: bytes) -> list[Section]:
     """Split a diff into one section for each file.
 
-    :raises OddDiff: for binary files, quoted names, a diff that ends in a file name, and hunks
+    :raises OddDiff: for binary files, quoted names, a diff without hunks after a file name, and hunks
         whose lines don't match their counts.
     """
     lines = diff.split(b"\n")

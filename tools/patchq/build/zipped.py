@@ -146,7 +146,7 @@ def _put(member: ZipMember, out: io.BufferedWriter) -> bytes:
 
 
 def _copy_members(info: WheelInfo, kept: list[zipfile.ZipInfo], out: io.BufferedWriter) -> tuple[bytearray, int]:
-    """Copy members unchanged, adjacent members together.
+    """Copy members unchanged. Copy each run of adjacent members at once.
 
     :returns: their table of contents and their number.
     """

@@ -89,7 +89,7 @@ def judge_scripts(
 
 
 def _program_folders(interpreter: Interpreter, root: str) -> set[str]:
-    """Return the folders, with links resolved, of the Pythons that import from ``root``.
+    """Return the folders of the Python programs that import from ``root``, with links resolved.
 
     The base Python of a virtual environment imports from its own site folders and the user's, but not from the virtual
     environment. A virtual environment with ``--system-site-packages`` also imports from these folders.

@@ -301,7 +301,7 @@ class _Checked:
 class _Store:
     """Blobs of an image by name.
 
-    :ivar opened: function that opens a file in the image's folder or archive.
+    :param opened: function that opens a file in the image's folder or archive.
     """
 
     def __init__(self, opened: Callable[[str], IO[bytes]], names: set[str]) -> None:

@@ -1,9 +1,9 @@
 """The git command in an isolated environment.
 
-Every git process of patchq starts here, except the processes that the module ``person`` runs in the user's repository.
+The git processes that read or write a store start here. ``person`` starts those in the user's repository.
 
 - Configuration: only patchq's, not the user's or the system's. Attributes and ignore rules come
-  from the trees. ``project.private`` checks that the store's configuration is patchq's own.
+  from the trees. ``project._private`` checks that the store's configuration is patchq's own.
 - Programs: no hook, file monitor, signature program, askpass, pager, editor or transport runs.
 - Objects: no replacement refs, and no lazy fetch of missing objects.
 - Repository: always explicit. If it is damaged, git doesn't search the parent folders for another.

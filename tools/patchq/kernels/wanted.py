@@ -118,7 +118,7 @@ def _wanted(raw: Mapping[str, Any]) -> Wanted:
     env = raw.get("env", {})
     for variable, value in env.items():
         if not (_ENV.fullmatch(variable) and isinstance(value, str) and value.isprintable()):
-            raise ValueError("env may only have FLASHINFER_… variables")
+            raise ValueError("env may only have FLASHINFER_… variables with printable texts")
         if _TOOL.search(variable):
             raise ValueError(f"env can't have {variable}, which could make a compiler run another program")
     minutes = raw.get("minutes", 0)

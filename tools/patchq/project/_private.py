@@ -1,8 +1,8 @@
 """Check that patchq created ``.patchq`` on this machine, so that it doesn't come from a clone or an archive.
 
-A foreign ``.patchq`` would be dangerous: the configuration of a store can name programs to run, the ``.git``
-of a worktree can name another repository, and a link can lead to a file of the user. Therefore, files that
-patchq didn't write are refused before git reads them.
+A foreign ``.patchq`` would be dangerous: the configuration of a store, or of a history that was fetched, can name
+programs to run, the ``.git`` of a worktree can name another repository, and a link can lead to a file of the user.
+Therefore, files that patchq didn't write are refused before git reads them.
 """
 
 from __future__ import annotations

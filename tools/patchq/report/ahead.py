@@ -10,8 +10,6 @@ from patchq.formats.ledger import CARRIED, Drop
 from patchq.formats.outcomes import CellState, Outcome
 from patchq.names import counted
 
-#: Outcome of a patch that the ledger drops.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportCell:

@@ -1,4 +1,4 @@
-"""Import of measurements. Each is tied to its result file and to the measured build."""
+"""Import of measurements. Each is tied to its result file, and to the measured build or the source that reported it."""
 
 from __future__ import annotations
 

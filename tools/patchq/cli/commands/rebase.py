@@ -55,7 +55,9 @@ from patchq.rebase.state import PatchStep, RebaseState, Result, Stop, tally_resu
 @click.option(
     "--tool", "tools", multiple=True, metavar="COMMAND", help="With --propose: command to try; may be repeated."
 )
-@click.option("--merger", "mergers", multiple=True, metavar="NAME", help="With --propose: merger of the lock to try.")
+@click.option(
+    "--merger", "mergers", multiple=True, metavar="NAME", help="With --propose: merge program in the lock to try."
+)
 @click.option("--how", default="", metavar="TEXT", help="Note on the resolution or the skip, for the ledger.")
 @click.option("--new-set", default="", metavar="SET", help="Set for the new pin.  [default: SET-NAME-REF]")
 @set_option

@@ -16,7 +16,7 @@ from patchq.cli.terminal import echo
 @click.option(
     "--evidence",
     is_flag=True,
-    help="Markdown file to write, with a table of the patches that upstream has; drop nothing.",
+    help="Print a Markdown table of the patches that upstream has; drop nothing.",
 )
 @click.option("--how", default="", metavar="TEXT", help="Reason to drop without a proof, or upstream's replacement.")
 @click.option("--from", "from_ref", default="", metavar="REF", help="Ref whose stack to use.  [default: the nearest]")

@@ -30,7 +30,7 @@ def scan_source(
 
 
 class _Calls(ast.NodeVisitor):
-    """Visitor that resolves the names in a file and judges each call."""
+    """Visitor that resolves the names in a file, and records the calls that a changed or removed function breaks."""
 
     def __init__(
         self, path: str, upstream: str, old: Api, changed: Sequence[SignatureChange], gone: frozenset[str]

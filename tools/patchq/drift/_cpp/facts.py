@@ -337,7 +337,7 @@ def _declared_name(file: CppFile, node: Any) -> str:
 
 
 def spelled_type(text: str) -> str:
-    """Return a type in one spelling."""
+    """Return a C++ type in a normalized spelling, so that equal types are equal texts."""
     tokens = [t for t in _TOKEN.findall(_COMMENT.sub(" ", text)) if t not in _IDLE]
     words = " ".join(tokens)
     for spelled, same in _TYPES.items():
@@ -837,7 +837,7 @@ def _is_redundant(file: CppFile, node: Any) -> bool:
 
 
 def _separate(file: CppFile, node: Any) -> Iterator[str]:
-    """Yield the tokens of a declaration of several variables as one of each."""
+    """Yield the tokens of ``int a, b;`` as those of ``int a; int b;``, one declaration for each variable."""
     declarators = node.children_by_field_name("declarator")
     head: list[str] = []
     for child in node.children:

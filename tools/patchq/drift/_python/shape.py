@@ -224,7 +224,7 @@ class _Shape(ast.NodeTransformer):
 
 
 def _apart(node: ast.Assign) -> ast.AST | list[ast.stmt]:
-    """Return an assignment of several values to several variables as one of each, if their order doesn't matter."""
+    """Return ``a, b = x, y`` as ``a = x`` and ``b = y``, if their order doesn't matter."""
     target = node.targets[0] if len(node.targets) == 1 else None
     if not isinstance(target, ast.Tuple) or not isinstance(node.value, ast.Tuple):
         return node

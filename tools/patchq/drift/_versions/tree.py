@@ -510,7 +510,7 @@ class Tree:
     def includes(self, path: bytes, content: bytes | None = None) -> set[bytes]:
         """Return a C++ file and the files that it includes, directly or not.
 
-        :param content: content of the file, if it is not the tree's.
+        :param content: content to use for the file instead of its content in the tree.
         """
         if self._by_base is None:
             self._by_base = {}
