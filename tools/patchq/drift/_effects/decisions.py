@@ -17,7 +17,7 @@ _LONGEST = 200
 _MOST_DECISIONS = 2000
 #: Greatest number of values of a function that are made in two branches.
 _MOST_CASES = 200
-#: Greatest number of decisions of which one value is made.
+#: Greatest number of decisions among the operands of one value.
 _MOST_DECIDED = 3
 NONE: Form = ("constant", "None")
 TRUE: Form = ("constant", "True")

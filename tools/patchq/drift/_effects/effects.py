@@ -48,6 +48,8 @@ _PURE_METHODS = {
 }
 #: Functions that are other names of one function.
 _SAME = {"os.getenv": "os.environ.get"}
+#: Builtins whose results don't depend on what an object contains.
+_OF_TYPES = frozenset(("callable", "getattr", "hasattr", "id", "isinstance", "issubclass", "type"))
 #: Builtins whose results are truth values.
 _TRUE_OR_FALSE = frozenset(("all", "any", "bool", "callable", "hasattr", "isinstance", "issubclass"))
 #: Operators whose sides may be exchanged. ``+`` joins texts, and ``|`` joins dictionaries, in one order.
@@ -107,11 +109,24 @@ class _Locals:
     kept: dict[str, tuple[Form, Form]] = field(default_factory=dict)
     #: How often each new object was made.
     made: Counter[Form] = field(default_factory=Counter)
+    #: How often a method of each object was called, or one of its elements stored.
+    changes: Counter[Form] = field(default_factory=Counter)
 
     def branch(self) -> _Locals:
         return _Locals(
-            dict(self.names), self.stores.copy(), self.calls.copy(), kept=dict(self.kept), made=self.made.copy()
+            dict(self.names),
+            self.stores.copy(),
+            self.calls.copy(),
+            kept=dict(self.kept),
+            made=self.made.copy(),
+            changes=self.changes.copy(),
         )
+
+    def now(self, value: Form) -> Form:
+        """Return what an object contains at this point, which an effect before it may have changed."""
+        if self.changes[value]:
+            return ("changed", self.changes[value], value)
+        return value
 
     def later(self) -> _Locals:
         """Return a branch that runs at another time, such as the second round of a loop."""
@@ -125,6 +140,7 @@ class _Locals:
             self.stores |= branch.stores
             self.calls |= branch.calls
             self.made |= branch.made
+            self.changes |= branch.changes
         for name in list(self.kept):
             if any(branch.kept.get(name) != self.kept[name] for branch in branches):
                 del self.kept[name]
@@ -312,6 +328,8 @@ class _Run:
                 state.names.pop(target.id, None)
             else:
                 state.effects.append(("delete", self.value(_loaded(target), state)))
+                if isinstance(target, ast.Subscript):
+                    state.changes[self.value(target.value, state)] += 1
 
     def _run_FunctionDef(self, statement: FunctionNode, state: _Locals) -> None:
         state.names[statement.name] = self._function(statement, state)
@@ -355,8 +373,9 @@ class _Run:
             case ast.Attribute():
                 self._store(self.value(target.value, state), target.attr, value, state)
             case ast.Subscript():
-                place: Form = ("item", self.value(target.value, state), self.value(target.slice, state))
-                state.effects.append(("store", place, value))
+                owner = self.value(target.value, state)
+                state.effects.append(("store", ("item", owner, self.value(target.slice, state)), value))
+                state.changes[owner] += 1
             case _:
                 raise UnknownError
 
@@ -390,6 +409,8 @@ class _Run:
             return True
         if isinstance(loop, ast.For) and name in _in_order_of(loop.target):
             return False
+        if isinstance(loop, ast.While) and _loads(loop.test)[name]:
+            return True
         return _is_read_first(loop.body, name) is True
 
     def _closed(self, effect: Form, state: _Locals, inside: _Locals, names: Sequence[str]) -> None:
@@ -491,9 +512,10 @@ class _Run:
         return ("name", node.id)
 
     def _value_of_Attribute(self, node: ast.Attribute, state: _Locals) -> Form:
-        known = self.constants.get(ast.unparse(node))
-        if known is not None and not state.stores[node.attr]:
-            return self.value(known, state)
+        if isinstance(node.value, ast.Name) and not state.stores[node.attr]:
+            known = self.constants.get(f"{node.value.id}.{node.attr}")
+            if known is not None:
+                return self.value(known, state)
         return self._attribute(self.value(node.value, state), node.attr, state)
 
     def _attribute(self, owner: Form, name: str, state: _Locals) -> Form:
@@ -503,7 +525,8 @@ class _Run:
         return shortened(("attribute", owner, name, state.stores[name]))
 
     def _value_of_Subscript(self, node: ast.Subscript, state: _Locals) -> Form:
-        return self.decisions.item(self.value(node.value, state), self.value(node.slice, state))
+        owner = self.value(node.value, state)
+        return self.decisions.item(state.now(owner), self.value(node.slice, state))
 
     def _value_of_Tuple(self, node: ast.Tuple | ast.List, state: _Locals) -> Form:
         kind = type(node).__name__
@@ -611,36 +634,49 @@ class _Run:
             return self._inline(self.helpers[name], name, node, state)
         if name == "os.environ.get" and len(node.args) == 2 and not node.keywords:
             return self._environment(node, state)
-        is_pure = isinstance(node.func, ast.Name) and name in _PURE and name not in state.names
+        is_builtin = isinstance(node.func, ast.Name) and name in _PURE and name not in state.names
         function: Form = ("name", name)
-        if name not in _SAME.values():
+        owner: Form = ()
+        if isinstance(node.func, ast.Attribute) and name not in _SAME.values():
+            owner = self.value(node.func.value, state)
+            if node.func.attr in _PURE_METHODS:
+                owner = state.now(owner)
+            function = self._attribute(owner, node.func.attr, state)
+        elif name not in _SAME.values():
             function = self.value(node.func, state)
         arguments = self._values(node.args, state)
         keywords = tuple((one.arg or "**", self.value(one.value, state)) for one in node.keywords)
-        if is_pure and name == "bool" and len(arguments) == 1 and not keywords:
-            return self.decisions.truth(arguments[0])
-        if is_pure and name in ("any", "all") and len(arguments) == 1 and not keywords:
-            return self.decisions.any_of(_iterated(arguments[0]), depth=self.depth, negated=name == "all")
-        if is_pure:
-            arguments = _spelled(name, arguments)
+        if is_builtin:
+            return self._builtin(name, arguments, keywords, state)
 
         def made(each: Sequence[Form]) -> Form:
             return shortened(("call", function, tuple(each), keywords))
 
-        if isinstance(node.func, ast.Attribute) and node.func.attr == "size" and not keywords:
-            return self._size(node.func.value, arguments, state)
+        if owner and name.endswith(".size") and not keywords:
+            return self._size(owner, arguments, state)
         if isinstance(node.func, ast.Attribute) and name.rpartition(".")[2] in _PURE_METHODS:
             return made(arguments)
-        if is_pure:
-            form = made(arguments)
-            if name in _TRUE_OR_FALSE:
-                return self.decisions.decide(form, TRUE, FALSE)
-            return form
-        return self._done_by_cases(made, arguments, state)
+        found = self._done_by_cases(made, arguments, state)
+        if owner:
+            state.changes[owner] += 1
+        return found
 
-    def _size(self, tensor: ast.expr, places: Sequence[Form], state: _Locals) -> Form:
+    def _builtin(self, name: str, arguments: list[Form], keywords: Form, state: _Locals) -> Form:
+        """Return the result of a builtin without an effect."""
+        if name not in _OF_TYPES:
+            arguments = [state.now(one) for one in arguments]
+        if name == "bool" and len(arguments) == 1 and not keywords:
+            return self.decisions.truth(arguments[0])
+        if name in ("any", "all") and len(arguments) == 1 and not keywords:
+            return self.decisions.any_of(_iterated(arguments[0]), depth=self.depth, negated=name == "all")
+        form = shortened(("call", ("name", name), tuple(_spelled(name, arguments)), keywords))
+        if name in _TRUE_OR_FALSE:
+            return self.decisions.decide(form, TRUE, FALSE)
+        return form
+
+    def _size(self, tensor: Form, places: Sequence[Form], state: _Locals) -> Form:
         """Return the shape of a tensor, or one of its lengths."""
-        shape = self._attribute(self.value(tensor, state), "shape", state)
+        shape = self._attribute(tensor, "shape", state)
         if places:
             return self.decisions.item(shape, places[0])
         return shape
@@ -749,7 +785,7 @@ class _Run:
         """Return a test as a decision between true and false."""
         if isinstance(node, ast.BoolOp):
             return self._junction(node, state, self.test)
-        return self.decisions.truth(self.value(node, state))
+        return self.decisions.truth(state.now(self.value(node, state)))
 
     def _value_of_BoolOp(self, node: ast.BoolOp, state: _Locals) -> Form:
         return self._junction(node, state, self.value)
@@ -785,6 +821,8 @@ class _Run:
             name, exchanged, negated = _COMPARED[type(operator)]
             if exchanged:
                 left, right = right, left
+            if name != "is":
+                left, right = state.now(left), state.now(right)
             if name == "in":
                 part = self.decisions.membership(left, right)
             else:

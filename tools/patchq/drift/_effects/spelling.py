@@ -7,6 +7,7 @@ beginning, its statements and its end, so that it doesn't matter how much of wha
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterator, Sequence
 
 from patchq.drift._python.shape import walk
@@ -69,7 +70,8 @@ def _named_attribute(call: ast.expr) -> ast.stmt | None:
     if not isinstance(call, ast.Call) or call.keywords or len(call.args) < 2:
         return None
     name = call.args[1]
-    if not isinstance(name, ast.Constant) or not str(name.value).isidentifier():
+    # In a class, Python changes a written name that begins with two underscores.
+    if not isinstance(name, ast.Constant) or not re.fullmatch(r"(?!__)[A-Za-z_]\w*", str(name.value)):
         return None
     match ast.unparse(call.func), call.args:
         case "setattr", [owner, _, value]:
@@ -111,6 +113,8 @@ def _without_suffix(node: ast.Call) -> ast.expr | None:
     """Return ``removesuffix`` or ``removeprefix`` with a written text as a condition."""
     match node:
         case ast.Call(func=ast.Attribute(value=text, attr=name), args=[ast.Constant(value=str(part))], keywords=[]):
+            if not part or any(isinstance(each, ast.Call) for each in walk(text)):
+                return None
             is_suffix = name == "removesuffix"
             test = ast.Call(ast.Attribute(text, "endswith" if is_suffix else "startswith", ast.Load()), node.args, [])
             place = ast.Slice(None, ast.UnaryOp(ast.USub(), ast.Constant(len(part))))
