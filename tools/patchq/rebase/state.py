@@ -109,7 +109,10 @@ class Settled:
 
 @dataclass(slots=True, kw_only=True)
 class RebaseProgress:
-    """Content of the state file of a rebase."""
+    """Content of the state file of a rebase.
+
+    :ivar target_digest: digest of the new ref's stack when the rebase began; empty in the files of older versions.
+    """
 
     upstream: str
     set_name: str
