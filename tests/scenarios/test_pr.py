@@ -655,7 +655,7 @@ def test_a_persons_part_and_noted_facts_go_into_the_form(newer: Patchq, upstream
     report.write_text('titel = "x"\n')
     assert "unknown keys titel" in newer.fails(1, "issue", "first")
     report.write_text('reproducer = "../../etc/passwd"\n')
-    assert "would leave its folder" in newer.fails(1, "issue", "first")
+    assert "is not a relative path inside its folder" in newer.fails(1, "issue", "first")
 
 
 def test_a_patch_that_requires_one_that_is_not_there(newer: Patchq) -> None:

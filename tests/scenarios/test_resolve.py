@@ -249,7 +249,7 @@ def test_which_file_is_meant(stopped: Patchq, tmp_path: Path) -> None:
     (tmp_path / "other.txt").write_bytes(with_line(5, b"otherwise, changed\n"))
     assert "matches none of the conflicting files" in stopped.fails(1, "resolve", "--from", str(tmp_path / "other.txt"))
     assert "doesn't exist" in stopped.fails(1, "resolve", "--from", "a.txt=nowhere")
-    assert "would leave its folder" in stopped.fails(1, "resolve", "--from", f"../a.txt={tmp_path / 'other.txt'}")
+    assert "is not a relative path inside its folder" in stopped.fails(1, "resolve", "--from", f"../a.txt={tmp_path / 'other.txt'}")
     assert said(stopped, 0, "resolve", "--from", f"a.txt={tmp_path / 'other.txt'}")["kept"] is True
 
 

@@ -57,7 +57,7 @@ def test_a_new_set_starts_as_the_default_one() -> None:
             for archive in ("x==1 --hash", "x==1 ", "==1", "x==", "x== 1", "-r==1", "x==1==2", "x[y]==1", "x==1;a", "x==1dev1a1", "../x==1", "x==one")
         ),
         (pinned(), "neither a commit"),
-        (pinned(archive="p==1", sha256=SHA, subdir="../x"), "would leave its folder"),
+        (pinned(archive="p==1", sha256=SHA, subdir="../x"), "is not a relative path inside its folder"),
         (pinned(commit=COMMIT, source="ftp"), "neither"),
         (pinned(commit=COMMIT).replace(b'up = "v1"', b'up = "v9"'), "not one of its pins"),
         (pinned(commit=COMMIT).replace(b'url = "u"', b'url = "u"\ninto = "nobody:x"'), "not an upstream"),

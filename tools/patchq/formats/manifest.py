@@ -84,7 +84,7 @@ def _manifest(raw: dict[str, Any]) -> Manifest:
         stacks.append([name, *(_text_or_none(upstream, k) for k in ("ref", "commit", "sha256", "subdir")), applied])
     files = _table(raw, "files")
     if not all(_HEX.fullmatch(digest) for digest in files.values()):
-        raise ValueError("has a file with an invalid SHA-256")
+        raise ValueError("has a file whose SHA-256 is not 64 hexadecimal digits")
     computed: tuple[str, ...] = ()
     if not left_out:
         computed = tuple(stack_id(stacks, number) for number in range(1, BUILD_FORMAT + 1))

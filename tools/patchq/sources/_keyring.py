@@ -40,15 +40,11 @@ def verify(store: Git, commit: CommitId, ref: str, tag: str | None, root: Path, 
         if b"-----BEGIN " in raw:
             head = raw.split(b"\n\n")[0]
             named = re.search(rb"^tag (.+)$", head, re.MULTILINE)
-            if (
-                not re.match(rb"object %s\ntype commit\n" % commit.encode(), head)
-                or not named
-                or named[1] != ref.encode()
-            ):
-                name = "nothing"
-                if named:
-                    name = named[1].decode("utf-8", "replace")
-                raise SourceError(f"the tag object of {ref} has the name {name}, or names another commit", hint=hint)
+            if not named or named[1] != ref.encode():
+                name = named[1].decode("utf-8", "replace") if named else ""
+                raise SourceError(f"the tag object of {ref} is of a tag named {name!r}", hint=hint)
+            if not re.match(rb"object %s\ntype commit\n" % commit.encode(), head):
+                raise SourceError(f"the tag object of {ref} is of a commit other than {commit}", hint=hint)
             return f"tag signed by {_verified(store, 'verify-tag', tag, ref, root, keyring, hint)}"
         raise SourceError(f"the tag {ref} is not signed, even if its commit is", hint=hint)
     if not re.search(rb"^gpgsig ", store.run("cat-file", "commit", commit).split(b"\n\n")[0], re.MULTILINE):

@@ -72,7 +72,7 @@ def check_inside(value: str, what: str) -> PurePosixPath:
         or any(ord(c) < 32 or c == "\\" for c in value)
     ):
         raise FormatError(
-            f"{what} {value!r} would leave its folder",
+            f"{what} {value!r} is not a relative path inside its folder",
             hint="use a relative path without '..' and '.git'",
         )
     return path
