@@ -200,7 +200,7 @@ def test_downloads_are_limited(pinned: Patchq, served: type[Index], tmp_path: Pa
     assert found["downloaded"]["untried"]
     said = pinned.fails(3, "import", "p", str(tmp_path / "x.patch"), "--dry-run", "--most-download", "1000")
     assert re.search(r"were not tried, because of the download limit: \d+ bytes of 1000 bytes are used", said)
-    assert "--most-download SIZE raises it" in said
+    assert "--most-download SIZE raises the limit" in said
     # Downloaded files are kept, so that the next search gets further.
     later = tried(pinned, DIFF, tmp_path, "--most-download", str(3 * size))["elsewhere"]
     assert later["tried"] > found["tried"]

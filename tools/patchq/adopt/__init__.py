@@ -1,4 +1,4 @@
-"""Import of existing changes: patches in any tool's format, edited files, scripts, pull requests."""
+"""Command ``import``: add other tools' patches, edited files, scripts or pull requests to a stack."""
 
 __all__ = [
     "adopt",

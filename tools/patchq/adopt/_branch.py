@@ -1,4 +1,4 @@
-"""Repeated import of a branch: its commits update the stack's patches."""
+"""Import a branch again: update the stack's patches from the branch's commits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from patchq.stacks.reconcile import ReconciledEntry
 class Again:
     """Stack after a repeated import of a branch.
 
-    :ivar items: outcome of each commit, followed by the outcome of each patch in ``gone`` that is not in ``lost``.
+    :ivar items: outcomes of the commits, then of the patches in ``gone``. Patches in ``lost`` are not included.
     :ivar lost: patches of the stack that conflict with the branch's commits. They are not in ``entries``.
     :ivar gone: names of all patches that the branch no longer has.
     """
@@ -45,9 +45,11 @@ def import_again(
     request: AdoptRequest,
     commit_of: Callable[[FoundPatch], CommitInfo],
 ) -> Again | None:
-    """Return the stack updated by a range's commits; None if no patch of the stack comes from these commits.
+    """Update the stack's patches from the commits of a range.
 
-    :param commit_of: function that returns the author and message that a patch would get.
+    Return None if no commit of the range belongs to a patch of the stack.
+
+    :param commit_of: function that returns the author and message with which a patch would be added to the stack.
     :raises ConflictError: if a patch whose commit is unchanged conflicts with the other commits.
     """
     (path,) = request.paths
@@ -113,10 +115,11 @@ def _lost(upstream: str, error: ConflictError) -> Item:
 
 
 def refuse_conflicts(upstream: str, again: Again, *, partial: bool) -> None:
-    """Check that no commit of the branch and no patch of the stack conflicts.
+    """Raise an error if the repeated import of a branch has conflicts.
 
-    :param partial: accept commits that conflict, and leave their patches unchanged.
-    :raises ConflictError: if a commit or patch conflicts.
+    :param partial: accept conflicting commits, and leave their patches unchanged. Conflicting patches of the stack are
+        still an error.
+    :raises ConflictError: if a commit of the branch or a patch of the stack conflicts.
     """
     lines = []
     conflicts: list[Conflict] = []
@@ -161,7 +164,7 @@ def _revision(found: FoundPatch, info: CommitInfo) -> Revision:
 
 
 def _gone(folder: Path, git_range: str, entries: Sequence[ReconciledEntry], carried: Collection[str]) -> list[str]:
-    """Return the patches whose commit is no longer in any branch of the repository."""
+    """Return the names of the patches whose commit is no longer in any branch of the repository."""
     source, last = Foreign(folder), git_range.partition("..")[2].lstrip(".") or "HEAD"
     names = []
     for entry in entries:
@@ -180,13 +183,12 @@ def _item(upstream: str, found: FoundPatch, result: Updated) -> Item:
     detail = ""
     if result.unchecked:
         detail = (
-            "the commit of the last import no longer exists, so edits of the patch since then can't be found, and "
-            "are replaced; `patchq undo` restores "
-            "them"
+            "the commit of the last import no longer exists, so patchq can't find the edits that the patch got since "
+            "then, and replaces them; `patchq undo` restores them"
         )
     conflicts: tuple[Conflict, ...] = ()
     if result.update is Update.THERE:
-        outcome, detail = ItemOutcome.LEFT_OUT, "the tree has its change already"
+        outcome, detail = ItemOutcome.LEFT_OUT, "the tree already has the commit's change"
     elif result.update is Update.DIVERGED:
         outcome = ItemOutcome.CONFLICT
         detail = f"since the last import, the diff was changed both in the branch and in {upstream}/{result.name}"
@@ -202,7 +204,7 @@ def _item(upstream: str, found: FoundPatch, result: Updated) -> Item:
 
 
 def range_start(project: Project, loaded: Loaded, request: AdoptRequest, set_name: str) -> tuple[str, str]:
-    """Return the start of a range, and the command that imports the range from there.
+    """Return the place where a range starts, such as ``2 commits after v1.2``, and a command to import it there.
 
     Both are empty if the range starts at the pinned release.
     """

@@ -1,8 +1,8 @@
 """Conversion of other tools' diffs to the form of ``git diff``.
 
-These forms are supported: ``diff -u``, ``Index:`` and Subversion headers, ``--no-prefix``, names below
-scratch folders, and CR LF line ends. Files are found by matching their names against the tree. Hunks stay
-unchanged, apart from line ends.
+These forms are supported: ``diff -u``, ``Index:`` and Subversion headers, ``--no-prefix``, names with further leading
+folders (``pkg-1.0.orig/src/a.c``), and CR LF line ends. Files are found by matching their names against the tree. Hunks
+stay unchanged, apart from line ends.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MOST_SHOWN = 3
 
 
 class OddDiff(Exception):
-    """Diff that this module can't read, such as a binary patch; ``git apply`` may read it."""
+    """Diff that this module can't read but ``git apply`` may, such as a binary patch."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -193,13 +193,13 @@ def _names(section: Section) -> list[bytes]:
 def find_placing(
     found: Sequence[Section], files: Collection[bytes], given: Placing, *, exact: bool = False
 ) -> Placing | None:
-    """Return the mapping under which every file of a diff exists in the tree; None if there is no unique one.
+    """Return the mapping that turns the names of a diff's changed files into paths of existing files in the tree.
 
-    Try the strip level ``given`` first, then other strip levels, then a common folder of the tree. If no folder or
-    several folders fit, return None.
+    Try ``given``, then other strip levels, then each folder of the tree as a prefix. If no folder fits, or several
+    folders fit, return None.
 
-    :param exact: True if a recipe sets the strip level ``given``. Then this level also applies to a diff that only adds
-        files.
+    :param exact: True if a recipe sets the strip level of ``given``. A diff that only adds files is then always read
+        with this level.
     """
     there = list(filter(None, map(_names, found)))
     if not there:
@@ -331,7 +331,10 @@ def _length(name: bytes) -> tuple[int, int, int]:
 
 
 def _named(name: bytes) -> bytes:
-    """Return a name as written in a file header. Like git, end a name that contains a blank with a tab."""
+    """Return a name as it is written after ``---`` or ``+++``.
+
+    Like git, end a name that contains a blank with a tab.
+    """
     if b" " in name:
         return name + b"\t"
     return name
@@ -343,9 +346,9 @@ def without_returns(diff: bytes) -> bytes:
 
 
 def name_leftovers(found: FoundPatch) -> FoundPatch:
-    """Return a patch with a note that quotes the text outside of its diff.
+    """Return a patch with a note that quotes the lines outside its diff.
 
-    If this text looks like a damaged hunk, set the patch's problem.
+    If one of these lines looks like part of a damaged diff, set ``problem`` instead.
     """
     if found.left_out or found.problem or not found.diff:
         return found
@@ -353,8 +356,8 @@ def name_leftovers(found: FoundPatch) -> FoundPatch:
     for number, line in left:
         if _DAMAGED.match(line):
             error = FormatError(
-                f"{found.where}: line {number} of its diff is damaged, and git would skip it: {show_path(line[:60])}",
-                hint="remove the text before it, or restore the missing lines above it",
+                f"{found.where}: line {number} of the diff is damaged, and git would skip it: {show_path(line[:60])}",
+                hint="remove the text before this line, or restore the lines missing above it",
             )
             return replace(found, problem=error)
     if not left:

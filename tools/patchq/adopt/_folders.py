@@ -32,8 +32,8 @@ class FolderPlace:
     """Patch file to read, and the options of the tool that applies it.
 
     :ivar data: contents of the patch file, or its path.
-    :ivar unlisted: name of the folder's ``series`` or recipe, if this list doesn't contain the file. The import skips
-        such a file. Empty for other files.
+    :ivar unlisted: name of the ``series`` or recipe that doesn't list the file, so that the import skips the file.
+        Empty for all other files.
     :ivar entry: entry of the recipe that names the file.
     """
 
@@ -113,7 +113,7 @@ def _entry(path: Path, entry: Entry) -> FolderPlace:
 
 
 def _name_of(entry: Entry) -> str:
-    """Return a short name of an entry: its command if it edits files, else its patch's file name.
+    """Return a short name for a recipe's entry: a command's first line, or the file name of a patch.
 
     Return an empty string for an inline patch.
     """
@@ -207,7 +207,7 @@ def _series(folder: Path, text: str) -> list[FolderPlace]:
         if "-R" in words[1:]:
             raise FormatError(
                 f"{folder / 'series'} applies {words[0]} in reverse (-R)",
-                hint="adopt the patches before it, and recreate this one",
+                hint="import the patches listed before it, then make this change again with `patchq new`",
             )
         found.append(_place(_inside(folder, "series", words[0]), strip_level(words[1:])))
     return found

@@ -334,7 +334,7 @@ def _implied(pairs: tuple[tuple[str, str], ...], message: str) -> str:
 
 
 def trailer_value(message: str, name: str) -> str:
-    """Return the value of a message's first trailer of this name, in any case; empty if no trailer has this name.
+    """Return the value of a message's first trailer with this name, ignoring case; empty if there is no such trailer.
 
     >>> trailer_value("Fix\\n\\norigin: up@1\\n", "Origin"), trailer_value("Fix\\n", "Origin")
     ('up@1', '')

@@ -34,8 +34,8 @@ def from_image(
 
     The import fails if it finds changed files that the source tree doesn't contain, such as compiled files.
 
-    :raises UserError: if the image can't be read, if it contains no package or another version of it, or if
-        there is no wheel to compare the package with.
+    :raises UserError: if the image can't be read, if it doesn't contain the package or contains another version, or if
+        the release has no wheel to compare with.
     """
     pin = loaded.stack.pin
     build = project.lock.upstreams[pin.upstream].build
@@ -58,8 +58,8 @@ def from_image(
     if info is None:
         raise UserError(
             f"there is no wheel of {pin.upstream} {pin.ref} to compare with",
-            hint=f"`patchq pin {pin.upstream} --archive PROJECT==VERSION --ref {sh(pin.ref)}` records its wheels, "
-            "and --most-download SIZE allows a larger download",
+            hint=f"record the release's wheels with `patchq pin {pin.upstream} --archive PROJECT==VERSION --ref "
+            f"{sh(pin.ref)}`; if the wheel is too large to download, raise --most-download SIZE",
         )
     _check_version(environment, distribution, info, pin.upstream)
     references, _ = wheels_in(info.path.parent)

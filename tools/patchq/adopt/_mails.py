@@ -418,7 +418,7 @@ def _author(git: Command, info: bytes, where: str, fields: str) -> tuple[Ident |
         reason = error.output.removeprefix("fatal: ")
         if "ident name" in reason:
             return None, (f"has a From: without an address, {name or email!r}",)
-        raise FormatError(f"{where}: {reason}", hint="correct its From: to 'Name <address>', or its Date:") from None
+        raise FormatError(f"{where}: {reason}", hint="set From: to 'Name <address>', or correct Date:") from None
 
 
 def _other_date(date: str) -> str:

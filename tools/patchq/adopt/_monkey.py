@@ -154,16 +154,16 @@ def _replaced(
     :returns: the text, and the decorators of the replaced function that the new function doesn't have.
     :raises UserError: if the function can't be replaced.
     """
-    hint = "make the change in the worktree, and `patchq new`"
+    hint = "make the change in the worktree, then run `patchq new`"
     module = ast.parse(content)
     old = _definition(module, name.split("."))
     if old is None:
-        raise UserError(f"replaces {there}, which is not a function", hint=hint)
+        raise UserError(f"the script replaces {there}, which is not a function", hint=hint)
     there = f"{there} (line {old.lineno})"
     wrapped = _WRAPPED.fullmatch(written)
     by = own.get(wrapped[2] if wrapped else written)
     if by is None:
-        raise UserError(f"replaces {there} by {written}, which is not a function of that file", hint=hint)
+        raise UserError(f"the script replaces {there} by {written}, which is not one of its functions", hint=hint)
     known = _bound(module) | set(dir(builtins))
     for node in ast.walk(module):
         if isinstance(node, ast.Name):
@@ -172,7 +172,8 @@ def _replaced(
     if lacks:
         names = ", ".join(lacks)
         raise UserError(
-            f"replaces {there} by {by.name}, which uses names that the upstream file doesn't define: {names}", hint=hint
+            f"the script replaces {there} by {by.name}, which uses names that the upstream file lacks: {names}",
+            hint=hint,
         )
     start = _first_line(by)
     lines = textwrap.dedent("\n".join(text.split("\n")[start - 1 : by.end_lineno])).split("\n")
@@ -196,7 +197,7 @@ def _replaced(
 
 
 def _positional(function: _Definition) -> tuple[int, bool]:
-    """Return the number of positional parameters, and True if the function takes any number of further ones."""
+    """Return the number of a function's positional parameters, and True if the function also has ``*args``."""
     arguments = function.args
     return len(arguments.posonlyargs) + len(arguments.args), arguments.vararg is not None
 

@@ -1,4 +1,4 @@
-"""Import of edited files: the overlay folder of a container, or an installed package."""
+"""Import edited files into a stack, from a container's overlay folder or an installed package."""
 
 from __future__ import annotations
 
@@ -110,13 +110,13 @@ def _place(folder: Path, files: Collection[bytes], known: Collection[bytes]) -> 
     if not best:
         raise UserError(
             f"the tree has none of the files in {folder}",
-            hint="set the folder of the tree to which they belong by --directory DIR",
+            hint="set the tree's folder for these files with --directory DIR",
         )
     if len(best) > 1 and votes[best[0]] == votes[best[1]] and best[0] != (0, b""):
         names = ", ".join(show_path(p[1]) or "the tree itself" for p in best[:3])
         raise UserError(
             f"the files of {folder} may belong to several folders of the tree: {names}",
-            hint="--directory DIR chooses one",
+            hint="choose a folder with --directory DIR",
         )
     return best[0]
 
@@ -207,7 +207,7 @@ def _recorded(found: Distribution, folder: Path, package: str) -> dict[str, str]
 
 
 def _edited_names(listed: Mapping[str, str], folder: Path, package: str) -> list[str]:
-    """Return the files that differ from RECORD and the added modules, but no metadata files."""
+    """Return the names of a package's edited files and added modules, without metadata files."""
     edited = set()
     for name, digest in listed.items():
         if digest and _differs(folder / name, digest):

@@ -1,10 +1,10 @@
 """Search for other releases to which a patch applies if it doesn't apply to the pinned release.
 
 The search tries the other pins of the lock and the releases of the package index. It begins with the newest release and
-the release that the patch was probably made against. It continues with the releases that contain the largest share of
-the patch's old lines, until the patch applies to one. From that release, it bisects to find the oldest and the newest
-release to which the patch applies. The number of tried releases and the size of the downloads are limited. Only the
-files that the patches name are read.
+the release that the patch was probably made against. It continues near the releases whose files contain most of the
+patch's context and removed lines, until the patch applies. From that release, it bisects to find the oldest and the
+newest release to which the patch applies. The number of tried releases and the size of the downloads are limited. Only
+the files that the patches name are read.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ _NAMES = re.compile(rb"^(?:--- |\+\+\+ |rename from |rename to |copy from |diff 
 
 
 class ReleaseSearch:
-    """Strategy that chooses the next release to try, for several patches. It has no side effects.
+    """Strategy that chooses the next release to try, for several patches.
+
+    The class only computes: the caller applies the patches and records their outcomes with :meth:`take`.
 
     >>> search = ReleaseSearch(9, 4, [None])
     >>> while (at := search.next()) is not None:
@@ -48,9 +50,9 @@ class ReleaseSearch:
     >>> search.fits(0), sorted(search.tried)
     ([1, 2], [0, 1, 2, 3, 4, 8])
 
-    :param count: number of releases, oldest first, without the pinned one.
+    :param count: number of releases other than the pinned one. Their indexes start at the oldest release.
     :param pin: index of the first release after the pinned one.
-    :param made: for each patch, the release that it was probably made against.
+    :param made: for each patch, the index of the release it was probably made against; None if unknown.
     """
 
     def __init__(self, count: int, pin: int, made: Sequence[int | None]) -> None:
@@ -94,10 +96,11 @@ class ReleaseSearch:
             yield (oldest + end) // 2
 
     def _towards(self, patch: int) -> Iterator[int]:
-        """Yield releases to try for a patch that has applied to none so far.
+        """Yield releases to try for a patch that applies to none of the tried releases.
 
-        Begin with the release for which the patch was made. Continue with the neighbours of the pinned release, then
-        with the neighbours of the most similar release.
+        Begin with the release that the patch was probably made against, and the release after it. Continue with the
+        releases next to the pinned release, and the oldest release. Then take releases near the tried releases that are
+        most similar to the patch.
         """
         made = self.made[patch]
         if made is not None:
@@ -136,11 +139,13 @@ def search_releases(
     offline: bool = False,
     most: int = MOST_DOWNLOADED,
 ) -> dict[int, Elsewhere]:
-    """Return the search result for each patch in ``left``, by the patch's index; empty if no release is known.
+    """Search for releases to which the patches in ``left`` apply.
+
+    Return each patch's result, keyed by its index in ``left``; an empty dict if no other release is known.
 
     :param found: all patches of the import, which are applied to each release in order.
     :param offline: try only pinned refs.
-    :param most: number of bytes to download at most; releases that would exceed it are skipped.
+    :param most: maximum number of bytes to download. Releases that would exceed it are skipped.
     :raises SourceError: if the index doesn't answer.
     """
     if not left:
@@ -240,7 +245,7 @@ def _version(pin: Pin) -> Version | None:
 
 
 def _made(patch: FoundPatch, releases: Sequence[TrialRelease]) -> int | None:
-    """Return the last release before a patch's date; None if the dates are unknown."""
+    """Return the index of the last release before a patch's date; None if there is none or a date is unknown."""
     if patch.author:
         when = patch.author.when
     else:
@@ -279,7 +284,7 @@ class _Trial:
                 self.names.add(_base_name(match[1].strip(b'"')))
 
     def outcomes(self, release: TrialRelease) -> dict[int, tuple[ItemOutcome, float]]:
-        """Return the outcome and the likeness (:meth:`_likeness`) of each patch on a release, by the patch's ``id``.
+        """Return the outcome and likeness (:meth:`_likeness`) of each patch on a release, keyed by ``id(patch)``.
 
         :raises PatchqError: if the release can't be downloaded.
         """

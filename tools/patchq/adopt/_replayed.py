@@ -1,4 +1,4 @@
-"""Import of scripts and Dockerfiles: each edit becomes a patch, and the import can be repeated."""
+"""Import scripts and Dockerfiles: each edit becomes a patch. The import can be repeated."""
 
 from __future__ import annotations
 
@@ -98,8 +98,8 @@ def _replay_dockerfile(
 def _imported_from(entries: Sequence[ReconciledEntry], path: Path) -> list[ReconciledEntry]:
     """Return the patches of a stack whose ``Origin:`` names a script.
 
-    If no patch has the exact name, accept a name that differs only by leading folders. The script may have been
-    imported from another folder.
+    If no ``Origin:`` has the script's exact path, accept a path that differs only in its leading folders, because the
+    script may have been imported from another folder.
     """
     name = origin_of(path)
     exact, similar = [], []
@@ -113,7 +113,7 @@ def _imported_from(entries: Sequence[ReconciledEntry], path: Path) -> list[Recon
 
 
 def _script_of(entry: ReconciledEntry) -> str:
-    """Return the script or Dockerfile that ``Origin:`` names; empty for a patch of another source."""
+    """Return the script or Dockerfile that a patch's ``Origin:`` names; empty if the patch came from another source."""
     for key, value in parse_trailers(entry.commit.message):
         file, _, line = value.rpartition(":")
         if key.lower() == "origin" and line.isdigit():
@@ -126,9 +126,9 @@ def _replay_again(
 ) -> list[FoundPatch]:
     """Repeat the import of a script, on the tree before its first import.
 
-    If a step made a patch of the stack, the step is reported, not adopted again. It is a conflict if its change now
-    differs from the patch. A new step becomes a patch above the patch of the preceding step. If no step made a patch of
-    the stack, return an empty list.
+    A step that made a patch of the stack gets no second patch: it is reported as ``equal``, or as ``conflict`` if its
+    change now differs from the patch. A new step becomes a patch above the patch of the preceding step. If no step made
+    a patch of the stack, return an empty list.
 
     :param earlier: patches that the first import made.
     """
@@ -170,7 +170,10 @@ def _replay_again(
 
 
 def _gone(path: Path, entry: ReconciledEntry, typed: str) -> str:
-    """Return the note for a patch that a script no longer makes. Another file may have the same name."""
+    """Return the note for a patch that a script no longer makes.
+
+    If ``Origin:`` could mean another file of the same name, the note asks the user to compare the files.
+    """
     file = _script_of(entry)
     if "/" in file and file == origin_of(path):
         return f"{path} no longer makes this edit: {typed}"
@@ -184,13 +187,13 @@ def _replaced(
     made: Mapping[int, ReconciledEntry],
     earlier: Sequence[ReconciledEntry],
 ) -> dict[int, ReconciledEntry]:
-    """Return the patches of the stack that changed steps probably replace, by the index of the step.
+    """Return the patches that changed steps probably replace, keyed by the index of the step.
 
-    The patch of a changed step conflicts with the applied stack. It replaces a patch of the earlier import that no step
-    makes now, and that changes one of the same files. If there are several such patches, a patch with the step's name
-    is preferred, then a patch with the step's ``Origin:``, then the first patch.
+    A step counts as changed if its edit conflicts with the applied stack. It replaces a patch of the earlier import if
+    no step makes this patch any more, and if both change the same file. Of several such patches, prefer the patch with
+    the step's name, then the patch with the step's ``Origin:``, then the first patch.
 
-    :param made: patches that steps still make, by the index of the step.
+    :param made: patches that steps still make, keyed by the index of the step.
     :param earlier: patches of the earlier import.
     """
     store, tip = project.store, project.store.tree_of([loaded.state.tip])[0]
@@ -224,7 +227,7 @@ def _trailers(entry: ReconciledEntry) -> list[tuple[str, str]]:
 def _patches_made_by(
     store: Git, accounts: Sequence[Account], entries: Sequence[ReconciledEntry], earlier: Sequence[ReconciledEntry]
 ) -> dict[int, ReconciledEntry]:
-    """Return the stack's patch that each step made, by the index of the step.
+    """Return the patches of the stack that steps made, keyed by the index of the step.
 
     A step made a patch if both have the same diff, or if the patch's message quotes the step's command.
     """
@@ -248,9 +251,10 @@ def _patches_made_by(
 
 
 def is_same_change(store: Git, trees: tuple[TreeId, TreeId], entry: ReconciledEntry, base: TreeId) -> bool:
-    """Return True if the change of a step, merged into the tree before a patch, results in the patch's tree.
+    """Return True if a step and a patch of the stack make the same change.
 
-    Patch ids are not enough, because git ignores white space in them, which matters in Python.
+    Merge the step's change into the tree before the patch, and compare the result with the patch's tree. Patch ids
+    don't show this: git ignores white space in them, but white space matters in Python.
     """
     parents = entry.commit.parents
     onto = store.tree_of([parents[0]])[0] if parents else base
@@ -268,7 +272,7 @@ def _is_unresolved(accounts: Sequence[Account], entry: ReconciledEntry) -> bool:
 
 
 def _unresolved_at_place(accounts: Sequence[Account], entry: ReconciledEntry) -> str:
-    """Return the refused or unknown step at the script line where the patch's step was; empty if there is none."""
+    """Return a patch's ``Origin:`` location if a refused or unknown step is at this location; else an empty string."""
     trailers = _trailers(entry)
     places = (one.where for one in _without_result(accounts) if ("origin", _origin(one.where)) in trailers)
     return next(places, "")
@@ -293,7 +297,7 @@ def _after(project: Project, accounts: Sequence[Account], tip: CommitId) -> Comm
 
 
 def convert(project: Project, accounts: Sequence[Account]) -> list[FoundPatch]:
-    """Return a patch for each step. A refused step has a ``problem``. A step without a change is skipped."""
+    """Return a patch for each step: with ``problem`` if the step was refused, or ``left_out`` if it changed nothing."""
     # The author of a command's changes is the user who runs the command.
     author = user_ident(project)
     found = []
@@ -344,7 +348,7 @@ def _command_of(account: Account) -> str:
 
 
 def _rules(store: Git, account: Account) -> list[Rule]:
-    """Return rules that make the same changes as a plain ``sed`` command; an empty list if there are none."""
+    """Return rules that make the same changes as a step's plain ``sed`` command; an empty list for other commands."""
     assert account.trees
     before, after = account.trees
     changes = store.changes(before, after)
@@ -365,15 +369,15 @@ def _origin(where: str) -> str:
 def with_carried(
     project: Project, loaded: Loaded, found: Sequence[FoundPatch], reading: ReadOptions, *, whole: bool
 ) -> list[FoundPatch]:
-    """Compare found patches with the stack, and return them with the results and their places.
+    """Compare found patches with the stack, and set the outcome and place of each found patch.
 
     A found patch is ``equal`` if a patch of the stack with the same name or origin makes the same change. It is a
-    ``conflict`` if that patch makes another change to the same file. Any other found patch is new. It is placed after
-    the nearest preceding found patch that the stack contains. If there is none, it is placed before the first such
-    patch.
+    ``conflict`` if that patch makes another change to the same file. Any other found patch is new. A new patch goes
+    above the nearest preceding found patch that the stack contains. If the stack contains none of the preceding
+    patches, the new patch goes below the first found patch that it contains.
 
-    :param whole: True if ``found`` is the whole content of recipes and folders. A patch of the stack that came from the
-        same folders, but is not in ``found``, is then added as ``gone``.
+    :param whole: True if ``found`` contains all patches of the recipes and folders. Then add a ``gone`` entry for each
+        patch of the stack that came from these folders but is not in ``found``.
     """
     names = {patch.name for patch in found if not patch.left_out}
     origins = {patch.origin for patch in found if not patch.left_out and patch.origin}
@@ -404,7 +408,7 @@ def with_carried(
 
 
 def _lost(loaded: Loaded, found: Sequence[FoundPatch], names: Collection[str]) -> list[FoundPatch]:
-    """Return a ``gone`` entry for each patch of the stack whose file was in the same folders, but was not found now.
+    """Return a ``gone`` entry for each patch of the stack that came from the same folders but was not found this time.
 
     :param names: names of the found patches.
     """
@@ -425,7 +429,10 @@ def _lost(loaded: Loaded, found: Sequence[FoundPatch], names: Collection[str]) -
 
 
 def _fitter(project: Project, loaded: Loaded, reading: ReadOptions, before: ReconciledEntry | None) -> Fitter:
-    """Return a trial on the tree before a patch of the stack. If ``before`` is None, use the whole stack's tree."""
+    """Return a :class:`Fitter` for the tree below the patch ``before``.
+
+    If ``before`` is None, use the whole stack's tree.
+    """
     start = loaded.state.tip
     if before:
         start = before.commit.parents[0] if before.commit.parents else loaded.state.base
@@ -440,7 +447,7 @@ def _equal(
     reading: ReadOptions,
     earlier: Sequence[ReconciledEntry],
 ) -> dict[int, ReconciledEntry]:
-    """Return, by the index of the found patch, the patch of the stack that makes the same change.
+    """Return the stack's patches that make the same change as a found patch, keyed by the index of the found patch.
 
     The found patches are tried in order, on the tree before the earlier import.
     """
@@ -468,13 +475,13 @@ def _changed(
     earlier: Sequence[ReconciledEntry],
     made: dict[int, ReconciledEntry],
 ) -> dict[int, ReconciledEntry]:
-    """Return the patches of the stack that have another version in ``found``, by the index of that version.
+    """Return the stack's patches that have another version in ``found``, keyed by the index of that version.
 
-    Both versions have the same origin or name, and change the same file. If only their names are equal, and the found
-    patch applies on top of the stack, the found patch counts as new.
+    Both versions have the same origin or name, and change the same file. A found patch with the same name but another
+    origin counts as new if it applies on top of the stack.
 
-    :param made: pairs of equal patches, updated in place. A pair is added if the found patch, applied in place of the
-        stack's patch, gives the same tree.
+    :param made: equal patches (see :func:`_equal`). If replacing a patch of the stack by the found patch gives the same
+        tree, the patch is added.
     """
     changed: dict[int, ReconciledEntry] = {}
     for index, patch in enumerate(found):

@@ -34,7 +34,8 @@ def stgit_patches(folder: Path) -> tuple[str, str, list[str]]:
         ids = [str(stack["patches"][name]["oid"]) for name in names]
     except (runner.CommandError, ValueError, KeyError, TypeError) as error:
         raise FormatError(
-            f"{folder} has a StGit stack that can't be read: {error}", hint="`stg export --dir DIR`, and import DIR"
+            f"{folder} has a StGit stack that can't be read: {error}",
+            hint="run `stg export --dir DIR`, then import DIR",
         ) from None
     if not ids:
         raise FormatError(f"{folder}: no patch of its StGit stack is applied", hint="`stg push --all`")

@@ -67,7 +67,7 @@ def release_wheel(
 ) -> WheelInfo | None:
     """Return a wheel of the pinned release; None if the release has no wheel, or a download isn't allowed.
 
-    :param most: number of bytes to download at most.
+    :param most: maximum number of bytes to download.
     :param chosen: function that chooses one of several file names.
     """
     if not pin.wheels:

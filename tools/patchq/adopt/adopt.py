@@ -92,8 +92,8 @@ def import_patches(
 ) -> Imported:
     """Import the patches that ``request`` names, and add them on top of a stack.
 
-    :raises ConflictError: if a patch can't be adopted, or with ``wish.partial``, if no patch can be adopted. Then the
-        stack stays unchanged.
+    :raises ConflictError: if a patch can't be adopted. With ``wish.partial``, only if no patch can be adopted. The
+        stack then stays unchanged.
     :raises UserError: if a source holds no patch, or a patch has no author.
     """
     wish = wish or ImportRequest()
@@ -174,11 +174,11 @@ def _import(project: Project, loaded: Loaded, request: AdoptRequest, wish: Impor
 def _placed(
     project: Project, loaded: Loaded, taken: Sequence[FoundPatch], new: Sequence[ReconciledEntry]
 ) -> tuple[list[ReconciledEntry], tuple[str, ...]]:
-    """Return the stack with the new patches at their places, and notes.
+    """Return the stack with each new patch at its ``place``, and notes for the user.
 
-    If the patches conflict at their places, they are put at the end of the stack.
+    If that causes a conflict, put all new patches at the end of the stack.
 
-    :param new: entry of each patch in ``taken``, on top of the stack.
+    :param new: entries for the patches in ``taken``, committed on top of the stack.
     """
     at_end = [*loaded.entries, *new]
     if all(patch.place is None for patch in taken):
@@ -261,10 +261,10 @@ def _rules_for(
     adopted: Sequence[ReconciledEntry],
     change: Change,
 ) -> tuple[str, ...]:
-    """Switch off the rules of ``check`` that the adopted patches break, and return notes about it.
+    """Switch off the rules of ``check`` that the adopted patches break, and return notes about the change.
 
-    Don't change rules that the project has set itself, or rules that were switched on again. If the stack already has
-    patches, change only rules that an earlier import wrote.
+    Keep rules that the project has set itself, and rules that were switched on again. If the stack already has patches,
+    change only rules that an earlier import wrote.
     """
     known = project.lock.upstreams[upstream].check
     if before and not known.reason:
@@ -433,11 +433,11 @@ def _hint(
 ) -> str:
     """Return the hint for an import that adopts nothing.
 
-    :param changed: patches whose steps or files make another change now.
+    :param changed: patches whose script step or patch file now makes another change.
     :param gone: patches that the import no longer makes.
     :param taken: number of patches that would be adopted.
     """
-    hint = "--partial adopts those that apply, " if taken else ""
+    hint = "--partial adopts the patches that apply; " if taken else ""
     if changed:
         hint = to_take(upstream, changed, gone)
         if taken or any(item.outcome in CARRIED for item in items):
@@ -448,8 +448,8 @@ def _hint(
         hint += "--dry-run shows the result for each commit"
     else:
         hint += (
-            "--dry-run shows the result for each patch; make the patch again on the pinned release, because patchq "
-            "never applies with fuzz, or merge the branch that it comes from: "
+            "--dry-run shows the result for each patch; patchq never applies with fuzz: make the patch again on the "
+            "pinned release, or merge the branch that it comes from with "
             f"`patchq import {upstream} REPOSITORY --range A..B`"
         )
     return hint

@@ -40,8 +40,8 @@ class Item:
     """Outcome of one patch of an import.
 
     :ivar detail: reason and possible fixes, as text for users.
-    :ivar conflicts: places where the patch doesn't apply, in the same form as for ``apply``.
-    :ivar elsewhere: result of the release search, if there was one.
+    :ivar conflicts: places where the patch doesn't apply, as reported by ``apply``.
+    :ivar elsewhere: result of the release search; None if there was no search.
     :ivar account: outcome of the script's or Dockerfile's step that made the patch.
     """
 
@@ -66,7 +66,7 @@ class Item:
 
     @property
     def is_changed_step(self) -> bool:
-        """True if a step or a patch file no longer makes the same change as the patch that it made before."""
+        """True if a script's step or a patch file made a patch of the stack, but now makes another change."""
         return any(conflict.kind is ConflictKind.CHANGED_STEP for conflict in self.conflicts)
 
 
@@ -91,7 +91,8 @@ class Fitter:
 
         A patch that doesn't apply leaves the tree unchanged.
 
-        :param tell: callback for the number of patches tried so far, if they are tried one by one.
+        :param tell: callback that gets the number of patches tried so far. It is not called if all patches apply at
+            once.
         """
         plain = [f for f in found if not f.left_out]
         if plain and all(map(self._is_git_diff, plain)):
@@ -109,7 +110,7 @@ class Fitter:
         return tried
 
     def conflicts_with(self, patch: FoundPatch, start: CommitId, earlier: Sequence[tuple[Item, TreeId]]) -> str:
-        """Return the earlier patch of the import with which a patch conflicts; empty if there is none.
+        """Return the name of an earlier patch of the import that keeps a patch from applying; empty if there is none.
 
         :param start: commit before the import.
         """
@@ -359,7 +360,7 @@ class Fitter:
             note = f"{patch.where} is left out: the tree already has the changes of this merge"
             return replace(item, outcome=ItemOutcome.LEFT_OUT, detail=note, notes=(*patch.notes, note)), None, None
         if tree == self.tree and before != after:
-            return replace(item, outcome=ItemOutcome.THERE, detail="the tree has its change already"), None, None
+            return replace(item, outcome=ItemOutcome.THERE, detail="the tree already has its change"), None, None
         if before == self.tree:
             item = replace(item, outcome=ItemOutcome.APPLIES)
         return item, tree, None
@@ -367,7 +368,10 @@ class Fitter:
     # Reasons for conflicts
 
     def _why(self, patch: FoundPatch, error: ConflictError) -> tuple[ItemOutcome, str]:
-        """Return the outcome (``there`` or ``conflict``) of a patch that doesn't apply, and the reason for users."""
+        """Return the outcome of a patch that doesn't apply, and the reason as text for users.
+
+        The outcome is ``there`` if the tree already has the patch's change, otherwise ``conflict``.
+        """
         first = None
         if error.conflicts:
             first = error.conflicts[0]
@@ -379,7 +383,7 @@ class Fitter:
             return ItemOutcome.CONFLICT, merge_conflict(error)
         text, _, _ = self._readable(patch)
         if self._applied(text, "--reverse")[0]:
-            return ItemOutcome.THERE, "the tree has its change already: the patch applies in reverse"
+            return ItemOutcome.THERE, "the tree already has its change: the patch applies in reverse"
         hints = []
         ends = self._other_ends(text)
         if ends:
@@ -394,7 +398,10 @@ class Fitter:
         return ItemOutcome.CONFLICT, "; ".join([notes, *hints])
 
     def _by_hand(self, patch: FoundPatch) -> str:
-        """Return the commands that apply a patch with fuzz; empty if the patch is only one of several in a file."""
+        """Return the commands that apply a patch with fuzz.
+
+        Return an empty string if the patch's file holds several patches, or if ``patch.folder`` is set.
+        """
         if not Path(patch.where).is_file() or patch.folder:
             return ""
         tree = f".patchq/trees/{self.upstream}"
@@ -407,22 +414,22 @@ class Fitter:
         )
 
     def _other_ends(self, text: bytes) -> str:
-        """Return a hint if the patch applies after changing LF to CR LF or CR LF to LF; else an empty string."""
+        """Return a hint if the patch applies after converting its line ends to CR LF or LF; else an empty string."""
         returned, plain = [], []
         for line in text.split(b"\n"):
             is_of_hunk = line[:1] in (b"-", b"+", b" ") and not line.startswith((b"--- ", b"+++ "))
             returned.append(line + b"\r" if is_of_hunk else line)
             plain.append(line.removesuffix(b"\r") if is_of_hunk else line)
         if self._applied(b"\n".join(returned))[0]:
-            return "its lines end in LF, those of the file in CR LF: convert its hunks with `unix2dos`"
+            return "the patch has LF line ends, but the file has CR LF: convert the patch's hunks with `unix2dos`"
         with_lf = b"\n".join(plain)
         if with_lf != text and self._applied(with_lf)[0]:
-            return "its lines end in CR LF, those of the file in LF: `dos2unix` converts it"
+            return "the patch has CR LF line ends, but the file has LF: convert the patch with `dos2unix`"
         return ""
 
 
 def to_take(upstream: str, changed: Sequence[str], gone: Sequence[str] = ()) -> str:
-    """Return the commands that take the new versions of patches: with the stack's messages, and with the new messages.
+    """Return a hint with two ways to update patches: with the stack's messages, or with new messages.
 
     :param gone: further patches that the new versions may replace.
     """

@@ -42,17 +42,17 @@ class FoundPatch:
     :ivar exact: True if a recipe sets the strip level; patchq tries no other level for new files.
     :ivar reverse: True if the patch is applied in reverse.
     :ivar remove_empty: True if files that the patch leaves empty are removed.
-    :ivar trees: trees before and after the change, if ``diff`` is empty.
+    :ivar trees: trees before and after the change, for a patch without ``diff``.
     :ivar date: date of a patch without an author.
     :ivar origin: value for the ``Origin:`` trailer.
-    :ivar merge: True for a merge commit. It is left out if the tree already contains its changes.
+    :ivar merge: True for a merge commit. The import skips the commit if the tree already contains its changes.
     :ivar problem: error if the patch can't be read.
     :ivar notes: notes for the user about how the patch was read.
     :ivar account: outcome of the script's or Dockerfile's step that made the patch.
     :ivar left_out: True for an entry to skip, such as a cover letter; ``notes`` gives the reason.
-    :ivar carried: set if an earlier import of the same script added the patch to the stack: ``equal``,
-        ``gone`` if the script no longer makes the patch, or ``conflict`` if its step makes another change.
-        ``name`` is then the patch's name in the stack. None for other patches.
+    :ivar carried: outcome of a patch that an earlier import added to the stack: ``equal``, ``conflict`` if its source
+        now makes another change, or ``gone`` if its source no longer makes it. ``name`` is then the patch's name in the
+        stack. None for all other patches.
     :ivar place: number of the stack's patches below this patch; None for the top of the stack.
     """
 
@@ -81,7 +81,7 @@ class FoundPatch:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """Options for reading files: ``-p`` and ``--directory`` of ``patch``, ``git apply --3way``."""
+    """Options of ``import`` for reading patch files: ``-p``, ``--directory`` and ``--3way``."""
 
     strip: int | None = None
     folder: str = ""
@@ -94,7 +94,7 @@ class ReplayOptions:
 
     :ivar context: build context; None for the Dockerfile's folder.
     :ivar arguments: build arguments.
-    :ivar most_download: number of bytes to download at most for the release's wheel.
+    :ivar most_download: maximum number of bytes to download for the release's wheel.
     """
 
     context: Path | None = None
@@ -108,7 +108,7 @@ class Downloaded:
     """Download statistics of a release search.
 
     :ivar used: bytes downloaded.
-    :ivar most: number of bytes to download at most.
+    :ivar most: maximum number of bytes to download.
     :ivar untried: releases skipped because of the limit, in the order of the search.
     """
 
@@ -122,7 +122,7 @@ class Downloaded:
         were = "was" if len(self.untried) == 1 else "were"
         return (
             f"{', '.join(self.untried)} {were} not tried, because of the download limit: {say_size(self.used)} of "
-            f"{say_size(self.most)} are used; --most-download SIZE raises it"
+            f"{say_size(self.most)} are used; --most-download SIZE raises the limit"
         )
 
 

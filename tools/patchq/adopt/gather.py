@@ -1,4 +1,4 @@
-"""Choice of the reader for each input of ``import``, and conversion of git commits to patches."""
+"""Choose the reader for each input of ``import``, and convert git commits to patches."""
 
 from __future__ import annotations
 
@@ -288,7 +288,7 @@ def _is_piped(path: Path) -> bool:
 
 
 def _of(found: Sequence[FoundPatch], folder: str, reading: ReadOptions, origin: str) -> list[FoundPatch]:
-    """Return the patches with the user's options and the options of the folder that contains them."""
+    """Return the patches with strip level, folder and origin set, and with notes about text outside their diffs."""
     folder = "/".join(filter(None, (reading.folder.strip("/"), folder.strip("/"))))
     result: list[FoundPatch] = []
     for patch in found:
@@ -327,7 +327,8 @@ def from_range(
         more = f" (and {len(merges) - 1} more)" if len(merges) > 1 else ""
         raise UserError(
             f"{merges[0][:12]}{more} is a merge; a stack is linear",
-            hint="`--first-parent` makes one patch of each merge, which lists the merged commits; or rebase the branch",
+            hint="`--first-parent` makes one patch of each merge, and lists the merged commits in its message; "
+            "or rebase the branch",
         )
     if not commits:
         raise UserError(f"{spec} of {path} holds no commits", hint="is the order of the range right?")

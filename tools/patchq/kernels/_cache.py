@@ -1,8 +1,8 @@
 """Cache of compiled units, shared by all projects.
 
-The key of a unit is a hash of its compilers, flags and source. The headers of a unit are known only after the
-unit was compiled. A cache entry therefore lists sets of headers with their hashes, each with the resulting
-object file.
+The key of a unit is a hash of its compilers, flags and source. The headers of a unit are known only after the unit was
+compiled. A unit can therefore have several cache entries, each with the hashes of its headers and the resulting object
+file.
 """
 
 from __future__ import annotations
@@ -38,7 +38,11 @@ class Hashes:
 
 
 class UnitCache:
-    """Compiled units below ``folder``. Folders of this machine are replaced by the placeholders ``places``."""
+    """Compiled units below ``folder``.
+
+    :param places: placeholders that replace this machine's folders in keys and header names, so that other machines can
+        use the entries.
+    """
 
     def __init__(self, folder: Path, root: Path, places: Mapping[str, Path]) -> None:
         self.folder = folder
@@ -51,7 +55,7 @@ class UnitCache:
         return hashlib.sha256(self._name(json.dumps([_FORMAT, *parts])).encode()).hexdigest()
 
     def find(self, key: str) -> Path | None:
-        """Return the object that was compiled from the same inputs; None if it is missing or damaged."""
+        """Return the object that was compiled from the same inputs; None if there is no undamaged object."""
         for entry in self._entries(key):
             if self._has_headers(entry["headers"]):
                 path = self._object(entry["object"])

@@ -55,7 +55,7 @@ class Unit:
 
 @dataclass(slots=True, kw_only=True)
 class Compiled:
-    """Objects by module and source, and the cost of compiling them.
+    """Compiled objects, keyed by module and source, and the cost of compiling them.
 
     :ivar found: Number of units taken from the cache.
     :ivar largest: Peak memory of the largest compiler process, in GiB.
@@ -95,7 +95,10 @@ class MemoryBudget:
 
 
 def memory_gib() -> float:
-    """Return the free memory of this machine or of its control group, minus a margin."""
+    """Return the memory in GiB that this machine and its control group leave for compilers.
+
+    The result is 90 % of the free memory, and at least 1 GiB.
+    """
     left = 4.0
     for line in Path("/proc/meminfo").read_text().splitlines():
         name, _, value = line.partition(":")
@@ -127,7 +130,7 @@ def compile_units(
 
     :param jobs: Number of parallel compilers; 0 for one per core.
     :param gib: Memory for all compilers; 0 for the free memory.
-    :param count: Called with the number of compiled units and their total.
+    :param count: Callback that gets the number of units compiled so far and the number of units to compile.
     :raises BuildError: with the output of the compiler.
     """
     result = Compiled()

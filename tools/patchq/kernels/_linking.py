@@ -1,4 +1,4 @@
-"""Linking of modules for any machine, and inspection of modules.
+"""Link modules for any machine, and inspect linked modules.
 
 The CUDA libraries of the target machine aren't needed to link a module. The module stores only a library's soname, so
 an empty library with the same soname is linked instead.
@@ -74,7 +74,7 @@ def _run(argv: Sequence[str]) -> None:
 
 
 def machine(data: bytes) -> str:
-    """Return the platform of an ELF file, or its machine number if it is unknown."""
+    """Return the platform of an ELF file; for an unknown platform, ``machine NUMBER``."""
     if data[:4] != b"\x7fELF":
         return "no machine"
     number = struct.unpack_from("<H", data, 18)[0]

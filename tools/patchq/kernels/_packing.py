@@ -83,7 +83,7 @@ class Contents:
 
 
 def check_modules(contents: Contents) -> None:
-    """Check that each module is for the contents' platform and contains code only for their architecture.
+    """Check that each module was compiled for the wheel's platform, and only for the wheel's architecture.
 
     :raises BuildError: for a module of another platform or architecture.
     """
@@ -94,7 +94,7 @@ def check_modules(contents: Contents) -> None:
             gpus = ", ".join(sorted(targets)) or "no GPU"
             raise BuildError(
                 f"{name} was compiled for {machine} and {gpus}, not for {contents.platform} and {contents.arch}",
-                hint="report it, with the compiler's version",
+                hint="report this error, with the compiler's version",
             )
 
 

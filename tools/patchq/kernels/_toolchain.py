@@ -56,14 +56,14 @@ def find_toolchain(platform: str) -> Toolchain:
     top = re.search(r"^#\$ TOP=(.+)$", _output([nvcc, "--dryrun", "-c", "x.cu"]), re.MULTILINE)
     if not top:
         reason = f"{nvcc} doesn't print the folder of its toolkit"
-        raise BuildError(reason, hint="set CUDA_HOME to that folder")
+        raise BuildError(reason, hint="set CUDA_HOME to the toolkit's folder")
     cuda = Path(top[1].strip()).resolve()
     cxx, package = "g++", "g++"
     if platform != platforms.here():
         cxx = f"{platform}-linux-gnu-g++"
         package = f"g++-{platform.replace('_', '-')}-linux-gnu"
     if not shutil.which(cxx):
-        reason = f"there is no {cxx}, which compiles for {platform}"
+        reason = f"the compiler {cxx} for {platform} isn't installed"
         raise BuildError(reason, hint=f"apt-get install {package}")
     text = _output([nvcc, "--version"])
     release = re.search(r"release (\d+\.\d+)", text)
@@ -120,5 +120,5 @@ def _output(argv: list[str]) -> str:
         done = runner.run(argv)
     except runner.CommandError as error:
         reason = f"{argv[0]} can't be run: {error.output}"
-        raise BuildError(reason, hint="run it by hand to see more") from None
+        raise BuildError(reason, hint="run the compiler by hand to see more") from None
     return (done.stdout + done.stderr).decode("utf-8", "replace")

@@ -81,7 +81,7 @@ def build_kernels(
     """Compile an upstream's kernels into a wheel in ``dist/SET``.
 
     :param arch: Architecture of the GPU (``sm_121f``).
-    :param platform: Platform of the host; empty for this machine's.
+    :param platform: Platform of the host; empty for this machine's platform.
     :param jobs: Number of parallel compilers; 0 for one per core.
     :param gib: Memory for all compilers; 0 for the free memory.
     :param only: Substrings of the names of modules to compile; empty for all modules. The other modules are
@@ -154,7 +154,7 @@ def _is_selected(name: str, only: Sequence[str]) -> bool:
 
 
 def _root(project: Project, parent: Built) -> Path:
-    """Unpack the parent wheel into an empty folder, from which its generators are run."""
+    """Unpack the parent wheel into an empty folder, and return the folder. The wheel's generators run there."""
     folder = project.layout.private / "kernels"
     root = folder / parent.sha256[:16]
     shutil.rmtree(folder, ignore_errors=True)
@@ -232,7 +232,7 @@ def _read_plan(raw: Any, gib: float) -> ModulePlan:
 def _link(
     plans: Sequence[ModulePlan], compiled: _compiling.Compiled, folder: Path, tools: Toolchain
 ) -> dict[str, bytes]:
-    """Link each module, and return the content of each module file by name."""
+    """Link each module, and return the contents of the module files, keyed by module name."""
     folder.mkdir(parents=True, exist_ok=True)
     modules = {}
     for plan in plans:
@@ -246,7 +246,7 @@ def _link(
 def _pack(project: Project, upstream: str, wanted: Wanted, contents: _packing.Contents, *, parent: Built) -> Built:
     """Write the kernel wheel next to the wheel of its parent.
 
-    :raises UserError: if the parent was built from another stack than the applied one.
+    :raises UserError: if the parent wheel wasn't built from the applied stack.
     """
     set_name = parent.path.parent.name
     with project.locked("build"):

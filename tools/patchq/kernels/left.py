@@ -33,7 +33,7 @@ def judge_left(upstream: str, wanted: Wanted, packages: tuple[InstalledPackage, 
             level=Health.NOTE,
             message=f"{reason}: the modules of {counted(len(wanted.modules), 'generator')} compile "
             f"when they are first used{_cost(wanted, cache)}",
-            hint=f"`patchq build {upstream} --kernels ARCH`, and install it",
+            hint=f"run `patchq build {upstream} --kernels ARCH`, and install the wheel",
         )
     try:
         about = json.loads(Path(own.origin, "kernels.json").read_bytes())

@@ -48,9 +48,9 @@ class WantedModule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Kernel modules to compile into a wheel. Upstream looks for the names ``distribution`` and ``package``.
+    """Kernel modules to compile into a wheel. Upstream finds the wheel by the names ``distribution`` and ``package``.
 
-    :ivar minutes: Minutes of one processor to compile all modules; 0 if not measured.
+    :ivar minutes: Minutes that one processor needs to compile all modules; 0 if not measured.
     """
 
     distribution: str
@@ -183,6 +183,6 @@ def arch_list(arch: str) -> str:
 
 
 def every_wanted(project: Project) -> dict[str, Wanted]:
-    """Read all files in ``kernels/``, and return their contents by upstream."""
+    """Read all files in ``kernels/``, and return their contents, keyed by upstream."""
     folder = project.layout.root / KERNELS
     return {path.stem: read_wanted(project, path.stem) for path in sorted(folder.glob("*.toml"))}

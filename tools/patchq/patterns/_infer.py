@@ -1,14 +1,13 @@
-"""Inference of rules from a patch's own changes.
+"""Infer rules from a patch's changes.
 
-Each change becomes a rule that matches once. The rule has several alternatives, which are different ways to
-find the place of the change:
+Each change becomes a rule that matches once. A rule has several alternatives, each with another text to find:
 
-- changed lines: by these lines, or by the changed words and the words before or after them;
-- added lines: by the lines before them and the beginning of the next line, or by the lines after
-  them and the end of the previous line.
+- for changed lines: the lines themselves, or only the changed words with the words before or after them;
+- for added lines: the lines before them with the beginning of the next line, or the lines after them with the
+  end of the previous line.
 
-If upstream changes the text of one alternative, the others can still find the place. All alternatives that
-match must give the same result.
+If upstream changes the text of one alternative, the others can still match. All alternatives that match must
+give the same result.
 """
 
 from __future__ import annotations
@@ -25,14 +24,13 @@ from patchq.patterns.rules import Rule, Substitution, decode
 
 _TOKEN = re.compile(rb"\w+|\s+|[^\w\s]")
 _WORD = re.compile(rb"\w")
-#: Limit of context lines in a rule; number of words that identify a place; length of a single word
-#: that is enough.
+#: Most context lines in a rule. A text can identify a place if it has two words, or one word of six letters.
 _MOST_LINES, _LEAST_WORDS, _LONG_WORD = 12, 2, 6
 
 
 @dataclass(frozen=True, slots=True)
 class _LineChange:
-    """Lines of the old text, from ``start`` to ``end``, which the patch replaces by ``new``."""
+    """Replacement of the old text's lines from ``start`` to ``end`` by the lines ``new``."""
 
     start: int
     end: int
@@ -69,7 +67,7 @@ def infer(path: bytes, old: bytes, new: bytes) -> list[Rule]:
 
 
 def _same_ends(old: bytes, new: bytes) -> tuple[bytes, bytes]:
-    """Return both texts with LF line ends, if all their lines end with CRLF. Rules always use LF."""
+    """Return both texts; convert CRLF to LF if all lines end with CRLF. Rules always use LF."""
     for text in (old, new):
         if not text.count(b"\r") == text.count(b"\r\n") == text.count(b"\n"):
             return old, new
@@ -83,7 +81,10 @@ def _changes(old: Sequence[bytes], new: Sequence[bytes]) -> Iterator[_LineChange
 
 
 def _ways(lines: Sequence[bytes], change: _LineChange) -> list[tuple[bytes, bytes] | None]:
-    """Return the alternatives to find a change, each as the text to find and its replacement."""
+    """Return the alternatives of a rule, each as the text to find and its replacement.
+
+    An alternative is None if its text isn't unique in the file.
+    """
     sides = [(True, False), (False, True), (True, True)]
     if change.start < change.end:
         found = [_lines(lines, change, before=before, after=after) for before, after in sides]
@@ -92,9 +93,11 @@ def _ways(lines: Sequence[bytes], change: _LineChange) -> list[tuple[bytes, byte
 
 
 def _lines(lines: Sequence[bytes], change: _LineChange, *, before: bool, after: bool) -> tuple[bytes, bytes] | None:
-    """Return the changed lines with the fewest context lines that make them unique.
+    """Return the text to find for changed lines, and its replacement.
 
-    :param before, after: sides on which to add context.
+    Add as few context lines as possible to make the text unique in the file. Return None if it can't be made unique.
+
+    :param before, after: sides on which to add context lines.
     """
     text = b"".join(lines)
     for count in range(_MOST_LINES + 1):
@@ -109,10 +112,10 @@ def _lines(lines: Sequence[bytes], change: _LineChange, *, before: bool, after: 
 def _between(lines: Sequence[bytes], change: _LineChange, *, before: bool, after: bool) -> tuple[bytes, bytes] | None:
     """Return text that identifies the place of added lines, and its replacement.
 
-    The text contains only as many context lines as needed to make it unique. On a side without context lines,
-    it contains only the nearest part of the adjacent line. Before the addition, this part may be an empty
-    line; after the addition, it contains a word. So if upstream also adds lines at this place, upstream's
-    lines come first.
+    Add as few context lines as possible to make the text unique in the file. Return None if it can't be made unique. On
+    a side without context lines, use only the part of the adjacent text up to the nearest word. After the added lines,
+    this part always contains a word; before them, it may be an empty line. So if upstream also adds lines at this
+    place, upstream's lines come first.
 
     :param before, after: sides on which to add context lines.
     """
@@ -134,7 +137,7 @@ def _between(lines: Sequence[bytes], change: _LineChange, *, before: bool, after
 
 
 def _near_end(lines: Sequence[bytes], *, first: bool) -> bytes:
-    """Return the beginning of lines up to their first word, or their end starting with the last word.
+    """Return the text of lines up to their first word; if ``first`` is False, the text from their last word on.
 
     Return the whole text if it contains no word.
     """
@@ -163,9 +166,12 @@ def _words_of(text: bytes) -> list[bytes]:
 
 
 def _words(lines: Sequence[bytes], change: _LineChange, *, left: bool) -> tuple[bytes, bytes] | None:
-    """Return the changed words of lines with the fewest neighbouring words that make them unique.
+    """Return the text to find for the changed words of lines, and its replacement.
 
-    :param left: add words on the left first; otherwise, add words on the right first.
+    Add as few neighbouring words as possible to make the text unique in the file. Return None if it can't be made
+    unique.
+
+    :param left: True to add words on the left first; False to add words on the right first.
     """
     old = _TOKEN.findall(b"".join(lines[change.start : change.end]))
     new = _TOKEN.findall(b"".join(change.new))
@@ -192,7 +198,7 @@ def _words(lines: Sequence[bytes], change: _LineChange, *, left: bool) -> tuple[
 
 
 def _wider(tokens: Sequence[bytes], start: int, end: int, *, left: bool) -> tuple[int, int]:
-    """Extend a range of tokens by one token of the same line; return it unchanged if there is none."""
+    """Extend a range of tokens by one token of the same line; if there is no such token, return the range unchanged."""
     on_left = start > 0 and b"\n" not in tokens[start - 1]
     on_right = end < len(tokens) and b"\n" not in tokens[end]
     if on_left and (left or not on_right):

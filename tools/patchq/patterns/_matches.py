@@ -61,7 +61,7 @@ class RegexError(Exception):
 def find_literal(find: bytes, new: bytes, text: bytes) -> list[ByteEdit]:
     """Return all matches of ``find`` in a text, including overlapping ones.
 
-    A text that begins or ends with a newline matches at the beginning of a line only.
+    If ``find`` begins or ends with a newline, it matches only at the beginning of a line.
     """
     lines = find.startswith(b"\n") or find.endswith(b"\n")
     found = []
@@ -76,7 +76,7 @@ def find_literal(find: bytes, new: bytes, text: bytes) -> list[ByteEdit]:
 def find_regex(find: bytes, new: bytes, texts: Sequence[bytes], most: int) -> list[list[ByteEdit]]:
     """Return the matches of a regular expression in each text. Stop after ``most + 1`` matches.
 
-    ``^`` and ``$`` match at each line.
+    ``^`` and ``$`` match at the beginning and end of each line.
 
     :raises RegexError: if the expression fails or takes too long.
     """

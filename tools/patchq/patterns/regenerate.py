@@ -1,4 +1,4 @@
-"""Application of rules to a tree. If a rule doesn't match exactly as often as it states, nothing is changed."""
+"""Apply rules to a tree. If a rule doesn't match exactly as often as it states, nothing is changed."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class RuleStop(Exception):
 
     :ivar number: number of the rule, from 1.
     :ivar found: number of matches or files that were found.
-    :ivar wanted: number that the rule states.
+    :ivar wanted: number of matches or files that the rule states.
     :ivar about: path of the file, or message of the failure.
     """
 
@@ -101,7 +101,7 @@ def regenerate(rules: Sequence[Rule], tree: RuleTree, moved: Mapping[bytes, byte
 
 
 def count(rule: Rule, tree: RuleTree) -> Rule:
-    """Return a rule whose numbers are set to the matches and files found in a tree.
+    """Return a rule with ``times`` and ``changed`` set to the numbers of matches and files in a tree.
 
     :raises RuleStop: if the rule matches nothing, or if its expression fails.
     """

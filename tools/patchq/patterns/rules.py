@@ -45,12 +45,12 @@ class Substitution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """Rule that makes changes of a patch.
+    """Rule that makes some or all changes of a patch.
 
     :ivar files: paths or globs. In globs, ``*`` and ``?`` match no slash, and ``**`` matches any folders.
     :ivar alternatives: different ways to find the same places. All alternatives that match must give the same result.
     :ivar times: number of matches in all files together.
-    :ivar changed: number of files that match. If ``files`` contains no glob, each of them must match.
+    :ivar changed: number of files that match. If ``files`` contains no glob, each file must match.
     :ivar regex: True if the alternatives are regular expressions of Python.
     """
 
@@ -67,7 +67,7 @@ class Rule:
 
 
 def encode(text: str) -> bytes:
-    """Return a rule's text as bytes. JSON escapes in it stand for bytes that aren't UTF-8."""
+    """Return a rule's text as bytes. Lone surrogates in the text stand for bytes that aren't UTF-8."""
     return text.encode("utf-8", "surrogateescape")
 
 
@@ -139,7 +139,7 @@ def _rule(raw: Mapping[str, Any]) -> Rule:
     if rule.has_glob:
         return replace(rule, changed=_count(raw, "changed", None))
     if "changed" in raw:
-        raise ValueError("`changed` is only allowed with globs; without one, each file must match")
+        raise ValueError("`changed` is only allowed with globs; without a glob, each file must match")
     return rule
 
 
@@ -172,7 +172,7 @@ def _substitution(raw: Mapping[str, Any]) -> Substitution:
 
 
 def _text(value: object, name: str) -> str:
-    """Check a text, or join a list of lines."""
+    """Check a text of a rule. Join its lines if it is given as a list of lines."""
     if isinstance(value, list) and all(isinstance(line, str) for line in value):
         value = "".join(f"{line}\n" for line in value)
     if not isinstance(value, str) or "\0" in value:
@@ -204,7 +204,7 @@ def _dump_substitution(one: Substitution) -> str:
 
 
 def _dump_text(text: str) -> str:
-    """Return a text of several lines as a list of lines."""
+    """Return a text as JSON: as a list of lines if it consists of several whole lines, otherwise as a string."""
     lines = text.split("\n")
     if len(lines) < 3 or lines[-1]:
         return _json(text)
@@ -217,7 +217,7 @@ def _json(value: object) -> str:
 
 
 def with_rules(message: str, rules: Sequence[Rule]) -> str:
-    """Return a message whose rules are replaced by ``rules``."""
+    """Return a message with ``rules`` in place of its current rules."""
     text = without_rules(message)
     for rule in rules:
         text = with_trailer(text, TRAILER, dump_rule(rule))

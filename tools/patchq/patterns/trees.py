@@ -1,4 +1,4 @@
-"""Application of rules to trees of the store, and inference of rules from a commit's changes."""
+"""Apply rules to trees of the store, and infer rules from a commit's changes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,11 @@
-"""Check that patchq created ``.patchq`` on this machine, so that it doesn't come from a clone or an archive.
+"""Check that patchq created ``.patchq`` on this machine, and that it didn't come with a clone or an archive.
 
-A foreign ``.patchq`` would be dangerous: the configuration of a store, or of a history that was fetched, can name
-programs to run, the ``.git`` of a worktree can name another repository, and a link can lead to a file of the user.
+A ``.patchq`` written by someone else is dangerous:
+
+- The git configuration in a store or a fetched history can name programs to run.
+- The ``.git`` file of a worktree can name another repository.
+- A link can lead to a file of the user.
+
 Therefore, files that patchq didn't write are refused before git reads them.
 """
 
@@ -68,8 +72,8 @@ def check_private(layout: Layout) -> None:
         if _is_link(path):
             raise StateError(
                 f"{path} is a symbolic link to {os.readlink(path)}; patchq doesn't follow links in its own folder",
-                hint="check its purpose and replace it with a folder or file; "
-                f"to keep {path.name} on another disk, mount it there",
+                hint="check why the link exists, and replace it with a folder or file; "
+                f"to keep {path.name} on another disk, mount the disk there",
             )
     private = layout.private
     if not private.is_dir():
@@ -88,7 +92,7 @@ def check_private(layout: Layout) -> None:
 
 
 def _check_owner(layout: Layout) -> None:
-    """Check the owner of the files by git's rule for other users' files (``safe.directory``), before git runs."""
+    """Refuse files of another user before git runs, by the same rule as git (``safe.directory``)."""
     owner = foreign_owner(layout.private, layout.root)
     if owner is not None:
         raise StateError(
@@ -199,7 +203,7 @@ def _check_store(store: Path, more: re.Pattern[bytes]) -> None:
     for path in _foreign_candidates(store, records):
         if os.path.lexists(path):
             raise StateError(f"{path} was not written by patchq", hint=_LEAVE)
-    # patchq leaves it empty: commands that borrow objects use a repository of their own.
+    # patchq leaves this file empty: commands that borrow objects use a repository of their own.
     alternates = store / "objects" / "info" / "alternates"
     if fsio.read_or_none(alternates):
         raise StateError(f"{alternates} was not written by patchq", hint=_LEAVE)

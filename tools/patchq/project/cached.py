@@ -1,4 +1,4 @@
-"""Cache of check results, valid until their inputs or the modules that decide them change."""
+"""Cache of check results. A result is valid until its inputs or the modules that compute it change."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ Rows = list[tuple[str, ...]]
 
 
 class ResultCache:
-    """Results by name as rows of strings, stored in one file of ``.patchq/check``.
+    """Results of a check, stored in one file of ``.patchq/check``: rows of strings, keyed by a name.
 
     A result is ignored if its inputs changed or if it is damaged.
 
     :param name: stem of the file.
-    :param modules: files of the modules that decide the results. In a checkout, they change without a new version.
-    :param packages: distributions, besides patchq and Python, that decide the results.
+    :param modules: files of the modules that compute the results. In a checkout, they can change while the version
+        stays the same.
+    :param packages: other distributions whose versions affect the results.
     """
 
     def __init__(self, layout: Layout, name: str, *, modules: Sequence[Path], packages: Sequence[str] = ()) -> None:
@@ -46,9 +47,9 @@ class ResultCache:
             self._kept = dict(json.loads(fsio.read_or_none(self._path) or b"{}").get("results", {}))
 
     def find(self, name: str, message: object = None) -> Rows | None:
-        """Return the result of a name; None if it is unknown.
+        """Return the result with a name; None if it isn't stored or no longer valid.
 
-        :param message: all inputs of the result that the name doesn't identify, as JSON data.
+        :param message: inputs of the result other than its name, as JSON data.
         """
         key = self._keys[name] = _digest([_VERSION, self._by, name, message])
         with suppress(KeyError, TypeError, ValueError):
@@ -58,7 +59,7 @@ class ResultCache:
         return None
 
     def add(self, name: str, found: Rows) -> Rows:
-        """Add the result of a name and return it. Call :meth:`find` for the name first."""
+        """Add a result under a name, and return the result. Call :meth:`find` for the name first."""
         key = self._keys[name]
         self._kept[name] = {"key": key, "sum": _digest([key, found]), "found": found}
         self._new = True

@@ -1,10 +1,9 @@
-"""Changes of a project. A change is planned as a whole, and is finished even after a crash at any point.
+"""Journal of a project's changes. Each change is planned as a whole, and is finished even after a crash at any point.
 
-A change lists each file, ref and worktree that it moves, with the values before and after. The change is
-written to ``.patchq/journal/pending.json`` before anything is moved. From then on, it is certain to be
-carried out: after a crash, the next command that takes the project's lock finishes it. The record of a
-finished change becomes an entry of the operation log. ``undo`` reverts this operation, and ``redo`` carries
-it out again.
+A change lists each file, ref and worktree that it moves, with the values before and after. The change is written to
+``.patchq/journal/pending.json`` before anything is moved. After a crash, the next command that takes the project's lock
+finishes the change. The record of a finished change becomes an operation in the log. ``undo`` reverts an operation, and
+``redo`` carries it out again.
 """
 
 from __future__ import annotations
@@ -41,8 +40,8 @@ _DIGEST, _ID = re.compile(r"[0-9a-f]{64}"), re.compile(r"[0-9a-f]{40}")
 class TreeMove:
     """Commit of a worktree before and after a change; None if the worktree doesn't exist.
 
-    With ``adopt``, only the index moves and the files stay unchanged. So edits in the files become part of
-    the commit, and become edits again when the change is undone.
+    With ``adopt``, git's index moves but the files stay unchanged. So edits in the files become part of the commit, and
+    become edits again when the change is undone.
     """
 
     upstream: str
@@ -75,7 +74,7 @@ class Reversal:
 
     :ivar number: Number of the operation.
     :ivar record: Record of the operation.
-    :ivar kept: Commits that preserve the edits which an earlier ``undo`` had restored.
+    :ivar kept: Commits that preserve edits which an earlier ``undo`` restored and which can't stay in the files.
     """
 
     number: str
@@ -86,7 +85,7 @@ class Reversal:
 
 @contextmanager
 def _hint_at_undo() -> Iterator[None]:
-    """Add a hint to errors: the command that gives up an interrupted change."""
+    """Add the command that gives up an interrupted change to the hints of errors."""
     try:
         yield
     except PatchqError as error:
@@ -258,8 +257,8 @@ class Journal:
     def _check_unchanged(self, path: str, before: str | None, after: str | None) -> None:
         if self._digest(path) not in (before, after):
             raise EditedTreeError(
-                f"{path} was edited after a command was interrupted; it is kept",
-                hint="put it back as it was, and run the command again",
+                f"{path} was edited after a command was interrupted; the edit is kept",
+                hint="restore the file's earlier content, and run the command again",
             )
 
     def _finish(self, record: Mapping[str, Any]) -> None:
@@ -382,8 +381,8 @@ class Journal:
     def redoable(self) -> list[tuple[str, dict[str, Any]]]:
         """Return the operations that ``redo`` can carry out, in order.
 
-        Each is returned with its number and the record of its ``undo``. The list ends before an undone
-        operation in whose place another operation was carried out.
+        Each item is the number of an operation and the record of its ``undo``. If a new operation was carried out after
+        an ``undo``, the operations undone before are not included.
         """
         parent = self._last()
         found = []
@@ -402,7 +401,7 @@ class Journal:
             parent = children[-1][0]
 
     def operations(self) -> Iterator[tuple[str, bool, dict[str, Any]]]:
-        """Yield the number of each operation, whether it is undone, and its record, newest first.
+        """Yield the operations, newest first: the number, True if the operation is undone, and the record.
 
         Undone operations are included only if ``redo`` can carry them out.
         """
@@ -412,7 +411,7 @@ class Journal:
             yield number, False, self._record(f"{number}.json")
 
     def content(self, digest: str | None) -> bytes | None:
-        """Return the content that a file had before or after an operation; None if the file didn't exist."""
+        """Return the file content with a digest from a record; None for the digest None, which stands for no file."""
         return self._kept(digest)
 
     def _record(self, name: str) -> dict[str, Any]:
@@ -454,7 +453,7 @@ class Journal:
     def _check_place(self, name: str, writer: str) -> None:
         """Check that the path of a file to write is inside the project, and not behind a symbolic link.
 
-        :raises StateError: if it isn't.
+        :raises StateError: if the path is behind a symbolic link.
         """
         check_inside(name, f"{writer}: the file")
         for parent in PurePosixPath(name).parents:
@@ -464,7 +463,7 @@ class Journal:
                 raise StateError(reason, hint=f"remove {path}")
 
     def _is_restored(self, worktree: Worktree) -> bool:
-        """Return whether a worktree, including restored edits, is unchanged since the last ``undo``."""
+        """Return whether a worktree is as the last ``undo`` left it, including edits that ``undo`` restored."""
         found = self._restored_trees().get(worktree.upstream)
         if found is None or worktree.status(untracked=False).busy:
             return False
@@ -479,7 +478,7 @@ class Journal:
     def note_restored(self, upstreams: Iterable[str]) -> None:
         """Record the state in which ``undo`` has left worktrees.
 
-        If the process is killed before this, the next ``undo`` refuses edits that it could otherwise keep.
+        Without this record, such as after a crash, the next ``undo`` refuses edits that it could otherwise keep.
         """
         worktrees = self._restored_trees()
         for upstream in upstreams:
@@ -489,10 +488,10 @@ class Journal:
         fsio.write_atomic(self._handed, fsio.dump_json({"version": VERSION, "worktrees": worktrees}))
 
     def _moves_back(self, tree: TreeMove) -> tuple[list[TreeMove], CommitId | None]:
-        """Return the moves that revert a worktree, and a commit that preserves edits which can't stay in the files.
+        """Return the moves that revert a worktree, and a commit that preserves edits; None if no commit is needed.
 
-        Edits and commits that an earlier ``undo`` has restored are never a reason to refuse. They stay in the
-        files if git can leave them there; otherwise, a commit preserves them.
+        Edits and commits that an earlier ``undo`` restored never cause an error. They stay in the worktree if git can
+        move the worktree without overwriting them. Otherwise, the commit preserves them.
 
         :raises EditedTreeError: if the worktree has other edits.
         """
@@ -545,7 +544,7 @@ class Journal:
             if now != new and not (own and now == own.old):
                 raise EditedTreeError(
                     f"{ref} was moved since `{record['verb']}`; nothing was undone",
-                    hint="`patchq export` writes new commits to the stack, and that can be undone",
+                    hint="`patchq export` writes new commits to the stack; `patchq undo` then reverts the export",
                 )
             moved.append((ref, now, old))
         for commit in kept:
@@ -573,7 +572,7 @@ class Journal:
 
         Each worktree must be in the state in which ``undo`` left it, or have no edits.
 
-        :raises UserError: if no operation was undone, or if another one was carried out after the ``undo``.
+        :raises UserError: if no operation was undone, or if another operation was carried out after the ``undo``.
         :raises EditedTreeError: if its files, refs or worktrees were changed after the ``undo``.
         """
         redoable = self.redoable()
@@ -607,7 +606,7 @@ class Journal:
     def redo(self) -> Reversal:
         """Redo the operation that was undone last.
 
-        :raises UserError: if no operation was undone, or if another one was carried out after the ``undo``.
+        :raises UserError: if no operation was undone, or if another operation was carried out after the ``undo``.
         :raises EditedTreeError: if its files, refs or worktrees were changed after the ``undo``.
         """
         plan = self.plan_redo()
@@ -616,7 +615,9 @@ class Journal:
         return plan
 
     def _move_again(self, tree: TreeMove) -> TreeMove:
-        """Return the first move of a worktree for a ``redo``.
+        """Check a worktree for a ``redo``, and return its first move.
+
+        If the edits that ``undo`` left in the worktree are gone, the move also changes the files.
 
         :raises EditedTreeError: if the worktree has edits that ``undo`` didn't leave in it.
         """
@@ -650,7 +651,7 @@ class Journal:
 
 
 def _parent(record: Mapping[str, Any]) -> str | None:
-    """Return the number of the operation that preceded an undone one; None if it isn't known."""
+    """Return the number of the operation before an undone operation; None if the record doesn't name it."""
     original = record.get("original", {})
     if "parent" in original:
         return str(original["parent"])
@@ -670,7 +671,7 @@ def _reverse(record: dict[str, Any]) -> None:
 def _check_ends(name: str, ends: Iterable[str | None], shape: re.Pattern[str]) -> None:
     """Check the old and new value of each item in a change.
 
-    :raises ValueError: if a value is neither None nor of this shape.
+    :raises ValueError: if a value is not None and doesn't match ``shape``.
     """
     for end in ends:
         if end is not None and not shape.fullmatch(end):

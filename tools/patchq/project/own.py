@@ -18,7 +18,7 @@ CASE = "'patchq @ git+'*@????????????????????????????????????????|'patchq @ http
 
 
 def source() -> str:
-    """Return the source of this patchq as a requirement for pip; empty unless it is a commit or a hashed file."""
+    """Return the source of this patchq as a requirement for pip; empty if the source has no commit or hash."""
     from importlib import metadata  # slow: it imports the email package
 
     try:

@@ -63,7 +63,7 @@ class Project:
     def lock(self) -> Lock:
         data = project_files.read(self.layout.root, self.layout.lock, MOST_BYTES)
         if data is None:
-            raise UserError(f"{self.layout.lock} is gone", hint="restore it, or `patchq init`")
+            raise UserError(f"{self.layout.lock} is gone", hint="restore it, or run `patchq init`")
         if self._parsed is None or self._parsed[0] != data:
             self._parsed = data, parse(data, str(self.layout.lock))
         return self._parsed[1]
@@ -110,7 +110,7 @@ class Project:
             yield
 
     def choose_set(self, name: str) -> str:
-        """Return ``name``, or the default set if it is empty.
+        """Return ``name``, or the default set if ``name`` is empty.
 
         :raises UserError: if there is no such set.
         """
@@ -131,7 +131,7 @@ class Project:
         return f" --set {sh(set_name)}"
 
     def stacks(self, set_name: str, names: Sequence[str] = ()) -> list[Stack]:
-        """Return the stacks of a set, parents before nested ones.
+        """Return the stacks of a set. A parent comes before the upstreams nested in it.
 
         :param names: Upstreams to select; empty for all.
         :raises UserError: for a name that isn't in the set.

@@ -1,4 +1,4 @@
-"""Resolution of refs to pins by means of the lock, the git host or the package index."""
+"""Resolve refs to pins with the lock, the git host or the package index."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 def releases_of(pin: Pin, specifier: str) -> list[str]:
-    """Return the matching releases of a pin's archive as refs, oldest first.
+    """Return the releases of a pin's archive that match a version specifier, as refs, oldest first.
 
-    The refs have the same prefix as the pin's ref.
+    If the pin's ref begins with ``v``, the returned refs do so, too.
     """
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
     from packaging.utils import InvalidSdistFilename, canonicalize_name, parse_sdist_filename
@@ -59,9 +59,9 @@ def releases_of(pin: Pin, specifier: str) -> list[str]:
 def newest(project: Project, pin: Pin, *, offline: bool = False) -> tuple[Pin, str]:
     """Return a pin for the newest code of an upstream, and a description of it.
 
-    The pin names the git host's default branch. If the host doesn't answer, it names the newest release of
-    the pin's archive. If no release is known, or if the upstream is nested in another archive, the newest pin in the
-    lock is returned.
+    The new pin names the git host's default branch. If the host doesn't answer, the new pin names the newest release of
+    the old pin's archive. If no release is known, or if the upstream is nested in another archive, return the newest
+    pin in the lock.
     """
     trouble = ""
     if pin.url and not offline:
@@ -109,11 +109,13 @@ def newest_release(project: Project, pin: Pin) -> str:
             return versions[max(final)]
     else:
         return ""
-    raise SourceError(f"no release of {pin.upstream} is known", hint="name a tag or branch of it after --onto")
+    raise SourceError(f"no release of {pin.upstream} is known", hint="give one of its tags or branches with --onto")
 
 
 def tag_versions(names: Iterable[str], like: str) -> dict[Version, str]:
-    """Return the tags that are versions. The same prefix as in the ref ``like`` is allowed.
+    """Return the tags that are versions, keyed by version.
+
+    Tags may begin with the prefix of the ref ``like``, such as ``llvmorg-``.
 
     >>> tag_versions(["llvmorg-17.0.1", "llvmorg-init", "v18"], "llvmorg-16.0.0")
     {<Version('18')>: 'v18', <Version('17.0.1')>: 'llvmorg-17.0.1'}
@@ -139,7 +141,7 @@ def _prefix(ref: str) -> str:
 
 
 def age(pin: Pin) -> tuple[int, Version] | tuple[int]:
-    """Return a sort key: the version of a pin's ref or archive. Branches and commits come last."""
+    """Return a key to sort pins by the versions of their refs or archives. Branches and commits come last."""
     version = version_of(pin.ref)
     if pin.subdir:
         version = version_of(pin.archive.partition("==")[2]) or version
@@ -157,7 +159,7 @@ def _archive_project(pin: Pin) -> str:
     if not pin.archive or is_local_archive(pin.archive):
         raise UserError(
             f"{pin.upstream} {pin.ref} has no archive on the package index",
-            hint="pin the refs, and name them with --onto",
+            hint="pin the refs, and give them with --onto",
         )
     return pin.archive.partition("==")[0]
 
@@ -165,7 +167,7 @@ def _archive_project(pin: Pin) -> str:
 def pin_at(project: Project, pin: Pin, ref: str, hosts: Hosts | None = None) -> Pin:
     """Return a pin for a ref, resolved by the lock, the git host or the package index.
 
-    :param hosts: Answers of git hosts that are already known.
+    :param hosts: Cache of the refs of git hosts.
     :raises UserError: if neither the lock, the git host nor the package index provides the ref.
     """
     pins = project.lock.upstreams[pin.upstream].pins
@@ -189,7 +191,7 @@ def pin_at(project: Project, pin: Pin, ref: str, hosts: Hosts | None = None) -> 
 
 
 def complete_pin(project: Project, old: Pin, ref: str) -> Pin:
-    """Return the pin for a ref. A new pin gets the same kinds of sources as the old one, if they are available.
+    """Return the pin for a ref. A new pin gets the same kinds of sources as the pin ``old``, if they are available.
 
     :raises UserError: in the same cases as :func:`pin_at`.
     """
@@ -202,7 +204,7 @@ def complete_pin(project: Project, old: Pin, ref: str) -> Pin:
 
 
 def _complete(old: Pin, new: Pin) -> Pin:
-    """Add to a new pin the same kinds of sources (git, archive) as in the old pin of its upstream, if available."""
+    """Add an archive and wheels to a new pin if the old pin has them and the package index provides them."""
     if not new.archive and old.archive and not is_local_archive(old.archive):
         with suppress(SourceError):  # the commit is enough
             new = _with_archive(new, old)
@@ -219,7 +221,7 @@ def _complete(old: Pin, new: Pin) -> Pin:
 
 
 def _with_archive(pin: Pin, like: Pin) -> Pin:
-    """Add to a pin the archive of its release, found in the index project from which the archive of ``like`` comes.
+    """Add a release's archive to a pin, from the same project on the package index as the archive of ``like``.
 
     :raises SourceError: if the ref isn't a version, or if the index doesn't contain the release.
     """
@@ -248,7 +250,7 @@ def version_of(ref: str) -> Version | None:
 
 
 def pins_between(upstream: Upstream, old: Pin, new: Pin) -> list[Pin]:
-    """Return the pins of the releases between two pins, oldest first; none if a ref isn't a version."""
+    """Return the pins of the releases between two pins, oldest first; an empty list if a ref isn't a version."""
     first, last = version_of(old.ref), version_of(new.ref)
     if first is None or last is None:
         return []

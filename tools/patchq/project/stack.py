@@ -101,8 +101,8 @@ class Stack:
 def load_stack(layout: Layout, pin: Pin) -> Stack:
     """Read the series of a stack.
 
-    :raises FormatError: if the series is malformed, if there are patches but no series, or if another
-        folder has the name of the same ref.
+    :raises FormatError: if the series is malformed, if there are patches but no series, or if the upstream has a second
+        folder for the same ref.
     """
     folder = layout.stack(pin.upstream, pin.ref)
     _refuse_misnamed(folder, pin)
@@ -133,9 +133,9 @@ def _refuse_without_series(folder: Path) -> None:
 
 
 def _refuse_misnamed(folder: Path, pin: Pin) -> None:
-    """Refuse a second folder for the stack's ref, whose name is another encoding of the ref.
+    """Refuse a second folder for a stack's ref, with a differently encoded name.
 
-    :raises FormatError: if there is one.
+    :raises FormatError: if there is such a folder.
     """
     parent = folder.parent
     if "/" in pin.ref:
@@ -161,7 +161,7 @@ def read_ledger(layout: Layout, upstream: str) -> Ledger:
 
 
 def ledger_with(layout: Layout, upstream: str, attempts: Sequence[Attempt]) -> dict[str, bytes]:
-    """Return the ledger of an upstream with more attempts, as a changed file for a :class:`Change`."""
+    """Add attempts to the ledger of an upstream, and return the ledger as a file for :attr:`Change.files`."""
     from patchq.formats.ledger import add
 
     path = ledger_path(layout, upstream)
@@ -188,7 +188,7 @@ class Remembered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """Stored state of a worktree: base, tip and applied patches. If it is lost, it is computed again."""
+    """Stored state of a worktree: base, tip and applied patches. A lost state file is created again."""
 
     set_name: str
     ref: str
@@ -289,7 +289,7 @@ def _state(raw: dict[str, Any]) -> State:
 
 
 def remember(stack: Stack, applied: AppliedPatch, data: bytes | None = None) -> Remembered:
-    """Return the record of an applied patch for the state. The patch file must exist."""
+    """Return an applied patch as it is stored in the state. The patch file must exist unless ``data`` is given."""
     from hashlib import sha256  # loads OpenSSL, and most commands hash nothing
 
     path = stack.path(applied.name)

@@ -1,3 +1,3 @@
-"""Several branches or forks of a project: merge branches and check the result, or compare the stacks of two forks."""
+"""Merge several branches of a project and check the result, or compare the stacks of two forks."""
 
 __all__ = ["compare", "concurrent"]

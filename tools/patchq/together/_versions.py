@@ -1,6 +1,6 @@
-"""Versions of a project in git's history: read, write to a temporary folder, trial-apply and merge them.
+"""Read versions of a project from git's history, apply their stacks, and merge the versions.
 
-The work tree is not used.
+Files are written to a temporary folder. The work tree is not used.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ class ProjectVersion:
 
     @cached_property
     def files(self) -> dict[str, BlobId]:
-        """Files that ``check`` reads, by path in the project."""
+        """Files that ``check`` reads, keyed by path in the project."""
         wanted = [f"{self._prefix}{part}".encode() for part in PARTS]
         return self.list_files(wanted)
 
     def list_files(self, paths: Sequence[bytes]) -> dict[str, BlobId]:
-        """Return the regular files at or below paths of the repository, by path in the project."""
+        """Return the regular files at or below paths of the repository, keyed by path in the project."""
         found = {}
         for path, entry in self.git.list_tree(self.commit, paths).items():
             if entry.mode in (b"100644", b"100755"):
@@ -64,7 +64,7 @@ class ProjectVersion:
 
     @cached_property
     def stacks(self) -> dict[At, dict[str, BlobId]]:
-        """Files in each stack's folder, by file name."""
+        """Files in each stack's folder, keyed by file name."""
         found: dict[At, dict[str, BlobId]] = {}
         for path, blob in self.files.items():
             parts = path.split("/")
@@ -102,7 +102,7 @@ class ProjectVersion:
         self._written.update(wanted)
 
     def write_all(self) -> None:
-        """Write all files that ``check`` reads, including those that the lock names."""
+        """Write all files that ``check`` reads, including the keyrings and archives that the lock names."""
         self.write(self.files)
         lock = parse_lock(self.read(LOCK_NAME), LOCK_NAME)
         named = [upstream.keyring for upstream in lock.upstreams.values()]
@@ -119,7 +119,7 @@ class ProjectVersion:
             self.write(self.files)
 
     def stack(self, at: At) -> Stack | None:
-        """Return a stack after writing its files; None if the version doesn't pin it, or if it can't be read."""
+        """Write the files of a stack, and return the stack; None if it isn't pinned or can't be read."""
         folder = self.project.layout.stack(*at).relative_to(self.project.layout.root).as_posix()
         self.write([LOCK_NAME, *(f"{folder}/{name}" for name in self.stacks.get(at, ()))])
         try:
@@ -180,9 +180,9 @@ class MergeStep:
 def merge_versions(
     make: Callable[[CommitId, str], ProjectVersion], git: Git, prefix: str, ours: ProjectVersion, theirs: ProjectVersion
 ) -> MergeStep:
-    """Merge two versions as git would, with the attributes of a project.
+    """Merge two versions of a project as git would, with the project's git attributes.
 
-    :param make: function that returns the version of a commit.
+    :param make: function that returns the project's version at a commit, given a label.
     :raises UserError: if the versions have no common history.
     """
     base = git.run("merge-base", ours.commit, theirs.commit, ok_codes=(0, 1)).decode().split()

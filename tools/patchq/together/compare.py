@@ -1,4 +1,4 @@
-"""The command ``compare``: compare two forks of one upstream patch by patch, and find a stack that contains both."""
+"""Command ``compare``: compare the patches of two forks, and find a stack that contains the patches of both."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ _SHORT = 4
 class Relation(str, Enum):
     """Relation of a patch to the other fork's stack.
 
-    ``same``: the other stack already makes all changes of the patch. ``overlap``: the patch and the other
-    stack change the same definition, or make parts of the same change. ``conflict``: the patch doesn't apply
-    on top of the other stack. ``needs``: the patch doesn't apply on top of the other stack, but only because
-    it needs patches of its own fork that conflict. ``apart``: none of these.
+    ``same``: the other stack already makes all changes of the patch. ``overlap``: the patch and the other stack change
+    the same definition, or make parts of the same change. ``conflict``: the patch doesn't apply on top of the other
+    stack. ``needs``: the patch doesn't apply on top of the other stack, but only because it needs earlier patches of
+    its own fork, which conflict. ``apart``: none of these.
     """
 
     SAME = "same"
@@ -58,8 +58,8 @@ class ComparedPatch:
     """Patch of one fork, compared with the other fork's stack.
 
     :ivar is_ours: True for a patch of this project.
-    :ivar partners: related patches of the other fork; for ``needs``, patches of its own fork. Empty
-        for a conflict with upstream's changes between two refs.
+    :ivar partners: related patches of the other fork; for ``needs``, patches of its own fork. Empty if the patch
+        conflicts only with upstream's changes between the refs of the forks.
     :ivar grade: for ``same``, ``identical`` (the same patch id or file) or ``contained``.
     :ivar paths: conflicting files, or files that both the patch and its partners change.
     :ivar definitions: definitions that both the patch and its partners change, as ``path: name``.
@@ -76,9 +76,9 @@ class ComparedPatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnionPatch:
-    """Patch in the combined stack of both forks, and its outcome on top of the patches before it.
+    """Patch of the combined stack of both forks.
 
-    :ivar outcome: empty for the fork whose patches come first.
+    :ivar outcome: outcome of carrying the patch to the other fork's stack; empty for patches of the first fork.
     """
 
     name: str
@@ -90,12 +90,11 @@ class UnionPatch:
 class ComparedUpstream:
     """Comparison of one upstream's stacks.
 
-    :ivar ref, other_ref: pinned ref of this project and of the other one.
+    :ivar ref, other_ref: refs that this project and the other project pin.
     :ivar same_base: True if both stacks are on the same commit.
-    :ivar patches: patches of this project, followed by those of the other one, each in the order of its
-        series.
-    :ivar union: order of a combined stack: the patches of one fork, followed by the other fork's patches that
-        are not among them and that apply. The forks are ordered so that fewer patches are left out.
+    :ivar patches: patches of this project, then patches of the other project, each in the order of their series.
+    :ivar union: order of a combined stack: the patches of one fork, then the patches of the other fork that the first
+        fork lacks and that apply. The first fork is chosen so that fewer patches are left out.
     :ivar left_out: patches that don't apply in the combined stack.
     """
 
@@ -108,7 +107,7 @@ class ComparedUpstream:
     left_out: tuple[UnionPatch, ...]
 
     def of(self, *, ours: bool, relation: Relation | None = None) -> list[ComparedPatch]:
-        """Return the patches of a fork, or only those with a given relation."""
+        """Return the patches of a fork; if ``relation`` is set, only patches with this relation."""
         found = []
         for patch in self.patches:
             if patch.is_ours == ours and relation in (None, patch.relation):
@@ -119,7 +118,7 @@ class ComparedUpstream:
 def compare_forks(project: Project, other: str, *, set_name: str = "", other_set: str = "") -> list[ComparedUpstream]:
     """Compare the stacks of a set with the stacks of another project.
 
-    :param other: folder of a project, bundle, or git revision of this project.
+    :param other: the other project: its folder, a bundle, or a git revision of this project.
     :param other_set: set of the other project.
     :raises UserError: if the other project doesn't exist, or the sets have no upstream in common.
     :raises ConflictError: if a stack doesn't apply.
@@ -139,7 +138,7 @@ def compare_forks(project: Project, other: str, *, set_name: str = "", other_set
 
 @contextmanager
 def _opened(project: Project, other: str) -> Iterator[Project]:
-    """Yield the other project. It uses the store of this one."""
+    """Yield the other project, which uses this project's store."""
     path = Path(other)
     if path.is_file():
         with bundled_project(path, project) as theirs:
@@ -241,7 +240,7 @@ class _FileVersions:
         self._versions: dict[tuple[bytes, BlobId], bodies.SourceVersion] = {}
 
     def changed_definitions(self, edit: PathChange) -> set[str]:
-        """Return the definitions whose lines an edit changes; none for files in other languages."""
+        """Return the definitions whose lines an edit changes; an empty set for new, deleted and non-source files."""
         if not is_source(edit) or not edit.old or not edit.new:
             return set()
         versions = []
@@ -325,7 +324,7 @@ def _related(patch: Patch, others: Sequence[Patch]) -> dict[str, set[str]]:
 
 
 def _telling_lines(patch: Patch, path: bytes) -> Counter[tuple[bool, bytes]]:
-    """Return the lines that a patch removes from and adds to a file and that are long enough to identify it."""
+    """Return the added and removed lines of a patch in a file that are long enough to identify its changes."""
     found: Counter[tuple[bool, bytes]] = Counter()
     for block in patch.blocks(path):
         for is_added, lines in ((False, block.removed), (True, block.added)):
@@ -352,7 +351,7 @@ def _near(patch: Patch, others: Sequence[Patch], files: Sequence[str]) -> list[s
 
 
 def _lines(patch: Patch, path: bytes) -> set[bytes]:
-    """Return the old lines of a patch's hunks in a file, with their context."""
+    """Return the removed lines and the context lines of a patch's hunks in a file."""
     found: set[bytes] = set()
     for hunk in patch.hunks.get(path, ()):
         for line in map(bytes.strip, hunk.old):

@@ -44,12 +44,12 @@ from patchq.together._versions import (
     patches_of,
 )
 
-#: Upstream name of the project's own proofs in places.
+#: Stands for the upstream in the place of a project's own proof.
 _PROOFS = ""
 
 
 class ClashKind(str, Enum):
-    """Kind of clash between two branches. It is the rule of the finding that reports the clash."""
+    """Kind of clash between two branches. Its value is the name of the ``check`` rule that reports the clash."""
 
     MERGE = "merge"
     SERIES = "series"
@@ -68,8 +68,8 @@ class Clash:
     :ivar path: path of a file in the project or in the upstream.
     :ivar name: name of a definition or a patch.
     :ivar change: for drift, how the definition changed.
-    :ivar ours: patches of the branches merged before, as ``upstream/name``.
-    :ivar theirs: patches of the branch that is merged.
+    :ivar ours: patches of the first branch in ``branches``, as ``upstream/name``.
+    :ivar theirs: patches of the second branch in ``branches``.
     :ivar branches: labels of both sides of the merge.
     """
 
@@ -92,7 +92,7 @@ class MergedProject:
     """Result of merging branches of a project, in a temporary folder.
 
     :ivar project: merged project; None if its lock or a series can't be read.
-    :ivar clashes: clashes that git's merge of the files shows.
+    :ivar clashes: clashes found in git's merge of the project's files.
     :ivar broken: paths in the project that git could not merge.
     """
 
@@ -114,7 +114,7 @@ class MergedProject:
         return found
 
     def compare(self, plans: Mapping[At, ApplyPlan], *, offline: bool = False) -> list[Clash]:
-        """Return the clashes between the patches' definitions. Patches to prove again are added to ``proofs``.
+        """Return the clashes between definitions that the branches change. Add patches to prove again to ``proofs``.
 
         :param plans: apply results of the merged project that are already known.
         """
@@ -185,7 +185,7 @@ def _read_merge(project: Project, steps: Sequence[MergeStep]) -> MergedProject:
 
 
 def _at_of(path: str) -> tuple[str, str, str]:
-    """Return the upstream, ref and patch that a path in the project names; empty strings for other files."""
+    """Return the upstream, ref and patch name of a patch file's path; empty strings for any other path."""
     parts = path.split("/")
     if len(parts) == 4 and parts[0] == "patches" and parts[3].endswith(SUFFIX):
         return parts[1], folder_to_ref(parts[2]), parts[3].removesuffix(SUFFIX)
@@ -211,7 +211,10 @@ def _file_clash(step: MergeStep, kind: ClashKind, path: str) -> Clash:
 
 
 def _same_patches(step: MergeStep) -> Iterator[Clash]:
-    """Yield a clash for each patch whose diff both branches change, because git merges patch files as plain text."""
+    """Yield a clash for each patch whose diff both branches change.
+
+    git merges patch files as plain text, so the merged diff may be wrong even without a conflict.
+    """
     base, ours, theirs = step.base.files, step.ours.files, step.theirs.files
     for path in sorted(base.keys() & ours.keys() & theirs.keys()):
         if not _at_of(path)[2] or path in step.conflicts or len({base[path], ours[path], theirs[path]}) < 3:
@@ -239,7 +242,7 @@ def _series(step: MergeStep) -> Iterator[Clash]:
 
 
 def _proofs(step: MergeStep) -> Iterator[Clash]:
-    """Yield a clash for each proof that both branches change and that git merges."""
+    """Yield a clash for each proof that both branches change and git merges without a conflict."""
     base, ours, theirs = step.base.proofs, step.ours.proofs, step.theirs.proofs
     for path in sorted(changed_names(base, ours) & changed_names(base, theirs)):
         if path not in step.conflicts and ours.get(path) != theirs.get(path):
@@ -264,7 +267,7 @@ class _StackFiles:
         return self._blobs
 
     def know(self, path: bytes, entry: TreeEntry | None) -> None:
-        """Record a file of the tree, or that the file doesn't exist in the tree."""
+        """Record a file of the tree. If ``entry`` is None, record that the tree has no such file."""
         if entry:
             self._entries[path] = entry.blob
         else:
@@ -320,7 +323,7 @@ class _BranchComparison:
         return at, frozenset(version.stacks.get(at, {}).items())
 
     def _changed(self, version: ProjectVersion) -> dict[At, set[str]]:
-        """Return the patches that a branch adds, changes or removes, by stack."""
+        """Return the patches that a branch adds, changes or removes, keyed by stack."""
         found = {}
         for at in sorted(self.step.base.stacks.keys() | version.stacks.keys()):
             names = changed_names(self.step.base.stacks.get(at, {}), version.stacks.get(at, {}))
@@ -404,7 +407,7 @@ class _BranchComparison:
         found = find_twice(sides[0].read, sides[1], sides[2], sides[3].read, places)
         for twice in found:
             yield self._twice(twice, refs)
-        # Lines of each branch, in the tree that they were written for and in the merged tree.
+        # Compare each branch's added lines in its own tree with the same lines in the merged tree.
         for number, side in ((1, ours), (2, theirs)):
             changed = self._differing(side, merge)
             _load(side, changed)
@@ -415,7 +418,7 @@ class _BranchComparison:
         self._collect_proofs(refs, added)
 
     def _read_changes(self, trees: Sequence[Mapping[str, _StackFiles]]) -> None:
-        """Read the differences of the trees with one process, and record their files."""
+        """Read the differences between the trees with one git process, and record the changed files."""
         base, ours, theirs, merge = trees
         sides = [(base, ours), (base, theirs), (ours, merge), (theirs, merge)]
         pairs = []
@@ -429,8 +432,8 @@ class _BranchComparison:
             for change in changes:
                 before.know(change.path, change.old)
                 after.know(change.path, change.new)
-        # A file that a branch doesn't change is the same as in the base. If no merge changes it, it is the same as in
-        # the branch.
+        # If only one branch changes a file, the other branch has the base's version of it. The merged tree has the
+        # version of the branch that changes the file, unless the merge was recorded with another version above.
         for side, other in ((ours, theirs), (theirs, ours)):
             for name in base.keys() - {_PROOFS}:
                 for change in self._changes[base[name].tree, side[name].tree]:
@@ -440,7 +443,7 @@ class _BranchComparison:
                         merge[name].know(change.path, change.new)
 
     def _added(self, base: Mapping[str, _StackFiles], side: Mapping[str, _StackFiles]) -> dict[Place, set[int]]:
-        """Return the numbers of the lines that a branch adds, by file.
+        """Return the numbers of the lines that a branch adds, keyed by file.
 
         If the branch only removes lines from a file, the set is empty.
         """
@@ -524,14 +527,14 @@ class _BranchComparison:
         return tuple(found)
 
     def _collect_proofs(self, refs: Mapping[str, At], added: Sequence[Mapping[Place, set[int]]]) -> None:
-        """Add the patches that change a file which the other branch changes, too, to the proofs to run again."""
+        """If both branches change a file, add the patches that change it to the proofs to run again."""
         both = added[0].keys() & added[1].keys()
         for upstream, path in both:
             for side in (0, 1):
                 self.proofs.update(self._patches(side, refs.get(upstream), path))
 
     def _left_behind(self) -> Iterator[Clash]:
-        """Yield a clash for each patch that one branch adds to a stack which the other carries to another ref."""
+        """Yield a clash for each patch that one branch changes in a stack which the other carries to a new ref."""
         base = self.step.base.stacks
         labels, versions = self.step.labels, (self.step.ours, self.step.theirs)
         for side in (0, 1):
