@@ -89,7 +89,9 @@ def test_an_archive_is_in_it_as_it_is(empty: Patchq, upstream: Path, tmp_path: P
 def test_another_lock_or_a_full_folder_is_refused(stack: Patchq, bundle: Path, tmp_path: Path) -> None:
     lock = stack.layout.lock
     lock.write_text(lock.read_text() + "\n# changed\n")
-    assert "was made from another upstream.lock than that of" in stack.fails(1, "apply", "--from-bundle", str(bundle))
+    assert "was made from another upstream.lock than the one in" in stack.fails(
+        1, "apply", "--from-bundle", str(bundle)
+    )
     full = tmp_path / "full"
     full.mkdir()
     (full / "mine.txt").write_text("mine\n")

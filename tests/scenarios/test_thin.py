@@ -308,7 +308,7 @@ def test_written_over_a_release_it_is_the_full_wheel(environment: Environment, m
     other = Environment(folder=tmp_path / "other")
     other.install(made.full)
     assert contents(environment.site) == contents(other.site)
-    assert "there already" in environment.run(place).stdout
+    assert "already installed" in environment.run(place).stdout
     answer = f"import sys; sys.path.append({str(environment.site)!r}); import lib; print(lib.answer())"
     assert environment.run("-S", "-c", answer).stdout == "42\n"
     made.patchq.ok("verify-installed", "--python", str(environment.python))

@@ -69,7 +69,7 @@ def by_library(project: Any, stacks: Sequence[Any], wheels: Sequence[Wheel], sta
                     detail = f"{name}: {header.subject}"
                     analysis = VulnerabilityAnalysis(
                         state=ImpactAnalysisState.RESOLVED_WITH_PEDIGREE if fixed else ImpactAnalysisState.EXPLOITABLE,
-                        detail=detail if fixed else f"{detail}; it takes effect when compiled, and is left out",
+                        detail=detail if fixed else f"{detail}; it must be compiled, so this wheel doesn't contain it",
                     )
                     bom.vulnerabilities.add(
                         Vulnerability(

@@ -1,6 +1,7 @@
 """In-toto statement with the SLSA provenance of a set's wheels. Every machine produces the same bytes.
 
-https://in-toto.io/Statement/v1, https://slsa.dev/spec/v1.0/provenance. Another module signs the statement.
+https://in-toto.io/Statement/v1, https://slsa.dev/spec/v1.0/provenance. :mod:`patchq.environment.signatures` signs the
+statement.
 """
 
 from __future__ import annotations

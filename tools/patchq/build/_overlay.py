@@ -26,7 +26,7 @@ _COMPILED = (".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hpp", ".inl", "
 
 
 def build_overlay(job: Job, item: Applied, config: BuildConfig, version: str) -> Made:
-    """Build a copy of the release's wheel with a stack's Python files, in the set's folder.
+    """Copy the release's wheel to ``dist/SET``, with a stack's Python files in place of the original ones.
 
     :raises BuildError: if the stack changes files that an overlay can't contain, or if there is no release wheel.
     """
@@ -95,7 +95,7 @@ def _checked(job: Job, source: Path, sha256: str) -> WheelInfo:
 
 
 def _without_compiled(job: Job, item: Applied) -> tuple[Applied, tuple[str, ...]]:
-    """Omit the patches of a stack that must be compiled.
+    """Omit those patches of a stack that must be compiled.
 
     Return the remaining stack and the names of the omitted patches.
 
@@ -115,7 +115,7 @@ def _without_compiled(job: Job, item: Applied) -> tuple[Applied, tuple[str, ...]
     def conflicted(name: str, error: ConflictError) -> NoReturn:
         raise BuildError(
             f"{upstream}: {name} doesn't apply without {', '.join(gone)}, which an overlay leaves out",
-            hint=f"`patchq move` {name} before them, add `Requires:` to it, or build with --profile source",
+            hint=f"move {name} before them with `patchq move`, add `Requires:` to it, or build with --profile source",
         ) from error
 
     commits = list(zip(names, store.log(f"{state.base}..{state.tip}"), strict=True))

@@ -103,7 +103,9 @@ def _statements(ref: str, stack: Stack, left_out: Sequence[str]) -> Iterator[dic
     for name, header in stack.headers():
         for number in header.values("CVE"):
             fixed = name not in left_out
-            detail = f"{name}: {header.subject}" + ("" if fixed else "; it takes effect when compiled, and is left out")
+            detail = f"{name}: {header.subject}" + (
+                "" if fixed else "; it must be compiled, so this wheel doesn't contain it"
+            )
             state = "exploitable"
             if fixed:
                 state = "resolved_with_pedigree"

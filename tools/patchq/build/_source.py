@@ -24,7 +24,7 @@ from patchq.system import runner
 
 
 def build_source(job: Job, item: Applied, config: BuildConfig, version: str, profile: str) -> Made:
-    """Build a wheel of a stack in its set's folder.
+    """Build a wheel of a stack's patched tree in ``dist/SET``.
 
     :param profile: ``source``, or ``empty`` for a build with the lock's ``empty-env``.
     :raises BuildError: if the build fails, or the wheel contains the unpatched version of a file.
@@ -81,15 +81,15 @@ def _copy_sources(job: Job, item: Applied, target: Path) -> None:
             name = show_path(path_bytes)
             raise BuildError(
                 f"{item.stack.pin.upstream}: {name} is a submodule, and no pin provides its files",
-                hint=f"pin it with `patchq pin` and `--into {item.stack.pin.upstream}:{name}`, "
-                f"or `patchq fetch {item.stack.pin.upstream} --source archive`",
+                hint=f"pin it with `patchq pin --into {item.stack.pin.upstream}:{name}`, "
+                f"or run `patchq fetch {item.stack.pin.upstream} --source archive`",
             )
 
 
 def _find_patched(job: Job, item: Applied, info: WheelInfo) -> dict[str, bytes]:
-    """Return the content of each member of a built wheel whose source file the stack changes.
+    """Return the patched files in a built wheel, with their contents.
 
-    :raises BuildError: if a member lacks the stack's changes.
+    :raises BuildError: if the wheel contains a file only without the stack's changes.
     """
     found: dict[str, bytes] = {}
     own = []
@@ -107,7 +107,7 @@ def _find_patched(job: Job, item: Applied, info: WheelInfo) -> dict[str, bytes]:
             if places and not right:
                 raise BuildError(
                     f"{info.path.name} contains {places[0]} without the changes of the patches",
-                    hint="upstream's build took this file from another place, which its log may name",
+                    hint="upstream's build copied this file from another folder; the build's log may name that folder",
                 )
             found.update(right)
     return found

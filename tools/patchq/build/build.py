@@ -62,8 +62,8 @@ def build(
         this machine.
     :param isolation: build in a separate environment with the lock's pinned requirements.
     :param platforms: target machines (``aarch64``); default: this one.
-    :raises UserError: if a stack's applied state doesn't match its files, or if the set's pins require other versions
-        of each other.
+    :raises UserError: if a stack's applied state doesn't match its files, or if an upstream requires another
+        upstream in a version that the set doesn't pin.
     :raises BuildError: if a build fails, or its wheel contains the unpatched version of a file.
     """
     set_name = project.choose_set(set_name)
@@ -158,7 +158,7 @@ def job_of(
             if version == NO_VERSION:
                 project.say(
                     f"{upstream}: neither the ref {a.stack.pin.ref} nor a file of its tree states a version, so the "
-                    f"wheel's version is {versions[upstream]}; a pin of a release tag gives it the release's"
+                    f"wheel's version is {versions[upstream]}; pin a release tag to use the release's version"
                 )
     return Job(
         project=project,

@@ -122,7 +122,10 @@ def _files(project: Project, folder: Path, set_name: str, thin: bool) -> dict[st
 
 
 def _installed(project: Project, set_name: str, thin: bool) -> list[str]:
-    """Return the distributions to install: the thin wheels with ``thin``, otherwise the packages themselves."""
+    """Return the names of the distributions to install.
+
+    With ``thin``, the thin wheel of each patched package is installed instead of the package's full wheel.
+    """
     applied = read_applied(project, set_name)
     patched = patched_upstreams(project, applied)
     names = []

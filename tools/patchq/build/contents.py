@@ -239,7 +239,7 @@ def _check_item(path: Path, item: zipfile.ZipInfo) -> None:
 def _spans(
     path: Path, file: IO[bytes], items: Iterable[zipfile.ZipInfo], end_of_all: int
 ) -> dict[str, tuple[int, int]]:
-    """Return the position of each member, and refuse members that overlap.
+    """Return the start and end position of each member, and refuse members that overlap.
 
     Also refuse a member whose own header differs from the table of contents.
     """
@@ -354,7 +354,7 @@ def _check_identity(path: Path, dist_info: str, metadata: str) -> None:
 
 
 def _record(path: Path, text: str, dist_info: str, items: Mapping[str, zipfile.ZipInfo]) -> dict[str, tuple[str, str]]:
-    """Return the hash of each member in RECORD.
+    """Return the hash that RECORD lists for each member.
 
     Refuse a RECORD that doesn't list each member once with a valid hash, or that lists other files.
     """

@@ -116,7 +116,7 @@ def keep(job: Job, item: Applied, profile: str, version: str, made: Made) -> Bui
 
 
 def _record(job: Job, item: Applied, profile: str) -> Path:
-    """Return the path of the record of a build with these inputs."""
+    """Return the path of the file that records a build with these inputs."""
     config = item.build
     assert config
     if profile == "empty":
@@ -204,7 +204,10 @@ def write_beside(job: Job) -> None:
 
 
 def _lists(job: Job, known: Sequence[Wheel], kernels: Sequence[Wheel]) -> dict[str, bytes]:
-    """Return the constraints file, and a requirements file with the kernel wheels for each architecture."""
+    """Return the constraints and requirements files by name.
+
+    Each architecture that has kernel wheels gets its own requirements file.
+    """
     head = f"# patchq set {job.set_name}, stack {job.stack_id}\n"
     constraints = set()
     for u in job.unpatched:
@@ -226,7 +229,7 @@ def _lists(job: Job, known: Sequence[Wheel], kernels: Sequence[Wheel]) -> dict[s
 
 
 def _requirements(head: str, wheels: Sequence[Wheel]) -> bytes:
-    """Return a requirements file that installs only these wheels, by hash, from the folder of the file."""
+    """Return a requirements file that installs only these wheels, by hash, from the file's own folder."""
     hashes: dict[str, set[str]] = {}
     for distribution, version, _, sha256, _ in wheels:
         hashes.setdefault(f"{distribution}=={version}", set()).add(f"--hash=sha256:{sha256}")

@@ -15,9 +15,9 @@ from patchq.system import fsio, project_files
 
 
 def check_image(project: Project, path: Path, *, set_name: str = "", platform: str = "") -> ImageVerdict:
-    """Compare a container image with the lock, the applied stack and the wheels. Return the verdict.
+    """Compare a container image with the lock, the applied stack and the wheels, and return the result.
 
-    :raises UserError: if the image can't be read, the set isn't applied, or if its wheels aren't built.
+    :raises UserError: if the image can't be read, if the set isn't applied, or if the set's wheels aren't built.
     """
     set_name = project.choose_set(set_name)
     applied = read_applied(project, set_name, edits_matter=False)

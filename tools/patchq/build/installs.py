@@ -74,7 +74,7 @@ def resolve_set(project: Project, set_name: str, platform: str, *, offline: bool
 
     :param platform: ``x86_64`` or ``aarch64``, on Linux.
     :param offline: don't fetch upstreams; the index is still used.
-    :raises UserError: if no upstream of the set has a build, or uv is not installed.
+    :raises UserError: if no upstream of the set has build settings, or uv is not installed.
     """
     if not shutil.which("uv"):
         raise UserError("uv, which resolves the requirements, is not on PATH", hint="pip install uv")
@@ -122,7 +122,7 @@ def _stand_ins(
     required: Mapping[str, Sequence[Requirement]],
     folder: Path,
 ) -> Iterator[str]:
-    """Write a placeholder wheel for each upstream that can be built, and yield its requirement."""
+    """Write a placeholder wheel for each upstream with build settings, and yield ``NAME==VERSION`` for each wheel."""
     built: dict[str, tuple[str, str]] = {}
     patched = set()
     for stack in project.stacks(set_name):
@@ -159,10 +159,9 @@ class _Asking:
     def ask(self, wanted: Sequence[str], without: Iterable[str] = (), *, alone: bool = False) -> tuple[bool, str]:
         """Resolve requirements.
 
-        :returns: True and the pinned versions, or False and uv's message.
-
         :param without: packages to remove from the resolution.
         :param alone: ignore dependencies.
+        :returns: True and the pinned versions, or False and uv's message.
         """
         asked, over = self.folder / "asked.in", self.folder / "over.in"
         asked.write_text("\n".join(wanted) + "\n")

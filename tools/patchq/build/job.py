@@ -1,4 +1,4 @@
-"""Common input of all builds of one call, and the result of one build."""
+"""Input that all builds of a set share, and the result of one build."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from patchq.stacks.applied import Applied
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """Applied set whose wheels to build, and the options of the build.
+    """Applied set to build wheels for, and the options of the build.
 
-    :ivar versions: version of each upstream that has build settings and patches. It consists of the release's version
-        and the stack id as local version.
+    :ivar versions: version of each upstream that has build settings and patches, such as ``1.2+patchq.1a2b3c4d``: the
+        release's version and the start of the stack id.
     :ivar platform: target machine; empty for this one.
     :ivar wheel_tag: part of the file name of the release wheel to overlay; empty for the wheel for
         this machine.
@@ -50,7 +50,7 @@ class Job:
             yield change.path, blobs[change.new.blob] if change.new else None
 
     def siblings(self, item: Applied) -> dict[str, str]:
-        """Return the set's other distributions, each with the version that the wheel requires.
+        """Return the set's other distributions, each with the version that the wheel of ``item`` requires.
 
         An upstream without patches is pinned to its own release, if that release is on an index.
         """
@@ -76,7 +76,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Unpatched:
-    """Upstream that no applied patch changes. Its own release is installed.
+    """Upstream that no applied patch changes. Its unchanged release is used.
 
     :ivar version: version of the release on the package index; empty if the pin's ref is not on the index.
     """

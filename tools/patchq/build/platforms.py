@@ -68,7 +68,8 @@ def choose_wheel(names: Sequence[str], tag: str, platform: str) -> str:
         found = [n for n in names if tag in n]
         if len(found) != 1:
             raise UserError(
-                f"{len(found)} release wheels have {tag!r} in their name", hint=f"they are {', '.join(names)}"
+                f"{len(found)} release wheels have {tag!r} in their name",
+                hint=f"the release wheels are {', '.join(names)}",
             )
         return found[0]
     tags: list[Tag] = list(sys_tags())
@@ -85,7 +86,7 @@ def choose_wheel(names: Sequence[str], tag: str, platform: str) -> str:
     if not fitting:
         raise UserError(
             f"no release wheel is for {platform or 'this machine'}",
-            hint=f"choose a wheel by --wheel: {', '.join(names)}, or --profile source",
+            hint=f"choose a wheel with --wheel ({', '.join(names)}), or build with --profile source",
         )
     return min(fitting)[1]
 
@@ -98,8 +99,8 @@ def release_wheel(job: Job, pin: Pin, config: BuildConfig) -> tuple[Path, str]:
     if not pin.wheels:
         raise BuildError(
             f"{pin.upstream} {pin.ref} has no release wheels in the lock",
-            hint=f"`patchq pin {pin.upstream} --ref {sh(pin.ref)} --archive` with its release, "
-            "such as httpx==0.28.1, records them; or --profile source",
+            hint=f"`patchq pin {pin.upstream} --ref {sh(pin.ref)} --archive RELEASE` records them, for a RELEASE "
+            "such as httpx==0.28.1; or build with --profile source",
         )
     name = choose_wheel(list(pin.wheels), job.wheel_tag, job.platform)
     sha256 = pin.wheels[name]
@@ -113,5 +114,6 @@ def release_wheel(job: Job, pin: Pin, config: BuildConfig) -> tuple[Path, str]:
         if file.name == name:
             return index.download(file, sha256, job.project.progress), sha256
     raise BuildError(
-        f"the package index no longer has {name}", hint="run `patchq pin` again to record the wheels that it has now"
+        f"the package index no longer has {name}",
+        hint="run `patchq pin` again to record the wheels that the index has now",
     )

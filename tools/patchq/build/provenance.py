@@ -23,7 +23,7 @@ def manifest(
     left_out: Sequence[str] = (),
     siblings: Mapping[str, str] | None = None,
 ) -> dict[str, bytes]:
-    """Return the content of a wheel's manifest, by its path in the wheel.
+    """Return a dict with one entry: a wheel's manifest by its path in the wheel.
 
     :param files: patched members of the wheel.
     :param left_out: patches of the stack that the wheel doesn't contain.

@@ -87,9 +87,9 @@ def wheels_in(
 
 
 def _installed_at(member: str) -> str:
-    """Return the path in site-packages at which a wheel's member is installed unchanged.
+    """Return the path below site-packages where an installer writes a wheel's member.
 
-    Return an empty string for any other member.
+    Return an empty string for a member that an installer changes or writes elsewhere.
     """
     moved = _DATA.fullmatch(member)
     if moved:

@@ -21,7 +21,7 @@ from patchq.errors import BuildError
 
 
 def rewrite_metadata(metadata: str, version: str, pins: Mapping[str, str]) -> str:
-    """Return METADATA with another version and with exact versions of siblings."""
+    """Return METADATA with another version, and with the exact versions ``pins`` for required siblings."""
     from packaging.requirements import InvalidRequirement, Requirement
     from packaging.utils import canonicalize_name
 
@@ -88,7 +88,7 @@ def overlay(
     Rename the metadata folder for ``version``, and rewrite METADATA and RECORD. Copy all other
     members as raw bytes. ``target`` appears only when it is complete.
 
-    :raises BuildError: if ``source`` isn't a wheel whose members can be copied like that.
+    :raises BuildError: if ``source`` isn't a valid wheel, or the new wheel would be too large.
     """
     info = inspect_wheel(source)
     new_info = re.sub(r"-[^-]+\.dist-info$", f"-{version}.dist-info", info.dist_info)
@@ -117,7 +117,7 @@ def repack(source: Path, target: Path, version: str, pins: Mapping[str, str], ex
     """Write the wheel ``target``: a built wheel with sorted members, fixed dates, and the files ``extra`` added.
 
     The members' order, times and permissions vary between builds, so they are normalized. Only the executable bit is
-    kept. Write the version and the pins of siblings to METADATA.
+    kept. METADATA is rewritten as in :func:`rewrite_metadata`.
     """
     info = inspect_wheel(source)
     new_info = re.sub(r"-[^-]+\.dist-info$", f"-{version}.dist-info", info.dist_info)

@@ -128,7 +128,7 @@ def _packed(files: Mapping[str, bytes], runnable: set[str]) -> Iterator[ZipMembe
 
 
 def _put(member: ZipMember, out: io.BufferedWriter) -> bytes:
-    """Write a member and return its entry in the table of contents."""
+    """Write a member, and return the member's entry for the table of contents."""
     name, offset = member.name.encode(), out.tell()
     if offset + len(member.data) >= 0xFFFFFFFF or member.size >= 0xFFFFFFFF:
         raise BuildError(f"{member.name} ends beyond 4 GB", hint="no wheel is that large: check the file")
@@ -148,7 +148,7 @@ def _put(member: ZipMember, out: io.BufferedWriter) -> bytes:
 def _copy_members(info: WheelInfo, kept: list[zipfile.ZipInfo], out: io.BufferedWriter) -> tuple[bytearray, int]:
     """Copy members unchanged. Copy each run of adjacent members at once.
 
-    :returns: their table of contents and their number.
+    :returns: the copied members' part of the table of contents, and the number of members.
     """
     central = bytearray()
     runs: list[list[int]] = []

@@ -1,8 +1,8 @@
 """Compiled caches (``.pyc``), which Python loads in place of their sources.
 
-Only an interpreter of the version that wrote a cache can compare it with its source. Without such an interpreter, the
-cache is reported as not checked. Python loads an "unchecked hash-based" cache (PEP 552) even if the source differs, so
-such a cache is always a problem.
+To compare a cache with its source, patchq needs an interpreter of the Python version that wrote the cache. Without such
+an interpreter, the cache is reported as not checked. Python loads an "unchecked hash-based" cache (PEP 552) even if the
+source differs, so such a cache is always a problem.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _same_version(interpreter: Interpreter) -> str:
 
 
 def _compare(python: str, files: FileTree, caches: Sequence[_BytecodeCache]) -> list[tuple[str, str]]:
-    """Run ``compiled.py``, and return each cache's fault (empty if it has none) and its detail."""
+    """Run ``_compiled.py``, and return a fault and a detail for each cache; both are empty for a good cache."""
     if not caches:
         return []
     jobs = []

@@ -24,7 +24,7 @@ Job = Tuple[Span, int, Span, int]
 
 
 def judge_all(jobs: List[Job]) -> List[Tuple[str, str]]:
-    """Return the fault of each job's cache (empty if it has none) and a detail of the fault."""
+    """Return a fault (such as ``"stale"``) and a detail for each job's cache; both are empty for a good cache."""
     answers = [("unreadable", "crashes the interpreter")] * len(jobs)
     share = -(-len(jobs) // (os.cpu_count() or 1)) or 1
     running = []
@@ -78,7 +78,7 @@ def start(jobs: List[Job], numbers: range) -> Tuple[int, int, range]:
 
 
 def judge(source_span: Span, mtime: int, cache_span: Span, level: int) -> Tuple[str, str]:
-    """Return the fault of a cache (empty if it has none) and a detail of the fault."""
+    """Return a fault (such as ``"stale"``) and a detail for a cache; both are empty for a good cache."""
     data, source = content(cache_span), content(source_span)
     # Header of a cache (PEP 552): magic number, flags, then a hash or time and size.
     flags = int.from_bytes(data[4:8], "little")

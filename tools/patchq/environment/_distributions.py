@@ -90,7 +90,7 @@ class Distribution:
 
     @cached_property
     def requires(self) -> tuple[str, ...]:
-        """Canonical names of the required distributions, regardless of markers and extras."""
+        """Canonical names of all distributions in the requirements; markers and extras are ignored."""
         return self._metadata.requires
 
     @cached_property
@@ -172,7 +172,7 @@ def installed(places: Iterable[ImportPlace]) -> list[Distribution]:
 
 
 def intact(files: FileTree, distributions: Iterable[Distribution], path: str, owner: str) -> bool:
-    """Return whether the file ``path`` has the hash that the RECORD of ``owner`` gives for it."""
+    """Return whether the file ``path`` matches its hash in the RECORD of the distribution ``owner``."""
     real = files.resolve(path)
     for distribution in distributions:
         row = distribution.recorded.get(real)

@@ -33,7 +33,7 @@ class FileKind(Enum):
 
 
 class Span(NamedTuple):
-    """Range of bytes in a file on this machine that holds the content of a file in the tree."""
+    """Location of the content of a file in a tree: a range of bytes in a file on this machine."""
 
     path: str
     offset: int
@@ -48,7 +48,10 @@ class FileTree(ABC):
 
     @abstractmethod
     def kind(self, path: str) -> FileKind | None:
-        """Return the kind of the file ``path``, whose parents are not links; None if it doesn't exist."""
+        """Return the kind of the file ``path``; None if it doesn't exist.
+
+        No parent folder in ``path`` may be a link.
+        """
 
     @abstractmethod
     def target(self, path: str) -> str:
@@ -70,7 +73,7 @@ class FileTree(ABC):
     def span(self, path: str) -> Span:
         """Return the location of a plain file's content on this machine.
 
-        :raises OSError: if the reader of the image hasn't kept the file's content.
+        :raises OSError: if the file is in an image, and its content was not kept when the image was read.
         """
 
     @abstractmethod
@@ -175,10 +178,10 @@ class FileTree(ABC):
             return ""
 
     def walk(self, top: str) -> Iterator[tuple[str, FileKind]]:
-        """Yield the path and kind of each file below ``top``. Links are not followed.
+        """Yield the path and kind of each file below ``top``, but not of the folders. Links are not followed.
 
-        A folder is yielded only if it can't be listed: its kind is ``UNREADABLE``. If ``top`` contains too many files,
-        it is yielded in the same way.
+        A folder that can't be listed is yielded with the kind ``UNREADABLE``. If ``top`` contains too many files,
+        ``top`` itself is yielded with this kind.
         """
         todo = [top]
         count = 0
@@ -198,7 +201,7 @@ class FileTree(ABC):
 
 
 class Folder(FileTree):
-    """File system of this machine, or the file tree below one of its folders."""
+    """Files below a folder of this machine (default: ``/``)."""
 
     def __init__(self, root: Path | str = "/") -> None:
         super().__init__()

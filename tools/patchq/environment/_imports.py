@@ -1,8 +1,8 @@
 """Module search on an interpreter's path: folders, zip files and ``.pth`` files.
 
-Within a folder, files are searched in the order of :class:`importlib.machinery.FileFinder`: package,
-extension, source, sourceless cache. A folder without ``__init__`` is used only if no other entry of the path
-provides a module of this name.
+Within a folder, files are searched in the order of :class:`importlib.machinery.FileFinder`: package, extension, source,
+sourceless cache. A folder without ``__init__`` is used only if no other entry of the path provides a module with the
+folder's name.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class ImportPlace:
 
     @cached_property
     def modules(self) -> dict[str, list[str]]:
-        """File names in the folder, by the module that Python may load from them."""
+        """Names of the files and folders in this entry, by the name of the module that Python may load from them."""
         found: dict[str, list[str]] = {}
         for name in self.names:
             found.setdefault(name.partition(".")[0], []).append(name)
@@ -103,16 +103,16 @@ class ImportPlace:
         return found
 
     def has_folder(self, module: str) -> bool:
-        """Return whether a folder has this name.
+        """Return whether this entry contains a folder with the name ``module``.
 
-        Without a module of the same name, the folder is a namespace package.
+        If no module has this name, Python imports the folder as a namespace package.
         """
         if module not in self.modules.get(module, ()):
             return False
         return self.files.is_folder(f"{self.path}/{module}")
 
     def _sorted(self, module: str, names: Iterable[str]) -> list[str]:
-        """Return the names that this interpreter would import as ``module``, in its order of preference."""
+        """Return the file names that this interpreter would import as ``module``, in its order of preference."""
         ranked = []
         for name in names:
             if not name.startswith(module):
@@ -135,9 +135,9 @@ class Interpreter:
     """Settings that decide which modules an interpreter imports.
 
     :ivar prefix: Folder of the interpreter's environment. Its scripts are in ``bin`` below this folder.
-    :ivar base: Folder of the base Python. For a virtual environment, this is the Python from which it was
-        created; for a folder without a Python, the Python that imports from the folder; otherwise it equals
-        the prefix.
+    :ivar base: Folder of the base Python. Usually, it equals the prefix. For a virtual environment, it is the folder of
+        the Python that created the environment. For a folder without a Python, it is the folder of the Python that
+        imports from there.
     :ivar stdlib: Entries of ``sys.path`` for the standard library, in order.
     :ivar path: Entries of ``sys.path`` after the first one, which is the folder of the script or the working
         folder.
@@ -177,7 +177,7 @@ class Interpreter:
         return [self.place(path) for path in self.path]
 
     def starts(self) -> list[str]:
-        """Return the folders that may be the first entry of ``sys.path``."""
+        """Return the folders that may be the first entry of ``sys.path`` and aren't among its other entries."""
         found = [self.scripts]
         if self.working:
             found.append(self.working)
@@ -214,7 +214,7 @@ def cache_paths(source: str, tag: str, prefix: str = "") -> Iterator[tuple[str, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathFile:
-    """Contents of a ``.pth`` file. They may be read differently by different versions of Python.
+    """Contents of a ``.pth`` file. Python versions read such a file differently; lines of all readings are included.
 
     :ivar code: Lines that Python executes.
     :ivar folders: Paths that are added to ``sys.path``.
@@ -230,9 +230,8 @@ class PathFile:
 def path_files(files: FileTree, site: str) -> Iterator[PathFile]:
     """Yield the ``.pth`` files of a site folder.
 
-    Versions of Python before 3.13 decode lines by the locale's encoding, and also read hidden files. Later
-    versions skip a byte order mark and split at every Unicode line boundary. A line counts as code if any
-    version would run it.
+    Versions of Python before 3.13 decode lines in the locale's encoding, and also read hidden files. Later versions
+    skip a byte order mark and split at every Unicode line boundary. A line counts as code if any version would run it.
     """
     for name in files.listed(site):
         if not name.endswith(".pth"):
@@ -256,7 +255,7 @@ def path_files(files: FileTree, site: str) -> Iterator[PathFile]:
 
 
 def _decoded(data: bytes) -> Iterator[str]:
-    """Yield the decoded texts of a file, because Python's decoding depends on its version and the locale."""
+    """Yield each text that Python may decode from a file. The decoding depends on Python's version and the locale."""
     try:
         yield data.decode()
     except UnicodeDecodeError:

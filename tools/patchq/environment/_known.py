@@ -1,4 +1,4 @@
-"""Known start-up code of common tools, identified by its content, and the modules that it imports.
+"""Start-up code that common tools install, identified by its content.
 
 A file's name, or its row in a RECORD, doesn't prove what the file does. Each entry of the tables in this
 module is therefore a whole line of a ``.pth`` file, or the SHA-256 of a whole module. The entries come from
@@ -21,7 +21,7 @@ class KnownLine(NamedTuple):
     :ivar imports: Modules that the code imports, if they exist.
     :ivar owner: Distribution whose RECORD identifies these modules. If empty, only their content can identify them.
     :ivar claims: Modules that the code adds to ``sys.modules`` or finds with its own finder.
-    :ivar front: True if the code moves the paths that the ``.pth`` file adds to the front of ``sys.path``.
+    :ivar front: True if the code puts the paths in its ``.pth`` file first in ``sys.path``.
     """
 
     imports: tuple[str, ...] = ()

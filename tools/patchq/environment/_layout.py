@@ -76,7 +76,7 @@ def environments(files: FileTree, folders: set[str], process: Process) -> list[I
 
 
 def _is_shared(files: FileTree, lib: re.Match[str]) -> bool:
-    """Return whether a library folder belongs to an interpreter with another prefix."""
+    """Return whether a folder ``PREFIX/lib/pythonX.Y`` belongs to an interpreter that has another prefix."""
     if lib["prefix"] == "/usr":
         return len(lib["version"]) == 1  # Debian's interpreters share /usr/lib/python3
     if lib["prefix"] != "/usr/local":
@@ -102,7 +102,7 @@ def _lone_site(files: FileTree, site: str, process: Process) -> Interpreter:
 
 
 def _with_base(one: Interpreter, others: Iterable[Interpreter]) -> Interpreter:
-    """Set the base of an environment without a Python to the Python whose path contains the environment."""
+    """Return ``one``; if it has no Python, set its base to the Python whose path contains its site folders."""
     if one.stdlib:
         return one
     resolve = one.files.resolve
@@ -186,7 +186,7 @@ def _stdlib(files: FileTree, base: str, version: tuple[int, int]) -> tuple[str, 
 
 
 def _sites(files: FileTree, prefix: str, version: tuple[int, int]) -> list[str]:
-    """Return the site folders of a prefix as ``site.getsitepackages`` does, including those of Debian and Fedora."""
+    """Return a prefix's site folders, like ``site.getsitepackages``, and the extra folders of Debian and Fedora."""
     prefix = prefix.rstrip("/")
     name = f"python{version[0]}.{version[1]}"
     found = [f"{prefix}/{lib}/{name}/site-packages" for lib in _LIB_NAMES]

@@ -47,7 +47,7 @@ def judge_variables(
     *,
     working: str = "",
 ) -> None:
-    """Report variables of a process, and settings of the loader, that make other code load.
+    """Report environment variables, and settings of the loader, that make a process load other code.
 
     :param working: Working folder of the process; empty if it isn't known.
     """
@@ -151,7 +151,7 @@ def _judge_libraries(
 
 
 def _configured(files: FileTree, path: str, depth: int) -> list[str]:
-    """Return the folders that ``ld.so.conf`` and the files that it includes name."""
+    """Return the folders that ``ld.so.conf`` lists, also in files that it includes."""
     found: list[str] = []
     for line in files.text(path, 1 << 20).splitlines():
         line = line.partition("#")[0].strip()
@@ -204,7 +204,7 @@ def _modules_named(variable: str, value: str) -> list[str]:
 
 
 def _is_owned(environment: InstalledEnvironment, module: str) -> bool:
-    """Return whether the standard library or an installed distribution contains a module."""
+    """Return whether the standard library or a distribution contains a module; also True if no such module exists."""
     top = module.split(".")[0]
     if top in _ACTING:
         return False

@@ -1,10 +1,11 @@
-"""Settings of an interpreter, printed as JSON by that interpreter.
+"""Print an interpreter's settings as JSON. That interpreter runs this script.
 
-This script uses only the standard library, and runs in any Python from 3.8. It imports nothing from the
-environment. patchq runs it twice, and then reads and checks the environment's files:
+This script uses only the standard library, and runs in any Python from 3.8. It imports nothing from the environment.
+patchq runs it twice, with these JSON texts as input:
 - ``{"look": "start"}``, in a normal start: prints the path, the finders, and where an import would
   find each package. Code that runs at the start can falsify this answer.
-- ``{"look": "settings"}``, started with ``-I -S``: prints the settings. No code of the environment runs before it.
+- ``{"look": "settings"}``, started with ``-I -S``: prints the settings. No code of the environment runs before this
+  script.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def judge_scripts(
 ) -> None:
     """Report scripts of a distribution that do anything other than call their entry point.
 
-    :param python: Program of the interpreter, if known. Scripts must start the same program.
+    :param python: Program of the interpreter, if known. If given, each script must start this program or a copy of it.
     :param search: Folders of ``PATH``, if known.
     """
     files = interpreter.files
@@ -91,8 +91,9 @@ def judge_scripts(
 def _program_folders(interpreter: Interpreter, root: str) -> set[str]:
     """Return the folders of the Python programs that import from ``root``, with links resolved.
 
-    The base Python of a virtual environment imports from its own site folders and the user's, but not from the virtual
-    environment. A virtual environment with ``--system-site-packages`` also imports from these folders.
+    The base Python of a virtual environment imports from the base's own site folders and the user's, but not from the
+    virtual environment. A virtual environment with ``--system-site-packages`` also imports from the base's site folders
+    and the user's.
     """
     resolve = interpreter.files.resolve
     folders = {resolve(interpreter.scripts)}
@@ -112,7 +113,7 @@ def _fault(
     programs: Collection[str],
     python: str,
 ) -> str:
-    """Return the reason why a script is a problem; empty if it is none.
+    """Return the reason why a script is a problem; empty if the script is good.
 
     :param programs: Folders of the Pythons that the script may start.
     """

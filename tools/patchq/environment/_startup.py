@@ -90,7 +90,7 @@ def _judge_path_files(environment: InstalledEnvironment, findings: Findings) -> 
 def _judge_known(environment: InstalledEnvironment, known: KnownLine, name: str, findings: Findings) -> list[str]:
     """Report unknown modules that known start-up code imports, and modules that this code shadows.
 
-    Return the source files.
+    Return the source files of the imported modules.
     """
     taken = []
     for claim in known.claims:
@@ -109,7 +109,7 @@ def _judge_known(environment: InstalledEnvironment, known: KnownLine, name: str,
 def _judge_module(
     environment: InstalledEnvironment, path: str, findings: Findings, *, owner: str = "", name: str
 ) -> None:
-    """Report a module that runs at each start, unless its content is known, or the RECORD of ``owner`` confirms it.
+    """Report a module that runs at each start, unless its content is known or matches the RECORD of ``owner``.
 
     :param name: Name of the file that imports the module.
     """
@@ -136,7 +136,7 @@ def _judge_module(
 
 
 def _is_needed(environment: InstalledEnvironment, module: str) -> bool:
-    """Return whether an environment contains another module of this name."""
+    """Return whether the standard library or the path contains a module with this name."""
     top = module.split(".")[0]
     return top in _STDLIB or bool(find_all(environment.places, top))
 
@@ -158,7 +158,7 @@ def _judge_custom(environment: InstalledEnvironment, findings: Findings) -> list
 
 
 def _judge_stdlib(environment: InstalledEnvironment, findings: Findings) -> None:
-    """Report additional modules in the standard library, and modules with more than one file."""
+    """Report modules in the standard library's folders that Python doesn't ship, and modules with several files."""
     interpreter = environment.interpreter
     forms: dict[str, list[str]] = {}
     for path in interpreter.stdlib:
@@ -183,9 +183,9 @@ def _is_known(module: str) -> bool:
 
 
 def _judge_forms(module: str, paths: list[str], findings: Findings) -> None:
-    """Report a standard module with several files.
+    """Report a module of the standard library if it has several files.
 
-    Caches without a source don't count after the first file, because Python ignores them.
+    A cache without a source is ignored if it isn't the first file, because Python then doesn't load it.
     """
     others = []
     for path in paths[1:]:
@@ -222,7 +222,7 @@ def _packages(place: ImportPlace) -> Iterator[ImportPlace]:
 
 
 def _judge_shadows(environment: InstalledEnvironment, packages: Mapping[str, str], findings: Findings) -> None:
-    """Report modules that Python finds before those of the standard library, of a package or of its requirements."""
+    """Report modules that shadow a module of the standard library, of a patched package or of its requirements."""
     interpreter = environment.interpreter
     library: set[str] = set()
     for path in interpreter.stdlib:
@@ -240,7 +240,7 @@ def _judge_shadows(environment: InstalledEnvironment, packages: Mapping[str, str
                 break
             _judge_found(place, library - set(_CUSTOM), findings)
         for module, owners in needed.items():
-            # If the first entry isn't known, the packages' own folder is checked together with the packages.
+            # On the path itself, `judge_package` checks the packages' own modules.
             if module not in library and (first or module not in own):
                 _judge_winner(environment, places, module, owners, findings=findings)
 
@@ -278,7 +278,7 @@ def _needed(environment: InstalledEnvironment, packages: Mapping[str, str]) -> d
 
 
 def _is_rightful(environment: InstalledEnvironment, path: str, owners: Iterable[Distribution]) -> bool:
-    """Return whether a RECORD of ``owners`` lists a module, or the module only declares a namespace package."""
+    """Return True if the module ``path`` is in a RECORD of ``owners``, or only declares a namespace package."""
     real = environment.files.resolve(path)
     if any(real in owner.recorded for owner in owners):
         return True
@@ -322,7 +322,7 @@ def _judge_plugins(environment: InstalledEnvironment, packages: Mapping[str, str
 
 
 def _quoted_by_loaders(environment: InstalledEnvironment, packages: Mapping[str, str]) -> set[str]:
-    """Return the strings in those source files of the packages that load entry points."""
+    """Find the packages' source files that load entry points, and return the strings in these files."""
     files = environment.files
     found: set[str] = set()
     for package in packages.values():

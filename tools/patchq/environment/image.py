@@ -360,7 +360,10 @@ def _open_below(folder: Path, name: str) -> IO[bytes]:
 
 
 def _manifest(store: _Store, platform: str) -> dict[str, Any]:
-    """Return the config and layers of the image, from the OCI index or from the list that ``docker save`` writes."""
+    """Return the manifest of the chosen image: its config and its layers.
+
+    Read it from the OCI index, or else from the list that ``docker save`` writes.
+    """
     if "index.json" not in store.names:
         images = json.loads(store.read("manifest.json"))
         if len(images) != 1:
@@ -379,9 +382,9 @@ def _manifest(store: _Store, platform: str) -> dict[str, Any]:
             target = ""
             if platform:
                 target = f" for {platform}"
-            raise ValueError(f"holds {len(chosen)} images{target}: choose by --platform")
+            raise ValueError(f"holds {len(chosen)} images{target}: choose one with --platform")
         found = json.loads(store.read(chosen[0]))
-    raise ValueError("its lists are nested too deeply")
+    raise ValueError("index.json leads to a manifest through too many nested lists")
 
 
 def _check_docker_list(store: _Store, manifest: Mapping[str, Any]) -> None:

@@ -40,7 +40,8 @@ FOLDER = "/usr/share/patchq"
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PYTHON = re.compile(r"python(?:3(?:\.\d+t?)?)?")
 
-#: Variables that make Python, the loader or a shell use other files. First as whole words, then inside a word.
+#: Variables that make Python, the loader or a shell use other files. ``_ASSIGNMENT`` matches a whole word of a command,
+#: ``_STEERING`` a part of a word.
 _NAME = r"(PYTHON[A-Z_]+|LD_[A-Z_]+|BASH_ENV|ENV|PATH)"
 _ASSIGNMENT = re.compile(_NAME + r"=(.*)", re.DOTALL)
 _STEERING = re.compile(r"(?<![\w-])" + _NAME + r"=(\"[^\"]*\"|'[^']*'|[^\s;&|'\"]*)")
@@ -54,7 +55,7 @@ _SPLITTING = frozenset({"sh", "bash", "dash", "ash", "ksh", "zsh", "busybox", "e
 
 @dataclass(frozen=True, slots=True)
 class Signer:
-    """Required signer of the attestation. The folder ``root`` of the project contains the key."""
+    """Required signer of the attestation. ``root`` is the project's folder, which contains the public key."""
 
     signing: Signing
     root: Path
@@ -85,7 +86,7 @@ class Expected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageVerdict:
-    """Result of checking an image. ``differences`` don't include the differences of its packages."""
+    """Result of checking an image. ``differences`` concern the whole image; each package has differences of its own."""
 
     image: str
     packages: tuple[InstalledPackage, ...]
@@ -126,7 +127,7 @@ def judge_image(image: Image, expected: Expected) -> ImageVerdict:
 def _judge_start(
     image: Image, expected: Expected, variables: Mapping[str, str], findings: Findings
 ) -> list[InstalledPackage]:
-    """Check the image's interpreters when started with ``variables``; return the packages."""
+    """Check the image's interpreters for a start with the environment ``variables``; return the packages."""
     files = image.files
     home = image.env.get("HOME") or _home(files, image.user)
     process = Process(env=variables, home=home, working=image.working)
@@ -245,7 +246,7 @@ def _judge_package(
     distribution: str,
     package: str,
 ) -> InstalledPackage:
-    """Check a package in the environment that contains it. Report a problem if several environments do."""
+    """Check a package in the environment that contains it. Report a problem if several environments contain it."""
     holders = []
     for candidate in candidates:
         if candidate.interpreter.is_found and candidate.named(distribution):
@@ -330,7 +331,7 @@ def _which(image: Image, name: str) -> str:
 
 
 def _search(image: Image) -> list[str]:
-    """Return the folders in ``PATH``: first the folders that the command sets, then the image's folders."""
+    """Return the folders in each ``PATH`` that the command sets, then the folders in the image's ``PATH``."""
     values = [value for name, value in _assignments(image) if name == "PATH"]
     values.append(image.env.get("PATH") or _DEFAULT_PATH)
     folders = ":".join(values).split(":")
@@ -348,7 +349,7 @@ def _program_folders(environment: InstalledEnvironment) -> list[str]:
 def _words(image: Image) -> list[str]:
     """Return the words of a container's command.
 
-    Split the commands inside it that are passed to a shell or ``env -S``.
+    A command line that is passed to a shell or to ``env -S`` is split into its words, too.
     """
     words: list[str] = []
     splits = False
@@ -397,10 +398,11 @@ def _assignments(image: Image) -> Iterator[tuple[str, str]]:
 
 
 def _starts(image: Image) -> list[dict[str, str]]:
-    """Return the sets of variables with which programs may start.
+    """Return the environments (variables by name) in which the container's programs may start.
 
-    The sets are: the image's variables alone, and the image's variables with each value that the command sets. All sets
-    are checked, because patchq can't determine which program gets which value.
+    The first environment has only the image's variables. In the other environments, values that the command sets
+    replace the image's values. All environments are checked, because patchq can't determine which program gets which
+    value.
     """
     values: dict[str, dict[str, None]] = {}
     for name, value in _assignments(image):

@@ -219,8 +219,8 @@ _Record = dict[str, RecordRow]
 class _Judge:
     """State of checking one package.
 
-    :ivar digests: Digests of each plain file of the package below the root, or the error from reading it.
-    :ivar odd: files that aren't plain files. Each has its kind, and the link's target or the kind's name.
+    :ivar digests: Digests of each plain file of the package, by path below the root; ``error`` if it can't be read.
+    :ivar odd: Files that aren't plain files: for each path, the kind, and a link's target or the kind's name.
     :ivar outside: Recorded paths outside of the environment.
     """
 
@@ -423,7 +423,7 @@ _THIN = "_patchq_thin_"
 
 
 def thin_packages(environments: Iterable[InstalledEnvironment], packages: Mapping[str, str]) -> dict[str, str]:
-    """Return the packages of thin wheels for these packages, by distribution."""
+    """Return the import names of thin wheels that patch these packages, by the thin wheels' distributions."""
     found = {}
     for environment in environments:
         for name, package in environment.attested.items():
@@ -435,7 +435,7 @@ def thin_packages(environments: Iterable[InstalledEnvironment], packages: Mappin
 def _judge_release(judge: _Judge, own: Sequence[Distribution], thin: str, start: Start | None) -> InstalledPackage:
     """Check a release that a thin wheel patches. The release must have exactly the files that the thin wheel expects.
 
-    :param thin: Distribution of the thin wheel. It is checked separately as another package.
+    :param thin: Distribution of the thin wheel. The thin wheel is checked separately, as another package.
     """
     environment, found, files = judge.environment, judge.found, judge.environment.files
     package = _THIN + judge.package
@@ -568,12 +568,12 @@ def _judge_rows(judge: _Judge, rows: Sequence[RecordRow]) -> _Record:
 
 
 def _needs_hash(path: str) -> bool:
-    """Return whether RECORD must contain a hash for a file. Only caches and RECORD's signatures need none."""
+    """Return whether RECORD must contain a hash for a file. Caches, RECORD itself and its signatures need no hash."""
     return not _CACHE.fullmatch(path) and not posixpath.basename(path).startswith("RECORD")
 
 
 def _read_files(judge: _Judge, infos: Sequence[Distribution]) -> None:
-    """Hash every plain file that is recorded for the package or is in its folders; list other files by kind."""
+    """Hash every plain file that is in a RECORD of the package or in its folders. List other files in ``judge.odd``."""
     files, root = judge.files, judge.root
     wanted = _recorded_inside(judge, infos)
     tops = {judge.package.split(".")[0]}
@@ -658,7 +658,7 @@ def _digests(files: FileTree, root: str, name: str, row: RecordRow | None) -> di
 def _look_up(files: FileTree, root: str, name: str) -> tuple[str, FileKind | None]:
     """Return the path and kind of ``name``.
 
-    If a parent folder is a link or is missing, return this parent's path instead.
+    If a parent folder is a link or is missing, return the path and kind of this parent instead.
     """
     path = "/"
     if not name.startswith("/"):
@@ -754,7 +754,10 @@ def _judge_added(judge: _Judge, record: _Record, here: Sequence[Distribution]) -
 
 
 def _owners(judge: _Judge, added: set[str], here: Sequence[Distribution]) -> dict[str, str]:
-    """Return, for each added file, the other distribution in the same folder whose RECORD lists it."""
+    """Return the owner of each added file, by path. Files without an owner are omitted.
+
+    The owner is another distribution in the same folder, and its RECORD lists the file.
+    """
     owners: dict[str, str] = {}
     if not added:
         return owners
@@ -778,7 +781,7 @@ def _parents(path: str) -> list[str]:
 
 
 def _judge_manifest(judge: _Judge, manifest: Manifest, record: _Record, known: set[str]) -> None:
-    """Compare the manifest with the files. This detects a change of a file together with its row in RECORD.
+    """Compare the manifest with the files. This detects a file that was changed together with its row in RECORD.
 
     :param known: Files that are already reported.
     """
@@ -827,7 +830,7 @@ def _judge_wheel(judge: _Judge, wheels: Sequence[Reference], record: _Record, kn
 
 
 def _unlike_wheel(judge: _Judge, wheel: Reference, record: _Record) -> set[str]:
-    """Return the installed and recorded files that differ from the files in a wheel."""
+    """Return the paths of wheel members that are changed or missing, and of recorded files that aren't members."""
     wrong = set()
     for path, digest in wheel.files.items():
         if judge.digests.get(path, {}).get("sha256") != digest:
@@ -845,7 +848,7 @@ def _unlike_wheel(judge: _Judge, wheel: Reference, record: _Record) -> set[str]:
 
 
 def _judge_installs(judge: _Judge, manifest: Manifest, versions: Sequence[str]) -> None:
-    """Check that only the manifest's version is installed, with the siblings that the manifest requires."""
+    """Check that the manifest's version is the only installed one, and that its siblings have the required versions."""
     if manifest.version not in versions:
         judge.found.add(Code.MIXED_INSTALLS, (), ", ".join(versions) or "nothing", manifest.version)
     elif len(versions) > 1:

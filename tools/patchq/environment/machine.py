@@ -27,7 +27,7 @@ class Machine:
 
     @property
     def can(self) -> frozenset[str]:
-        """Values of ``Needs:`` whose requirements this machine meets."""
+        """Values of the patch header ``Needs:`` that this machine meets."""
         if self.nvcc:
             found = {"nvcc"}
         else:

@@ -176,7 +176,7 @@ def probe(archs: Sequence[str], found: Sequence[Toolkit]) -> list[Assembled]:
     for arch in archs:
         match = _ARCH.fullmatch(arch)
         if not match:
-            raise UserError(f"{arch!r} is not an architecture", hint="give one like --arch sm_121f")
+            raise UserError(f"{arch!r} is not an architecture", hint="name an architecture such as --arch sm_121f")
         targets.update(dict.fromkeys(match[1] + suffix for suffix in SUFFIXES))
     with (
         tempfile.TemporaryDirectory(prefix="patchq-") as folder,

@@ -29,7 +29,7 @@ _REPAIR_HINT = "repair or remove this toolkit"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Toolkit:
-    """Usable nvcc, its release, its ptxas, and the PTX version that it writes."""
+    """Usable nvcc, its release, its ptxas, and the PTX version that nvcc writes."""
 
     nvcc: str
     release: str
@@ -48,7 +48,7 @@ class Unusable:
 
 
 def toolkits(more: Sequence[str] = ()) -> tuple[list[Toolkit], list[Unusable]]:
-    """Return the first usable toolkit of each release, and the unusable ones.
+    """Return the first usable toolkit of each release, and a list of unusable toolkits.
 
     Toolkits are searched on PATH, in CUDA_HOME, in /usr/local and among this Python's packages.
 

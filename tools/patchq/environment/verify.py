@@ -73,7 +73,7 @@ class PrebuiltKernels:
 class InstallVerdict:
     """Result of checking the environment of the interpreter ``python``.
 
-    :ivar differences: Differences of the environment, without those of its packages.
+    :ivar differences: Differences of the environment as a whole; each package has differences of its own.
     :ivar cache: Folder in which the environment's FlashInfer stores the kernels that it compiles.
     """
 
@@ -102,14 +102,15 @@ def verify(
 ) -> InstallVerdict:
     """Check the environment of the interpreter ``python``.
 
-    No package of the environment is imported. The interpreter is started twice. A normal start prints its path. A start
-    without the environment's packages prints its settings. patchq itself reads the environment's files.
+    No package of the environment is imported. The interpreter is started twice. Without the environment's packages, it
+    prints its settings. In a normal start, it prints its ``sys.path``. patchq itself reads the environment's files.
 
-    :param packages: Import names by distribution; an import name may be empty (default: all packages with a manifest).
+    :param packages: Import names by distribution; an import name may be empty. If the mapping is empty, all packages
+        with a manifest are checked.
     :param expected: Required stack id of all packages, or its first characters. If empty, the packages need only have
         equal ids.
     :param references: Wheels to compare the packages with.
-    :param optional: More packages, such as kernels, to check if they contain a manifest.
+    :param optional: More packages, such as kernels. They are checked only if they contain a manifest.
     :param unpatched: Distributions that no patch changes.
     :param rules: Rules of the lock.
     :raises UserError: if the interpreter can't be run.
@@ -172,7 +173,7 @@ def _refuse_waiting_start(python: str) -> None:
 
 
 def _refuse_waiting(path: str) -> None:
-    """Raise UserError for a pipe or a device. Python would open it when it starts, and wait for data."""
+    """Raise UserError for a pipe or a device, because Python would open it at the start and wait for data."""
     if Folder().real_kind(path) is FileKind.SPECIAL:
         shown = printable(path)
         raise UserError(f"{shown} is not a regular file, and Python would wait for it", hint="remove it")
@@ -246,7 +247,7 @@ def _ask(python: str, options: Sequence[str], question: Mapping[str, Any]) -> An
 
 
 def _is_start(answer: Any) -> bool:
-    """Return whether ``answer`` has all fields of ``at_start``. Start-up code may have printed something else."""
+    """Return whether ``answer`` has the fields of ``at_start``. It lacks them if start-up code printed other text."""
     if not isinstance(answer, dict):
         return False
     if set(answer) != {"path", "cache_prefix", "finders", "specs", "loaded"}:

@@ -128,14 +128,14 @@ def _restore_branch(project: Project, upstream: str) -> list[str]:
         if store.ask("merge-base", "--is-ancestor", state.tip, commit).returncode == 0:
             messages.append(
                 f"{upstream}: the branch is reset to the stack's last patch; commit {commit} "
-                "followed that patch, and is now in no ref. If it is yours, restore it by "
+                "followed that patch, and is now in no ref. If this commit is yours, restore it with "
                 f"`git -C {tree} reset --soft {commit}`"
             )
     return messages
 
 
 def _repair_worktree(project: Project, name: str) -> list[str]:
-    """Repair git's records of a worktree and its index. Return messages for the user."""
+    """Repair git's files about a worktree, and the worktree's index. Return messages for the user."""
     worktree = project.worktree(name)
     worktree.mend()
     aside = project.layout.private / "damaged" / "worktrees" / name / "index"
@@ -148,7 +148,7 @@ def _repair_worktree(project: Project, name: str) -> list[str]:
 
 
 def _tips(project: Project) -> dict[str, CommitId]:
-    """Return the tip of each upstream's branch. It may contain commits that aren't exported yet."""
+    """Return the tip of each upstream's branch. A branch may contain commits that aren't exported yet."""
     refs = project.store.refs("refs/heads")
     tips = {}
     for name in project.lock.upstreams:
@@ -169,13 +169,13 @@ def _replay(project: Project, upstream: str) -> str:
     stack = load_stack(project.layout, pin)
     applied = tuple(record.applied.name for record in state.patches)
     if stack.names[: len(applied)] != applied:
-        return f"{upstream}: its stack has changed since it was applied"
+        return f"{upstream}: the stack has changed since it was applied"
     base = Base(pin, state.base, state.source)
     try:
         plan(project, stack, base, None, state.set_name, count=len(applied))
     except PatchqError as error:
-        return f"{upstream}: its patches can't be replayed: {error.message}"
-    return f"{upstream}: the commits of its patches are restored"
+        return f"{upstream}: the stack's patches can't be replayed: {error.message}"
+    return f"{upstream}: the commits of the stack's patches are restored"
 
 
 def _set_aside(project: Project) -> list[str]:

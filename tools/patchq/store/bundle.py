@@ -109,7 +109,7 @@ def make_bundle(project: Project, target: Path, *, set_name: str = "", wheels: b
 
 
 def _local_archive(root: Path, archive: str) -> str:
-    """Return the member name for an archive that the lock names by its path.
+    """Return a member name for an archive in the project, which the lock names by a path.
 
     :raises UserError: if the archive is outside the project.
     """
@@ -133,7 +133,7 @@ def _member_file(root: Path, name: str, path: Path) -> Iterator[BinaryIO]:
     else:
         file = path.open("rb")
     if file is None:
-        raise UserError(f"{path} doesn't exist", hint="restore it, or remove its name from upstream.lock")
+        raise UserError(f"{path} doesn't exist", hint="restore this file, or remove its name from upstream.lock")
     with file:
         yield file
 
@@ -151,7 +151,7 @@ def _pin(base: Base, tag: str) -> dict[str, str]:
 
 
 def _tag(project: Project, base: Base) -> str:
-    """Return the id of a pin's tag object; empty if the pin has none, or if its upstream has no keyring."""
+    """Return the id of a pin's tag object; empty if the pin has no tag object, or if the upstream has no keyring."""
     keyring = project.lock.upstreams[base.pin.upstream].keyring
     found = ""
     if keyring:
@@ -200,7 +200,7 @@ def _wheel(project: Project, pin: Pin, name: str, sha256: str) -> Path:
     for file in index.find_wheels(distribution, version):
         if file.name == name:
             return index.download(file, sha256, project.progress)
-    raise SourceError(f"the index has no {name}", hint="bundle without --wheels")
+    raise SourceError(f"the package index has no {name}", hint="bundle without --wheels")
 
 
 def _write(root: Path, target: Path, manifest: bytes, members: Mapping[str, Path]) -> None:
@@ -231,18 +231,18 @@ def apply_bundle(root: Path, bundle: Path, **options: Any) -> list[StackResult]:
 
     An existing project must have the same lock as the bundle.
 
-    :param options: arguments ``say`` and ``wait`` for the project.
+    :param options: arguments ``say`` and ``wait`` of :class:`Project`.
     :raises FormatError: if the bundle is damaged or contains unlisted members.
     :raises UserError: if the project has another lock, or the folder contains other files.
-    :raises SourceError: if the apply result differs from the result recorded in the bundle.
+    :raises SourceError: if an applied tree differs from the tree that the bundle records.
     """
     root = root.resolve()
     with _opened(bundle) as (manifest, folder):
         own, bundled = root / LOCK_NAME, folder / "project"
         if own.exists() and project_files.read(root, own) != (bundled / LOCK_NAME).read_bytes():
             raise UserError(
-                f"{bundle.name} was made from another {LOCK_NAME} than that of {root}",
-                hint="create it again from this project, or apply it in an empty folder",
+                f"{bundle.name} was made from another {LOCK_NAME} than the one in {root}",
+                hint="create the bundle again from this project, or apply it in an empty folder",
             )
         if not own.exists() and (other := _not_of(root, bundled)):
             raise UserError(
@@ -266,7 +266,7 @@ def apply_bundle(root: Path, bundle: Path, **options: Any) -> list[StackResult]:
             wrong.append(r.upstream)
     if wrong and not _edited(project, manifest):
         raise SourceError(
-            f"{', '.join(wrong)}: the applied tree differs from the bundled one",
+            f"{', '.join(wrong)}: the applied tree differs from the tree that the bundle records",
             hint="the same input produced a different tree: report it",
         )
     return found
@@ -285,7 +285,7 @@ def _bring(project: Project, manifest: Mapping[str, Any], folder: Path) -> None:
 
 @contextmanager
 def bundled_project(bundle: Path, around: Project) -> Iterator[Project]:
-    """Yield the project in a bundle, in a temporary folder. It uses the store of another project.
+    """Unpack the project in a bundle to a temporary folder, and yield it. It uses the store of the project ``around``.
 
     :raises FormatError: if the bundle is damaged or contains unlisted members.
     """
@@ -322,7 +322,7 @@ def _check_members(bundled: Path, where: str) -> None:
 
 
 def _not_of(root: Path, bundled: Path) -> str:
-    """Return a file in a folder that doesn't come from the bundle; empty if there is no such file.
+    """Return the path of a file in a folder that isn't from the bundle; empty if there is no such file.
 
     Files that an interrupted run of ``apply --from-bundle`` left are ignored.
     """
@@ -354,12 +354,13 @@ def _index_pack(project: Project, pin: Mapping[str, str], pack: Path) -> None:
         locked = upstream.pins.get(pin["ref"])
     if not locked:
         raise FormatError(
-            f"the bundle has {pin['upstream']} {pin['ref']}, which is not in its lock", hint="don't use it"
+            f"the bundle has {pin['upstream']} {pin['ref']}, which is not in the bundle's lock", hint="don't use it"
         )
     store = project.store
     if locked.commit != pin["commit"]:
         raise FormatError(
-            f"the bundle's {pin['upstream']} is not the commit of its lock", hint="create the bundle again"
+            f"the bundle's commit of {pin['upstream']} is not the commit in the bundle's lock",
+            hint="create the bundle again",
         )
     if not store.is_whole([locked.commit]):
         store.run("index-pack", "--stdin", "--fix-thin", data=pack.read_bytes())
@@ -368,11 +369,15 @@ def _index_pack(project: Project, pin: Mapping[str, str], pack: Path) -> None:
         known = (fsio.read_or_none(shallow) or b"").decode().split()
         fsio.write_atomic(shallow, "".join(f"{c}\n" for c in sorted({*known, locked.commit})).encode())
     if not store.ref_or_none(locked.commit):
-        raise FormatError(f"the bundle's pack of {pin['upstream']} lacks its commit", hint="create the bundle again")
+        raise FormatError(
+            f"the bundle's pack of {pin['upstream']} lacks the pinned commit", hint="create the bundle again"
+        )
     store.run("update-ref", base_ref(locked, "git"), locked.commit)
     if tag := pin.get("tag", ""):
         if not store.ref_or_none(f"{tag}^{{tag}}"):
-            raise FormatError(f"the bundle's pack of {pin['upstream']} lacks its tag", hint="create the bundle again")
+            raise FormatError(
+                f"the bundle's pack of {pin['upstream']} lacks the pinned tag", hint="create the bundle again"
+            )
         store.run("update-ref", tag_ref(locked), tag)
 
 
@@ -380,7 +385,7 @@ def _index_pack(project: Project, pin: Mapping[str, str], pack: Path) -> None:
 def _opened(bundle: Path) -> Iterator[tuple[dict[str, Any], Path]]:
     """Unpack a bundle into a temporary folder. Yield its manifest and the folder.
 
-    The size and hash of each file are checked.
+    The size and hash of each unpacked file are checked.
     """
     try:
         data = bundle.open("rb")

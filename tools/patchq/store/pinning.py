@@ -61,7 +61,7 @@ class Pinned:
 
     :ivar was: previous pin of the same ref, if there was one.
     :ivar set_was: previous ref of the upstream in the set; empty if there was none.
-    :ivar left: stack of another ref, if that stack has patches and the new ref's stack has none.
+    :ivar left: stack of another ref whose patches the new ref lacks; None if the new ref's stack has patches.
     """
 
     pin: Pin
@@ -72,7 +72,7 @@ class Pinned:
 
     @property
     def moved(self) -> list[tuple[str, str, str]]:
-        """Changed values. Each entry consists of a name, the old value and the new value."""
+        """Changed values, each as a name, the old value and the new value."""
         pairs = [(f"the ref of {self.set_name}", self.set_was, self.pin.ref)]
         if self.was:
             pairs += [
@@ -183,12 +183,12 @@ def pin(
 
 
 def _stack_left(project: Project, done: Pin, set_was: str) -> Stack | None:
-    """Return the stack of another ref, if its patches are missing at the newly pinned ref.
+    """Return the first stack of another ref that has patches, if the newly pinned ref has no patches.
 
     The refs are searched in this order: the set's previous ref, the default set's ref, then all refs in the lock, last
     one first.
 
-    :returns: the stack; None if the new ref's stack has patches, or if no other stack has any.
+    :returns: the stack; None if the new ref's stack has patches, or if no other ref's stack has patches.
     """
     lock = project.lock
     if load_stack(project.layout, done).names:
@@ -203,7 +203,7 @@ def _stack_left(project: Project, done: Pin, set_was: str) -> Stack | None:
 
 
 def _version_in(ref: str) -> str:
-    """Return the version in a ref such as ``v1.2``; if there is none, return the ref itself."""
+    """Return a ref without the prefixes ``release/`` and ``v``: ``v1.2`` gives ``1.2``."""
     return ref.removeprefix("release/").removeprefix("v")
 
 
@@ -215,7 +215,7 @@ def _split_into(into: str) -> tuple[str, str] | None:
 
 
 def _same_archive(project: Project, parent: str, archive: str) -> bool:
-    """Return whether an archive is a release of the parent upstream, so that it contains the nested tree."""
+    """Return True if an archive is a release of the parent upstream, and therefore contains the nested tree."""
     upstream = project.lock.upstreams.get(parent)
     if not upstream:
         return False
@@ -237,10 +237,12 @@ def _commit(project: Project, draft: Pin) -> tuple[CommitId | None, bool]:
         if draft.archive:
             project.say(f"{draft.upstream}: {error.message}; pinned by its archive alone")
             return None, False
-        raise Unreachable(error.message, hint="give its commit with --commit, and an --archive to fetch") from None
+        raise Unreachable(
+            error.message, hint="name the commit with --commit, and an archive to fetch with --archive"
+        ) from None
     if draft.commit and found != draft.commit:
         raise SourceError(
-            f"{draft.upstream}: {draft.ref} is {found} there, not {draft.commit}",
+            f"{draft.upstream}: in the source, {draft.ref} is {found}, not {draft.commit}",
             hint="leave --commit out to pin the commit that the source has",
         )
     return found, True
@@ -259,12 +261,15 @@ def _archive(project: Project, draft: Pin) -> tuple[str, dict[str, str]]:
     sdist = index.find_sdist(name, version)
     wheels = {w.name: w.sha256 for w in index.find_wheels(name, version) if w.sha256}
     if draft.subdir:
-        wheels = {}  # the wheels are the surrounding project's
+        wheels = {}  # the wheels belong to the surrounding project
     return sdist.sha256 or fsio.sha256_file(index.download(sdist, "")), wheels
 
 
 def _infer_build(project: Project, pin: Pin) -> BuildConfig | None:
-    """Guess the build settings of an upstream from its package folders. Other archives aren't downloaded."""
+    """Guess the build settings of an upstream from the package folders in its release archive.
+
+    Return None for a pin that has no release wheels, that names a subfolder, or whose archive is a local file.
+    """
     if not pin.wheels or pin.subdir or is_local_archive(pin.archive):
         return None
     distribution = pin.archive.partition("==")[0]

@@ -16,12 +16,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-#: Number of file names in a message.
+#: Maximum number of file names in a message.
 _MOST_NAMES = 3
 
 
 class Refused(ImportError):
-    """Error: the installed files aren't those for which the patches were made."""
+    """Error for installed files that differ from the release for which the patches were made."""
 
 
 class Thin:
@@ -60,7 +60,7 @@ def load() -> Thin:
 
 
 def read_rows(text: str) -> dict[str, tuple[str, int]]:
-    """Return those rows of a RECORD that contain a SHA-256."""
+    """Return the SHA-256 and size of each file in a RECORD, by path. Rows without a SHA-256 are omitted."""
     rows = {}
     for row in csv.reader(text.splitlines()):
         if len(row) == 3 and row[1].startswith("sha256="):
@@ -69,7 +69,7 @@ def read_rows(text: str) -> dict[str, tuple[str, int]]:
 
 
 def record_hash(data: bytes) -> str:
-    """Return the SHA-256 of data in the spelling of RECORD."""
+    """Return the SHA-256 of data as RECORD spells it: ``sha256=BASE64``."""
     return encoded(hashlib.sha256(data))
 
 
@@ -84,7 +84,7 @@ def check(thin: Thin, root: str, either: dict[str, str] | None = None) -> None:
     again.
 
     :param root: folder in which the release is installed.
-    :param either: alternative hashes that are accepted, by file.
+    :param either: second accepted hash of each patched file, by path.
     :raises Refused: if another version is installed, or a file differs.
     """
     _check_version(thin, root)
@@ -134,7 +134,10 @@ def _check_record(thin: Thin, root: str, either: dict[str, str]) -> None:
         if found not in (digest, either.get(name, digest)):
             wrong.append(name)
     if wrong:
-        raise Refused(f"{thin.release} is another build than the one patched: {path} differs for {_some(wrong)}")
+        raise Refused(
+            f"the installed {thin.release} is not the build that was patched: "
+            f"{path} has other hashes for {_some(wrong)}"
+        )
 
 
 def _stats(thin: Thin, root: str) -> list[str]:
@@ -225,6 +228,6 @@ def _remember(path: str, key: str) -> None:
 
 
 def say(error: Exception) -> None:
-    """Print the reason why nothing is imported. Callers that import optional packages would hide the ImportError."""
+    """Print the reason why an import fails, because a caller may catch the ImportError and hide it."""
     if sys.stderr is not None:
         sys.stderr.write(f"patchq: {error}\n")

@@ -23,14 +23,14 @@ if __package__:
 else:  # run as a folder or from a zip file
     import _base  # type: ignore[import-not-found, no-redef]
 
-#: Metadata of an installer that is about the file that it installed.
+#: Metadata about the wheel file of the release, which doesn't apply to the patched files.
 _DROPPED = {"direct_url.json", "RECORD.jws", "RECORD.p7s"}
 
 
 def main() -> int:
     """Run the command, and return its exit code."""
     parser = argparse.ArgumentParser(description="Write patched files over an installed release.")
-    parser.add_argument("--root", help="folder in which the release is installed; default: the one on sys.path")
+    parser.add_argument("--root", help="folder in which the release is installed; default: its folder on sys.path")
     parser.add_argument("--check", action="store_true", help="check the release, and write nothing")
     options = parser.parse_args()
     thin = _base.load()
@@ -38,7 +38,7 @@ def main() -> int:
     try:
         root = options.root or _find_root(thin)
         if os.path.isdir(os.path.join(root, thin.about["patched_info"])) and not _old_info(thin, root):
-            print(f"{root}: {label} is there already")
+            print(f"{root}: {label} is already installed")
             return 0
         _base.check(thin, root, either=thin.patched)
         count = f"{len(thin.about['patches'])} of {len(thin.about['patches']) + len(thin.about['left_out'])} patches"
@@ -64,7 +64,7 @@ def _find_root(thin: _base.Thin) -> str:
         for info in (thin.about["dist_info"], thin.about["patched_info"]):
             if os.path.isdir(os.path.join(folder, info)):
                 return os.path.realpath(folder)
-    raise _base.Refused(f"{thin.release} isn't installed for {sys.executable}; --root names its folder")
+    raise _base.Refused(f"{thin.release} isn't installed for {sys.executable}; pass its folder with --root")
 
 
 def place(thin: _base.Thin, root: str) -> None:

@@ -2,9 +2,9 @@
 
 This module is a part of thin wheels, and needs the standard library only.
 
-The ``__file__`` of a patched module is the path in the release, so that the module finds its data files and
-the modules next to it. The file name in its code objects is the patched file, which tracebacks, ``inspect``
-and just-in-time compilers read.
+The ``__file__`` of a patched module is the path in the release, so that the module finds its data files and the modules
+next to it. Its code objects name the patched file instead, so that tracebacks, ``inspect`` and just-in-time compilers
+read the patched source.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _FILES = os.path.join(_base.HERE, "files")
 class PatchedLoader(SourceFileLoader):
     """Loader for a patched file.
 
-    :ivar released: path of the replaced file in the release. For an added file, the path that it would have
-        there.
+    :ivar released: path of the replaced file in the release. For an added file, the path that the file would have in
+        the release.
     """
 
     def __init__(self, fullname: str, path: str, released: str) -> None:
@@ -79,7 +79,10 @@ class Overlay:
         return spec
 
     def _find_in_tree(self, fullname: str) -> ModuleSpec | None:
-        """Return the spec of the module that computes the package's data folders relative to its own location."""
+        """Return the spec of the module ``data_module``, located in the data tree.
+
+        This module computes the paths of the package's data folders from its own path.
+        """
         tree = data_tree(self.thin, self.root)
         path = os.path.join(tree, *self.thin.about["data_file"].split("/"))
         return importlib.util.spec_from_file_location(fullname, path)
@@ -91,7 +94,7 @@ _overlay: Overlay | None = None
 def find(fullname: str) -> ModuleSpec | None:
     """Return the spec of a patched module; None for other modules.
 
-    :raises ImportError: if the patches were made for another release than the installed one.
+    :raises ImportError: if the installed release isn't the release for which the patches were made.
     """
     global _overlay
     try:
@@ -124,7 +127,7 @@ def _find_release() -> Overlay | None:
 
 
 def data_tree(thin: _base.Thin, root: str) -> str:
-    """Return a folder with the release's data files and the patched ones. Create it if necessary.
+    """Return a folder with the release's data files and the patched data files. Create it if necessary.
 
     A folder that contains no patched file is a link to the same folder of the release.
 
@@ -142,7 +145,8 @@ def data_tree(thin: _base.Thin, root: str) -> str:
         _put(temporary, tree)
     except OSError as error:
         raise _base.Refused(
-            f"patched data files of {thin.release} need a writable folder: {error}; PATCHQ_THIN_CACHE names another one"
+            f"patched data files of {thin.release} need a writable folder: {error}; "
+            "set PATCHQ_THIN_CACHE to such a folder"
         ) from None
     return tree
 
@@ -187,7 +191,7 @@ def _fill(root: str, tree: str, files: dict[str, str]) -> None:
 
 
 def _put(temporary: str, tree: str) -> None:
-    """Rename a finished tree to its final name. Another process may have created the same tree."""
+    """Rename a finished tree to its final name, and replace a tree that another process has created."""
     try:
         os.rename(temporary, tree)
         return

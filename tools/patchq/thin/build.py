@@ -59,10 +59,10 @@ class ThinWheel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ReleaseDifference:
-    """Files of a full wheel that are missing in its release's wheel or different there.
+    """Files of a full wheel that the release's wheel doesn't contain, or contains in another version.
 
     :ivar modules: path of each patched module by its name.
-    :ivar data: paths of patched files that are read by path.
+    :ivar data: patched files that aren't imported: the package opens them by path.
     :ivar info: metadata files that differ, by their names in the metadata folder.
     """
 
@@ -84,7 +84,7 @@ def build_thin(
 ) -> tuple[list[ThinWheel], tuple[Unpatched, ...]]:
     """Build thin wheels of a set's patched upstreams into ``dist/SET/thin``.
 
-    The options are those of :func:`patchq.build.build.build`, which makes the full wheels first.
+    The full wheels are built first, by :func:`patchq.build.build.build` with the same options.
 
     :returns: the thin wheels, and the upstreams without patches.
     :raises BuildError: if a full wheel differs from its release in a file that a thin wheel can't replace,
@@ -113,7 +113,7 @@ def _build_one(job: Job, built: Built) -> ThinWheel:
     assert config
     if "." in config.package:
         raise BuildError(
-            f"{built.upstream}: {config.package} is part of a namespace, which a thin wheel can't serve",
+            f"{built.upstream}: {config.package} is part of a namespace package, which a thin wheel can't serve",
             hint=f"`patchq build {built.upstream}`",
         )
     source, _ = platforms.release_wheel(job, item.stack.pin, config)
@@ -207,7 +207,7 @@ def _module_name(path: str) -> str:
 
 
 def _changed_info(release: WheelInfo, full: WheelInfo) -> dict[str, bytes]:
-    """Return the metadata files of the full wheel that differ from the release's, except RECORD."""
+    """Return the full wheel's metadata files that differ from the release's metadata files, except RECORD."""
     changed = []
     for name in full.record:
         inner = name.removeprefix(full.dist_info + "/")
@@ -261,7 +261,7 @@ def _describe(
 
 
 def _runtime(package: str) -> dict[str, bytes]:
-    """Return the modules that serve the patched files, and the file that starts them."""
+    """Return the modules that serve the patched files, and the ``.pth`` file that starts them."""
     here = Path(__file__).parent
     files = {}
     for source, name in _RUNTIME.items():
@@ -271,7 +271,7 @@ def _runtime(package: str) -> dict[str, bytes]:
 
 
 def _rows(release: WheelInfo) -> bytes:
-    """Return the rows of the release's RECORD for files that installers don't change."""
+    """Return the release's RECORD without the files in ``NAME.data``, because installers move these files."""
     text = release.read([f"{release.dist_info}/RECORD"])[f"{release.dist_info}/RECORD"].decode()
     folder = release.dist_info.removesuffix(".dist-info") + ".data/"
     rows = []
