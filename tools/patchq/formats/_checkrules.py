@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from patchq.records import dataclass
 
-#: Rules that can be off or only warn. The rule that a patch must apply is not one of them.
+#: Rules that can be off or only warn. The rule that a patch must apply can't be switched off.
 RULES = (
     "upstream-status",
     "topic",

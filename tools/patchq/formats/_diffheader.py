@@ -1,7 +1,7 @@
 """Header of one file's diff, as ``git diff`` writes it.
 
-git accepts more headers than it writes. If header lines contradict each other, git uses one of these lines. This module
-reads a header only if all its lines agree. Other headers must be read by git.
+git also accepts headers that it would never write. If two header lines contradict each other, git follows one of them.
+This module reads a header only if all its lines agree. Leave other headers to git.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _ESCAPES = {b"a": b"\a", b"b": b"\b", b"t": b"\t", b"n": b"\n", b"v": b"\v", b"f
 class FileHeader:
     """Header above the hunks of one file.
 
-    Paths don't include ``a/`` and ``b/``; None means that the file doesn't exist.
+    Paths don't include ``a/`` and ``b/``. A path of None means that the file doesn't exist on that side.
 
-    ``old_mode`` is None if the header doesn't state it. ``new_mode`` is None if the mode doesn't change.
+    ``old_mode`` is None if the header doesn't state the old mode. ``new_mode`` is None if the mode doesn't change.
     """
 
     old_path: bytes | None
@@ -39,9 +39,9 @@ class FileHeader:
 
 
 def read_header(lines: Sequence[bytes], at: int) -> tuple[FileHeader, int] | None:
-    """Read the header that begins with the ``diff --git`` at ``lines[at]``.
+    """Read the header that begins with the ``diff --git`` line ``lines[at]``.
 
-    :returns: the header, and the index of the first line after it; None if git may read the header
+    :returns: the header, and the index of the first line after it; None if git might interpret these lines
         differently.
     """
     try:
@@ -51,7 +51,7 @@ def read_header(lines: Sequence[bytes], at: int) -> tuple[FileHeader, int] | Non
 
 
 class _OddError(Exception):
-    """Line that git wouldn't have written at this position."""
+    """Error for a header line that git wouldn't have written at this position."""
 
 
 def _read(lines: Sequence[bytes], at: int) -> tuple[FileHeader, int]:
@@ -125,7 +125,10 @@ def _known_mode(mode: bytes) -> bytes:
 
 
 def _stated_mode(line: bytes) -> bytes | None:
-    """Return the mode in an ``index`` line. git writes the mode in this line if it doesn't change."""
+    """Return the mode in an ``index`` line; None if the line has none.
+
+    git writes a mode in this line only if the file's mode doesn't change.
+    """
     match = _INDEX.fullmatch(line)
     if not match:
         raise _OddError
@@ -158,7 +161,7 @@ def _value(line: bytes, key: bytes) -> bytes:
 
 
 def _same_names(line: bytes) -> tuple[bytes | None, bytes | None]:
-    """Return the two paths of a ``diff --git`` line as written; two Nones if the paths differ."""
+    """Return the two paths of a ``diff --git`` line, with quotes and escapes; ``(None, None)`` if the paths differ."""
     text = line[11:]
     half = len(text) // 2
     first = text[:half]
@@ -170,7 +173,7 @@ def _same_names(line: bytes) -> tuple[bytes | None, bytes | None]:
 
 
 def _label(prefix: bytes, path: bytes) -> bytes:
-    """Return a path with the prefix ``a/`` or ``b/``, in the quoted or unquoted form of the header."""
+    """Add the prefix ``a/`` or ``b/`` to a path of a header: ``x`` → ``a/x``, ``"x"`` → ``"a/x"``."""
     if path.startswith(b'"'):
         return b'"' + prefix + path[1:]
     return prefix + path

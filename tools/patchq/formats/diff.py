@@ -1,12 +1,11 @@
 """Git diffs, parsed and applied in process with the exact semantics of ``git apply``.
 
-Starting up to three git processes for each patch would make patchq slow. Applying in process is safe because
-this module reads only what ``git diff`` writes. For any other diff (headers that contradict each other,
-binary patches, submodules, a path twice in one patch, lines where git writes none), :class:`Unsupported` is
-raised, and the caller runs git for that patch. The rules for hunks are those of git's ``apply.c`` (search
-order, anchoring, no overlap, no fuzz). ``tests/reliability/differential.py`` compares both appliers on
-damaged diffs. docs/reference/formats.md lists what this module refuses although git accepts it, with the
-reasons.
+With git, each patch would take up to three processes, which would make patchq slow. Applying in process is safe
+because this module reads only what ``git diff`` writes. For any other diff, :class:`Unsupported` is raised, and the
+caller runs git for that patch. Examples are headers that contradict each other, binary patches, submodules, a path
+that occurs twice, and text between two files' diffs. Hunks are placed by the rules of git's ``apply.c`` (search order,
+anchoring, no overlap, no fuzz). ``tests/reliability/differential.py`` compares the results of this module and git for
+damaged diffs. docs/reference/formats.md lists the diffs that git accepts but this module refuses, with the reasons.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ REGULAR, EXECUTABLE, SYMLINK, GITLINK = b"100644", b"100755", b"120000", b"16000
 
 
 class Unsupported(Exception):
-    """Diff that only git itself can apply.
+    """Error for a diff that only git can apply.
 
-    ``files`` is set if every file could be read, and git is needed only for binary patches.
+    ``files`` contains the parsed files if git is needed only for a binary patch; otherwise, it is None.
     """
 
     def __init__(self, reason: str, files: Sequence[FilePatch] | None = None) -> None:
@@ -37,10 +36,10 @@ class Unsupported(Exception):
 
 
 class Mismatch(Exception):
-    """Change of a file that doesn't apply. ``hunk`` is None if the file as a whole doesn't match.
+    """Error for a change of a file that doesn't apply.
 
-    ``places`` are the line numbers, from 1, at which the hunk would fit equally well. ``kind`` is the
-    kind of the conflict to report.
+    ``hunk`` is the hunk that doesn't apply; None if the cause is the whole file, such as a missing file. ``places`` are
+    the lines (from 1) at which the hunk fits, if there are several. ``kind`` is the kind of conflict to report.
     """
 
     def __init__(
@@ -56,10 +55,10 @@ class Mismatch(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hunk:
-    """Hunk of a diff. ``old`` and ``new`` are the lines with their line ends, including context.
+    """Hunk of a diff.
 
-    ``context`` is the number of context lines, ``trailing`` the number of context lines at the end of the
-    hunk.
+    ``old`` and ``new`` are the lines before and after the change, with context lines and line ends. ``context`` is the
+    number of context lines. ``trailing`` is the number of context lines after the last change.
     """
 
     header: bytes
@@ -73,7 +72,10 @@ class Hunk:
 
 @dataclass(slots=True, kw_only=True)
 class FilePatch:
-    """Changes of one ``diff --git``. Paths don't include ``a/`` and ``b/``; None means that the file doesn't exist."""
+    """Changes to one file: one ``diff --git`` block of a diff.
+
+    Paths don't include ``a/`` and ``b/``. A path of None means that the file doesn't exist on that side.
+    """
 
     old_path: bytes | None
     new_path: bytes | None
@@ -105,7 +107,7 @@ def parse(data: bytes, where: str) -> list[FilePatch]:
 
     :param where: name of the patch file, for error messages.
     :raises FormatError: for a path that leaves the tree, or a line of the diff that git would skip.
-    :raises Unsupported: for a diff that only git can interpret; its paths may be unchecked.
+    :raises Unsupported: for a diff that only git can interpret. Some paths of the diff may not have been checked.
     """
     lines = data.split(b"\n")
     if lines.pop():
@@ -149,14 +151,14 @@ def _end_of_text(lines: Sequence[bytes], where: str) -> int:
 
 
 def _end_of_binary(lines: Sequence[bytes], at: int) -> int:
-    """Return the index of the next file's header."""
+    """Return the index of the next ``diff --git`` line; the number of lines if there is none."""
     while at < len(lines) and not lines[at].startswith(b"diff --git "):
         at += 1
     return at
 
 
 def _parse_header(lines: Sequence[bytes], at: int, where: str) -> tuple[FileHeader, FilePatch, int]:
-    """Return the header at ``lines[at]``, the header's file without hunks, and the index of the next line."""
+    """Return the header at ``lines[at]``, a :class:`FilePatch` without hunks for it, and the index of the next line."""
     found = read_header(lines, at)
     if found is None:
         raise Unsupported(f"the header in line {at + 1} is not as git writes it")
@@ -172,37 +174,37 @@ def _parse_header(lines: Sequence[bytes], at: int, where: str) -> tuple[FileHead
     if file.new_mode == SYMLINK and file.old_path is None and not header.hunks and not file.binary:
         raise FormatError(
             f"{where}: {show_path(file.path)} is a symlink without a target, which no file system can store",
-            hint="restore its hunk; the file may be truncated",
+            hint="restore the symlink's hunk; the patch file may be truncated",
         )
     return header, file, after
 
 
-#: Line of a diff after blanks or quotation marks: damaged by a mail program, and skipped by git.
+#: Line of a diff that a mail program has indented or quoted (``> @@ -1 +1 @@``). git skips such a line.
 _DAMAGED = re.compile(rb"[ \t>]+(?:diff --git \S|@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@|GIT binary patch)")
 
 
 def _refuse_damaged(line: bytes, at: int, where: str) -> None:
-    """Raise FormatError for a line of a diff that git would skip as text."""
+    """Raise FormatError if ``line`` is an indented or quoted line of a diff, which git would skip as text."""
     if _DAMAGED.match(line):
         raise FormatError(
             f"{where}: line {at + 1} of its diff is indented or quoted, and git would skip it: {show_path(line[:60])}",
-            hint="remove the text before it, on this line and in its hunks",
+            hint="remove the blanks or `>` at the start of this line, and of the lines in its hunks",
         )
 
 
 def refuse_damaged(diff: bytes, where: str) -> None:
-    """Refuse a diff that only git can read, if git would ignore part of the diff.
+    """Refuse a diff if git would ignore part of it. Call this before git applies a diff.
 
-    :raises FormatError: for a line of a diff, outside hunks, that is indented or quoted, and for a
-        file header without its change.
+    :raises FormatError: if a line outside hunks is an indented or quoted line of a diff, or if a file header has no
+        change after it.
     """
     for number, line in leftovers(diff):
         _refuse_damaged(line, number - 1, where)
         if line.startswith((b"GIT binary patch", b"diff --git ")):
             raise FormatError(
-                f"{where}: line {number} of its diff: the header of a file and its change are not next to each other, "
-                f"or one is missing, and git would skip it: {show_path(line[:60])}",
-                hint="restore the file, or make the change in the worktree",
+                f"{where}: line {number} of its diff is a file header without a change after it, or a change without "
+                f"a file header before it; git would skip this line: {show_path(line[:60])}",
+                hint="restore the patch file, or make the change in the worktree",
             )
 
 
@@ -228,7 +230,7 @@ def _for_git(file: FilePatch, seen: set[bytes]) -> str:
 
 
 def _is_signature(lines: Sequence[bytes], at: int) -> bool:
-    """Return True if the remaining lines are blank or a mail signature, and not the start of a diff."""
+    """Return True if the lines from ``at`` on are blank or a mail signature, and contain no start of a diff."""
     rest = []
     for line in lines[at:]:
         if line.strip():
@@ -247,7 +249,8 @@ def _parse_hunks(file: FilePatch, lines: Sequence[bytes], at: int, where: str) -
             raise FormatError(
                 f"{where}: {show_path(file.path)}: {_show(header)} has more lines than its header says; "
                 "git would silently skip them",
-                hint=f"check {where}:{at + 1}; a hand-edited hunk needs new counts (`patchq export` makes them)",
+                hint=f"check {where}:{at + 1}; if you edited the hunk by hand, its header needs new line counts "
+                "(`patchq export` writes them)",
             )
     if (file.old_path is None or file.new_path is None) and (
         len(file.hunks) > 1 or any(h.old if file.old_path is None else h.new for h in file.hunks)
@@ -322,7 +325,10 @@ def _show(header: bytes) -> str:
 
 
 def _drop_newline(above: bytes, old: list[bytes], new: list[bytes], old_left: int, new_left: int) -> None:
-    """Remove the newline at the end of the line above. That line must be the last line of its side of the hunk."""
+    """Remove the newline from the line ``above`` a ``No newline at end of file`` line.
+
+    :raises Unsupported: if ``above`` isn't the last old line or the last new line of the hunk.
+    """
     kind = above[:1]
     if kind not in (b" ", b"-", b"+") or (kind != b"+" and old_left) or (kind != b"-" and new_left):
         raise Unsupported("a line before the last one has no newline")
@@ -333,7 +339,7 @@ def _drop_newline(above: bytes, old: list[bytes], new: list[bytes], old_left: in
 
 
 def split_lines(content: bytes) -> list[bytes]:
-    """Return the lines of a file with their ends. Only LF ends a line, as in git."""
+    """Return the lines of a file, including line ends. Only LF ends a line, as in git."""
     lines = content.split(b"\n")
     last = lines.pop()
     found = [line + b"\n" for line in lines]
@@ -345,10 +351,10 @@ def split_lines(content: bytes) -> list[bytes]:
 def apply_hunks(hunks: Sequence[Hunk], content: bytes) -> tuple[bytes, list[tuple[Hunk, int]]]:
     """Apply the hunks of one file to its content.
 
-    :returns: the new content, and the hunks that were found at another line than in their header, each with
-        its offset in lines.
-    :raises Mismatch: for the first hunk whose old lines are not in the file, or occur several times, but not at the
-        line in the hunk's header. In the second case, git would apply the hunk at the nearest place.
+    :returns: the new content, and the hunks that applied at another line than their header states, each with its
+        offset in lines.
+    :raises Mismatch: for the first hunk whose place is unclear: its old lines are not in the file, or they are at
+        several places, but not at the line that the header states. git would choose the nearest of these places.
     """
     image = split_lines(content)
     # A later hunk can't match lines that an earlier hunk wrote (git: LINE_PATCHED).
@@ -358,13 +364,13 @@ def apply_hunks(hunks: Sequence[Hunk], content: bytes) -> tuple[bytes, list[tupl
         want = max(hunk.new_start - 1, 0)
         at = _find(hunk, image, want, done)
         if at < 0:
-            raise Mismatch("its lines are not in the file", hunk)
+            raise Mismatch("the hunk's old lines are not in the file", hunk)
         if at != want:
             places = _places(hunk, image, done)
             if len(places) > 1:
                 raise Mismatch(
-                    f"its lines are in more than one place (lines {_and(places)}), but not in line {want + 1}, where "
-                    f"the header places them; git would guess line {at + 1}",
+                    f"the hunk's old lines are in more than one place (lines {_and(places)}), but not in line "
+                    f"{want + 1}, where the header places them; git would guess line {at + 1}",
                     hunk,
                     places,
                 )
@@ -388,7 +394,10 @@ def _and(places: Sequence[int]) -> str:
 
 
 def _fits(hunk: Hunk, image: list[bytes], at: int, done: Sequence[tuple[int, int]]) -> bool:
-    """Return True if the hunk's old lines are exactly at line ``at``."""
+    """Return True if the hunk's old lines are at index ``at`` of ``image``, and git would accept this place.
+
+    :param done: line ranges that earlier hunks wrote. A hunk can't match these lines.
+    """
     size, total = len(hunk.old), len(image)
     if at + size > total or (hunk.trailing == 0 and at + size != total) or (hunk.old_start <= 1 and at):
         return False
@@ -400,26 +409,25 @@ def _fits(hunk: Hunk, image: list[bytes], at: int, done: Sequence[tuple[int, int
 
 
 def _glues(hunk: Hunk, image: list[bytes], at: int) -> bool:
-    """Refuse a hunk whose last context line has no newline, if the same line in the file has one.
+    """Raise Mismatch if the hunk's last context line has no newline, but this line of the file has a newline.
 
-    git would accept this hunk, and continue in the middle of the file's line.
+    git would accept such a hunk, and continue in the middle of the file's line.
 
-    :returns: False in all other cases.
-    :raises Mismatch: in this case.
+    :returns: False for any other hunk.
     """
     if hunk.trailing == 0 or hunk.old[-1].endswith(b"\n"):
         return False
     there = tuple(image[at : at + len(hunk.old)])
     short, long = hunk.old[-1], there[-1]
     if there[:-1] == hunk.old[:-1] and long.startswith(short) and not long[len(short) :].strip(b" \t\r\n\0"):
-        raise Mismatch("its last line has no newline, but the same line in the file has one", hunk)
+        raise Mismatch("the hunk's last line has no newline, but this line of the file has a newline", hunk)
     return False
 
 
 def _find(hunk: Hunk, image: list[bytes], want: int, done: Sequence[tuple[int, int]]) -> int:
-    """Return the index at which the hunk's old lines begin; -1 if they don't occur.
+    """Return the index at which the hunk's old lines begin in the file; -1 if the file doesn't contain them.
 
-    Search in git's order around ``want``.
+    Search outward from ``want``, in the same order as git.
     """
     total = len(image)
     if hunk.old_start <= 1:

@@ -69,7 +69,7 @@ def read_record(text: str) -> Iterator[RecordRow]:
 
 
 def read_entry_points(text: str) -> list[EntryPoint]:
-    """Return the entry points in a file, as :mod:`importlib.metadata` reads them. Skip other lines."""
+    """Return the entry points in a file, as :mod:`importlib.metadata` reads them. Ignore invalid lines."""
     found = []
     group = ""
     for line in map(str.strip, text.splitlines()):

@@ -1,8 +1,8 @@
 """Mail header of a patch file: author, date, subject, message and trailers.
 
 A patch file has the format of ``git format-patch``, so ``git am``, quilt and gbp pq can use it.
-``git am`` cuts a message at the first line that looks like the start of a diff. So
-:func:`mail_safe` indents such lines before a patch is written, and git and patchq always agree.
+``git am`` cuts a message at the first line that looks like the start of a diff. Therefore :func:`mail_safe` indents
+such lines before a patch is written, so that git and patchq read the same message.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Header:
         return parse_trailers(self.message)
 
     def values(self, key: str) -> tuple[str, ...]:
-        """Return all values of the trailers with this key. Keys are compared without case."""
+        """Return the values of all trailers with this key. The case of the key is ignored."""
         values: list[str] = []
         for k, v in self.trailers:
             if k.lower() == key.lower():
@@ -98,7 +98,7 @@ class Header:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Requirements of the patch's proof beyond a CPU: the words of the trailer ``Needs:``."""
+        """Hardware and tools that the patch's proof needs besides a CPU: the words of the trailer ``Needs:``."""
         needs: list[str] = []
         for value in self.values("Needs"):
             needs += value.replace(",", " ").split()
@@ -106,9 +106,9 @@ class Header:
 
     @property
     def proofs_on(self) -> tuple[tuple[str, str], ...]:
-        """Additional proofs, each with its own requirement: ``Proof-On: sm90 PATH``.
+        """Additional proofs as ``(requirement, path)``, from trailers such as ``Proof-On: sm90 PATH``.
 
-        If the requirement or the path is missing, it is empty.
+        A missing requirement or path is an empty string.
         """
         found = ([*value.split(None, 1), "", ""] for value in self.values("Proof-On"))
         return tuple(dict.fromkeys((words[0], words[1].strip()) for words in found))
@@ -136,9 +136,9 @@ def decode(data: bytes) -> str:
 def parse_trailers(message: str) -> tuple[tuple[str, str], ...]:
     """Return the trailers of a message, as ``git interpret-trailers --parse`` prints them.
 
-    The last paragraph contains trailers if all its lines are trailers. It also contains trailers if at least a quarter
-    of its lines are trailers, and git wrote one of these trailers (``Signed-off-by:``, or the line of ``cherry-pick
-    -x``). A line that starts with a blank continues the previous line.
+    The last paragraph counts as trailers in two cases. Either all its lines have the form of trailers; or at least a
+    quarter of them do, and git wrote one of them (``Signed-off-by: …`` or ``(cherry picked from commit …)``). A line
+    that starts with a blank continues the previous line.
 
     >>> parse_trailers("Fix it\\n\\nWhy.\\n\\nTopic: moe\\nNeeds: nvcc\\n")
     (('Topic', 'moe'), ('Needs', 'nvcc'))
@@ -155,7 +155,7 @@ def parse_trailers(message: str) -> tuple[tuple[str, str], ...]:
 def split_trailers(message: str) -> tuple[str, list[str]]:
     """Split a message into its text and the lines of its trailer paragraph (none if it has no trailers).
 
-    Continued lines are joined by newlines.
+    A trailer that continues on the next line is one item, with a newline inside.
     """
     lines = message.rstrip(BLANKS).split("\n")
     end = next((n for n in range(len(lines), 0, -1) if lines[n - 1].strip() and lines[n - 1][0] != "#"), 0)
@@ -224,7 +224,7 @@ def without_ours(message: str) -> str:
 
 
 def without_trailers(message: str) -> str:
-    """Return ``message`` without its trailers. Other lines in the last paragraph are kept.
+    """Return ``message`` without its trailers. Keep lines of the last paragraph that aren't trailers.
 
     >>> without_trailers("Fix it\\n\\nWhy.\\n\\nTopic: moe\\n")
     'Fix it\\n\\nWhy.'
@@ -246,7 +246,7 @@ def clean_message(message: str) -> str:
 
 
 def clean_subject(text: str) -> str:
-    """Clean a subject as ``git am`` does: reduce blanks to single ones, and remove them at both ends.
+    """Clean a subject as ``git am`` does: replace each run of blanks by a space, and remove blanks at both ends.
 
     >>> clean_subject("  fix:  it\\t(#12) ")
     'fix: it (#12)'
@@ -257,8 +257,8 @@ def clean_subject(text: str) -> str:
 def mail_safe(message: str) -> str:
     """Return a cleaned message that ``git am`` reads back from a mail unchanged.
 
-    The subject becomes one line without repeated blanks, followed by an empty line. A leading space is added
-    to lines of the body that ``git am`` would read as the start of a diff, of another mail or of a header.
+    The subject becomes one line without repeated blanks, followed by an empty line. A line of the body gets a leading
+    space if ``git am`` would read it as the start of a diff, of a mail or of a header.
 
     >>> mail_safe("a\\nb\\n---\\nc")
     'a\\n\\nb\\n ---\\nc\\n'
@@ -277,10 +277,9 @@ def mail_safe(message: str) -> str:
 def split_mail(data: bytes) -> tuple[bytes, bytes, bytes]:
     """Split a patch file into header block, message and diff, without decoding anything.
 
-    Header, message and diff end where git's ``mailinfo`` ends them. The header ends at the first line that
-    isn't a header field: an empty line, a line of blanks, or text. The diff starts where ``git am`` starts
-    it. CRLF line ends in the header show that a program has converted the whole file. Then the CR of each
-    line is removed, as by ``git am`` without ``--keep-cr``.
+    The three parts are the same as for git's ``mailinfo``, which ``git am`` uses. The header ends at the first line
+    that isn't a header field: an empty line, a line of blanks, or text. If the first line ends with CRLF, a program has
+    converted the whole file. Then the CR of each line is removed, as ``git am`` does without ``--keep-cr``.
     """
     if data.partition(b"\n")[0].endswith(b"\r"):
         data = data.replace(b"\r\n", b"\n")
@@ -350,8 +349,8 @@ def _check_parts(data: bytes, body: bytes, diff: bytes, *, where: str) -> None:
     """
     if match := _NEXT_MAIL.search(body) or _NEXT_MAIL.search(diff):
         raise FormatError(
-            f"{where}:{_line_of(data, match[0])}: another mail begins here; a patch file is one mail",
-            hint="`patchq import` makes a patch of each mail",
+            f"{where}:{_line_of(data, match[0])}: another mail begins here; a patch file must be one mail",
+            hint="`patchq import` makes one patch from each mail",
         )
     if not diff and not data.endswith(b"\n"):
         raise FormatError(
@@ -366,7 +365,7 @@ def _check_parts(data: bytes, body: bytes, diff: bytes, *, where: str) -> None:
     if match := _STRAY_DIFF.search(body):
         raise FormatError(
             f"{where}:{_line_of(data, match[0])}: a hunk without a file header",
-            hint="put back its `diff --git` line, or indent the line if it belongs to the message",
+            hint="put back the hunk's `diff --git` line, or, if this line belongs to the message, indent it",
         )
 
 
@@ -379,9 +378,9 @@ def _line_of(data: bytes, text: bytes) -> int:
 
 
 def _check_fields(fields: dict[str, str], where: str) -> None:
-    """Refuse a mail with an encoded body, and a mail whose header contains the trailers.
+    """Check that a mail's body is unencoded plain text in UTF-8, and that its header contains no trailers.
 
-    :raises FormatError: with the header line.
+    :raises FormatError: for any other mail.
     """
     encoding = fields.get("content-transfer-encoding", "").lower()
     if encoding not in _ONE_LINE_ENCODINGS:

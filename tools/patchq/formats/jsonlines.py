@@ -1,4 +1,4 @@
-"""Ledger files: one JSON object per line. Lines are only appended, so that branches can be merged by union.
+"""Ledger files: one JSON object per line. Lines are only appended, so git can merge branches with ``merge=union``.
 
 A damaged line stays in the file and is reported by its number. The other lines are used.
 """
@@ -57,7 +57,10 @@ def stream(lines: Callable[[], Iterable[bytes]], entry: Callable[[Any], _Entry])
 
 
 def _once(lines: Iterable[bytes], alike: Container[int], entry: Callable[[Any], _Entry]) -> Iterator[_Entry | Problem]:
-    """Yield the entry of each line, but only once for repeated lines."""
+    """Yield the entry of each line. If a line occurs several times, yield its entry once.
+
+    :param alike: hashes of the lines that may be repeated.
+    """
     seen: set[bytes] = set()
     for text, one in _each(lines, entry):
         if not alike or isinstance(one, Problem) or hash(text) not in alike:
@@ -73,7 +76,7 @@ _BLANKS = b" \t\r\n"
 
 
 def _each(lines: Iterable[bytes], entry: Callable[[Any], _Entry]) -> Iterator[tuple[bytes, _Entry | Problem]]:
-    """Yield each line without surrounding blanks, and its entry. It is fast: a million lines take seconds."""
+    """Yield each line without surrounding blanks, and its entry. This is a fast path: a million lines take seconds."""
     for number, line in enumerate(lines, 1):
         text = line.strip(_BLANKS)
         if not text:
@@ -96,7 +99,7 @@ def _each(lines: Iterable[bytes], entry: Callable[[Any], _Entry]) -> Iterator[tu
 
 
 def _slowly(number: int, line: bytes, entry: Callable[[Any], _Entry]) -> _Entry | Problem:
-    """Return the entry or the problem of a line. Error positions are those of the module ``json``."""
+    """Read a line with ``json.loads``, whose errors contain the position. Return the line's entry or problem."""
     try:
         raw = json.loads(line.rstrip(b"\n").decode())
         json.dumps(raw, ensure_ascii=False).encode()  # lone surrogates fail
@@ -108,7 +111,7 @@ def _slowly(number: int, line: bytes, entry: Callable[[Any], _Entry]) -> _Entry 
 
 
 def add(data: bytes, lines: Iterable[bytes]) -> bytes:
-    """Return a ledger's bytes with more lines. Add a missing newline at its end first."""
+    """Return a ledger's bytes with more lines. If the ledger doesn't end with a newline, add the newline first."""
     gap = b"\n"
     if not data or data.endswith(b"\n"):
         gap = b""

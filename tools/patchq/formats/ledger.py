@@ -1,7 +1,7 @@
 """Ledger: the outcome of each patch on each ref to which it was carried. Each line is one JSON object.
 
-Lines are only appended, so the ledgers of two branches can be merged by union. A repeated line counts once. A
-damaged line stays in the file and is reported by its number, so a bad merge loses no history.
+Lines are only appended, so git can merge the ledgers of two branches with ``merge=union``. A repeated line counts once.
+A damaged line stays in the file and is reported by its number, so a bad merge loses no history.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class FileOutcome:
 
 @dataclass(frozen=True, slots=True)
 class FileOffset:
-    """File whose hunks applied at other lines, with the offset of each hunk in lines."""
+    """File whose hunks applied at other lines. ``lines`` contains the offset of each hunk."""
 
     path: str
     lines: tuple[int, ...]
@@ -50,7 +50,7 @@ class FileOffset:
 
 @dataclass(frozen=True, slots=True)
 class DroppedLine:
-    """Line that upstream added and the carried patch removes. The user has accepted this for this line."""
+    """Line that upstream added and the carried patch removes. The user has accepted this removal."""
 
     path: str
     line: int
@@ -66,13 +66,14 @@ class Attempt:
     :ivar grade: how similar upstream's code is to an absorbed patch.
     :ivar evidence: place where the upstream code was found.
     :ivar broke: upstream commit or release that made the patch conflict, if known.
-    :ivar how: note of the user about the resolution, or name of the patch's replacement.
+    :ivar how: the user's note about the resolution, or the name of what replaces the patch.
     :ivar lines: number of lines of the patch that changed in the resolution.
-    :ivar proof: result of its proof afterwards: ``passed``, ``proven``, ``failed``, ``not run: …``,
-        or empty.
+    :ivar proof: result of the patch's proof after the attempt: ``passed``, ``proven``, ``failed``, ``not run: …``, or
+        empty.
     :ivar time: UTC, ISO 8601.
-    :ivar offsets: offsets in lines, for ``offset``; ``checked`` names what confirmed the new place.
-    :ivar dropped: lines of upstream's that the patch drops, each accepted by the user.
+    :ivar offsets: for the outcome ``offset``, the files whose hunks applied at other lines.
+    :ivar checked: evidence that the new lines are right, such as ``line map v1.0..v1.1``.
+    :ivar dropped: upstream's lines that the patch removes. The user has accepted each removal.
     :ivar undecided: True if the patch was left for a later rebase, without a decision to drop it.
     """
 
@@ -120,7 +121,7 @@ class Ledger:
     problems: tuple[Problem, ...] = ()
 
     def latest(self) -> dict[tuple[str, str], Attempt]:
-        """Return the latest attempt, by patch and ref."""
+        """Return the latest attempt for each ``(patch, ref)``."""
         return {(a.patch, a.onto): a for a in sorted(self.attempts, key=lambda a: a.time)}
 
 
@@ -186,7 +187,10 @@ def _attempt(raw: Any) -> Attempt:
 
 
 def _is_undecided(outcome: Outcome, how: str) -> bool:
-    """Return True if a ledger line, written before format version 6, leaves open whether to drop the patch."""
+    """Return True if an attempt's outcome and note leave open whether the patch is dropped.
+
+    Lines before format version 6 have no field for this.
+    """
     return how.startswith(NOT_CARRIED_YET) or (outcome in (Outcome.CONFLICT, Outcome.OBSOLETE) and not how)
 
 
@@ -195,7 +199,7 @@ class Drop:
     """Decision to drop a patch.
 
     :ivar ref: ref at which the patch was dropped.
-    :ivar how: note of the user in the ledger.
+    :ivar how: the user's note in the ledger.
     """
 
     patch: str
@@ -222,13 +226,14 @@ def drop_reason(outcome: Outcome, *, undecided: bool) -> DropReason | None:
 def find_drop(
     latest: Mapping[tuple[str, str], Attempt], patch: str, stacks: Mapping[str, Container[str]]
 ) -> Drop | None:
-    """Return the decision that keeps a patch out of a ref's stack; None if no decision does.
+    """Return the drop decision for a patch that is in effect at the last ref of ``stacks``; None if there is none.
 
-    The refs are searched backwards. If a stack contains the patch, nothing keeps it out. If the ledger has a
-    line about the patch and a ref, that line decides.
+    The refs are searched from the last to the first. If a ref's stack contains the patch, the search ends, and no
+    decision is in effect. If the ledger has an attempt with the patch for a ref, the search ends, and the latest such
+    attempt decides.
 
     :param latest: result of :meth:`Ledger.latest`.
-    :param stacks: patches of each stack, by ref in ascending order. The last one is the ref in question.
+    :param stacks: patches of each stack, by ref in ascending order.
     """
     for ref in reversed(list(stacks)):
         if patch in stacks[ref]:
@@ -257,19 +262,19 @@ def say_offsets(offsets: Sequence[FileOffset]) -> str:
 
 
 def say_moved(offsets: Sequence[FileOffset], checked: str) -> str:
-    """Format offsets together with the evidence that confirmed them; empty if there are none."""
+    """Format offsets with the evidence for them: ``+12, checked against the line map …``; empty if there are none."""
     if offsets:
         return f"{say_offsets(offsets)}, checked against the {checked}"
     return ""
 
 
 def line_map(before: str, after: str) -> str:
-    """Return the name of the mapping of lines between two refs, which is the evidence for offsets."""
+    """Return the name of a line map, as evidence for offsets: ``line map v1.0..v1.1``."""
     return f"line map {before}..{after}"
 
 
 def add(data: bytes, attempts: Iterable[Attempt]) -> bytes:
-    """Return a ledger's bytes with lines for more attempts. Attempts that it already contains are not added."""
+    """Return a ledger's bytes with lines for more attempts. Skip attempts that the ledger already contains."""
     known = set(parse(data).attempts)
     return jsonlines.add(data, (a.line() for a in attempts if a not in known))
 
@@ -279,12 +284,11 @@ class Cost:
     """Cost of carrying a patch.
 
     :ivar tried: number of refs to which the patch was carried. For each ref, only the latest attempt counts.
-    :ivar survived: number of these refs whose stack contains the patch.
-    :ivar stopped: number of attempts that needed a decision of the user or a resolution that the user had
-        recorded.
+    :ivar survived: number of these refs to which the patch was carried successfully, so that their stack contains it.
+    :ivar stopped: number of attempts that needed the user's decision or a recorded resolution.
     :ivar lines: number of lines changed in resolutions.
-    :ivar hot: files with conflicts, each with the number of attempts that conflicted.
-    :ivar retired: first ref at which upstream had the patch; empty if no ref has it.
+    :ivar hot: files with conflicts, each with the number of attempts in which the file conflicted.
+    :ivar retired: first ref that already contained the patch; empty if there is none.
     """
 
     patch: str
@@ -301,9 +305,9 @@ _BY_ITSELF = frozenset((*CARRIED[:4], Outcome.WITHDRAWN))
 
 
 class Tally:
-    """Summary of the costs of patches, counted attempt by attempt.
+    """Summary of the costs of patches. Add the attempts with :meth:`add`, in any number.
 
-    Only sums, and the latest outcome of each patch on each ref, are kept in memory.
+    Only the sums and the latest outcome of each patch on each ref are kept in memory.
     """
 
     def __init__(self) -> None:
@@ -331,7 +335,7 @@ class Tally:
             self._hot[patch][file.path] += 1
 
     def costs(self) -> list[Cost]:
-        """Return the cost of each patch, highest first. Submit the patches with the highest cost to upstream first."""
+        """Return the cost of each patch, highest first. Patches with a high cost are the best to submit upstream."""
         found = []
         for patch, last in self._last.items():
             stopped, lines = self._sums[patch]
@@ -382,6 +386,6 @@ def hot_files(ledger: Ledger) -> list[tuple[str, int, int]]:
 
 
 def changed_lines(before: Sequence[bytes], after: Sequence[bytes]) -> int:
-    """Return the number of changed lines that only one of two patches contains. Moved lines don't count."""
+    """Count the changed lines that occur in only one of two versions of a patch. Moved lines don't count."""
     old, new = Counter(before), Counter(after)
     return sum(((old - new) + (new - old)).values())

@@ -1,4 +1,4 @@
-"""Search for text in a diff that ``git apply`` and ``patch`` ignore.
+"""Search in a diff for text that ``git apply`` and ``patch`` ignore.
 
 Both programs skip lines that they don't recognize as part of a diff: notes below the separator, text after
 the last hunk, and also a header or hunk that a mail program has damaged.
@@ -68,9 +68,9 @@ def leftovers(diff: bytes) -> list[tuple[int, bytes]]:
 
 
 def _behind_header(lines: Sequence[bytes], start: int) -> tuple[int, bool]:
-    """Return the index of the line after a ``diff --git`` header and its binary data.
+    """Skip a ``diff --git`` header, and the binary patch after it, if there is one.
 
-    :returns: the index, and False if the change that the header announces is missing or doesn't follow it.
+    :returns: the index of the next line, and False if the header's change doesn't follow the header directly.
     """
     at = start + 1
     while at < len(lines) and _EXTENDED.match(lines[at]):
@@ -86,7 +86,7 @@ def _behind_header(lines: Sequence[bytes], start: int) -> tuple[int, bool]:
 
 
 def line_count(text: bytes | None) -> int:
-    """Return a line count from a hunk's header. The header leaves the count out if it is 1."""
+    """Return a line count from a hunk's header. A missing count means 1."""
     if text is None:
         return 1
     return int(text)

@@ -46,9 +46,9 @@ _REQUIRED = re.compile(rf"{_PROJECT}(?:\[[a-z0-9,]+\])?=={_VERSION}", re.IGNOREC
 class Pin:
     """Upstream at one ref.
 
-    ``url`` and ``commit`` are the git source. ``archive`` (``PROJECT==VERSION``, or the path of a local
-    archive) and ``sha256`` are the archive source; ``subdir`` is the folder of the tree in the archive.
-    ``wheels`` are the release's wheels for overlay builds, with the SHA-256 by file name.
+    The git source is ``url`` and ``commit``. The archive source is ``archive`` (``PROJECT==VERSION``, or the path of a
+    local archive) with its ``sha256``; ``subdir`` is the folder of the tree in the archive. ``wheels`` are the
+    release's wheels for overlay builds: file name → SHA-256.
     """
 
     upstream: str
@@ -80,9 +80,9 @@ class BuildConfig:
 
 @dataclass(frozen=True, slots=True)
 class ContributeConfig:
-    """Pull request rules of an upstream that its tree doesn't contain in a machine-readable form.
+    """Pull request rules of an upstream. They supplement the rules that patchq reads from the upstream's own files.
 
-    :ivar title: form of the prefix of titles: ``tags`` (``[Bugfix][Core] …``), ``conventional`` (``fix(core):
+    :ivar title: style of the prefix in titles: ``tags`` (``[Bugfix][Core] …``), ``conventional`` (``fix(core):
         …``) or empty.
     :ivar sign_off: True if each commit needs a ``Signed-off-by:`` of the submitter.
     :ivar most_lines: number of changed lines above which upstream asks for a discussion first; 0
@@ -99,8 +99,8 @@ class Environment:
     """Container settings of a set; see docs/how-to/containers.md.
 
     :ivar image: base image of the container.
-    :ivar requires: requirements to install first, with or without exact versions. If ``index`` is set, the requirements
-        are installed from this index.
+    :ivar requires: requirements to install before the built wheels, with or without exact versions.
+    :ivar index: package index for ``requires``; empty for pip's own index.
     :ivar caches: folders whose contents are kept when a container is removed.
     :ivar serve: command of the service.
     """
@@ -117,7 +117,7 @@ class Environment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upstream:
-    """Third-party project. ``into`` is ``(parent, path)`` for an upstream that is nested in another one.
+    """Third-party project. ``into`` is ``(parent, path)`` if the upstream is nested in the tree of another upstream.
 
     :ivar keyring: file of the project that contains keys. One of these keys must have signed the upstream's tag or
         commit.
@@ -137,11 +137,11 @@ class Upstream:
 class Lock:
     """Parsed lock.
 
-    ``sets`` maps each set to its refs by upstream. ``environments`` maps sets to container
+    ``sets[SET][UPSTREAM]`` is the ref of an upstream in a set. ``environments[SET]`` contains a set's container
     settings.
 
-    :ivar mismatches: for each set, the distributions whose version differs from the version that an upstream requires,
-        each with the reason why the difference is accepted.
+    :ivar mismatches: ``mismatches[SET][DISTRIBUTION]`` is the reason why a set may contain another version of a
+        distribution than an upstream requires.
     :ivar mergers: merge programs by name, for ``resolve --merger``.
     :ivar name: name of the project, for reports; if empty, the name of its folder is used.
     :ivar patchq: version of patchq with which the project was made; empty if not recorded.
@@ -174,7 +174,7 @@ class Lock:
         return [self.upstreams[name].pins[chosen[name]] for name in order]
 
     def nested_in(self, parent: str) -> dict[str, str]:
-        """Return the upstream nested at each path inside ``parent``."""
+        """Return the upstreams nested in ``parent``, as path → upstream's name."""
         found: dict[str, str] = {}
         for u in self.upstreams.values():
             if u.into and u.into[0] == parent:
@@ -185,8 +185,8 @@ class Lock:
 def parse(data: bytes, where: str = "upstream.lock") -> Lock:
     """Parse and check a lock.
 
-    :raises FormatError: with the table and key that are wrong.
-    :raises StateTooNew, StateTooOld: for another format version.
+    :raises FormatError: for an invalid lock; the message names the table and the key.
+    :raises StateTooNew, StateTooOld: for a newer or an older format version.
     """
     try:
         raw = toml.loads(data)
@@ -241,7 +241,7 @@ def _check_version(raw: Mapping[str, Any], where: str) -> None:
 
 
 def _check_nesting(upstreams: Mapping[str, Upstream], reader: _LockReader) -> None:
-    """Raise an error if an upstream is nested in an unknown upstream, or in one that is itself nested."""
+    """Raise an error if an upstream is nested in an unknown upstream, or in an upstream that is nested itself."""
     for upstream in upstreams.values():
         if upstream.into and upstream.into[0] not in upstreams:
             raise reader.bad(f"upstreams.{upstream.name}.into", f"{upstream.into[0]!r} is not an upstream")
@@ -257,7 +257,7 @@ def _read_mergers(raw: Mapping[str, Any], where: str) -> dict[str, str]:
 
     A lock contains only the name of an installed program, not a command. patchq sets the program's arguments.
 
-    :raises FormatError: for a merger that isn't a table with the bare name of a program.
+    :raises FormatError: for a merger that isn't a table with a program's name, without a folder.
     """
     table = raw.get("mergers", {})
     found: dict[str, str] = {}
@@ -267,7 +267,7 @@ def _read_mergers(raw: Mapping[str, Any], where: str) -> dict[str, str]:
             program = entry.get("program")
         if not isinstance(program, str) or not _PROGRAM.fullmatch(program):
             raise FormatError(
-                f"{where}: mergers.{name}: is not a table with a program, named without its folder",
+                f"{where}: mergers.{name}: needs a table with only the name of a program, without its folder",
                 hint='[mergers.mergiraf] program = "mergiraf"',
             )
         found[name] = program
@@ -386,7 +386,7 @@ class _LockReader:
         package = self.text(raw, "package", at) or distribution.replace("-", "_")
         profile = self.text(raw, "profile", at) or "source"
         if not distribution or profile not in PROFILES:
-            raise self.bad(at, f"needs a distribution, and a profile out of {', '.join(PROFILES)}")
+            raise self.bad(at, f"needs a distribution, and one of the profiles {', '.join(PROFILES)}")
         check_name(distribution, f"a distribution ({self.where})")
         check_name(package, f"a package ({self.where})")
         env = self.table(raw, "empty-env", f"{at}.")
@@ -423,7 +423,7 @@ class _LockReader:
         )
 
     def _module(self, raw: Mapping[str, Any], package: str, at: str) -> str:
-        """Return the module of a package that computes the paths of data folders relative to its own location."""
+        """Return the setting ``data-module``: the module that computes a package's data folders from its own path."""
         module = self.text(raw, "data-module", at)
         if module and not (module.startswith(package + ".") and all(map(str.isidentifier, module.split(".")))):
             raise self.bad(f"{at}.data-module", f"{module!r} is not a module of {package}")
@@ -474,15 +474,15 @@ class _LockReader:
             if not text or not text.isprintable():
                 raise self.bad(at, f"{text!r} is not a line of text")
         if any(not c.startswith("/") or ".." in c or not _PLAIN_PATH.fullmatch(c[1:]) for c in caches):
-            raise self.bad(f"{at}.caches", "are not absolute folders")
+            raise self.bad(f"{at}.caches", "must be absolute paths of folders")
         if any(re.search(r"(^|\s)-", r) for r in requires):
-            raise self.bad(f"{at}.requires", "are requirements, not options")
+            raise self.bad(f"{at}.requires", "must be requirements, not options")
         index = self.text(raw, "index", at)
         if index and not re.fullmatch(r"https://[A-Za-z0-9.-]+(/[A-Za-z0-9._-]+)*/?", index):
             raise self.bad(f"{at}.index", "is not an https address of an index")
         port, gpu = raw.get("port", 0), raw.get("gpu", False)
         if not isinstance(port, int) or isinstance(port, bool) or not 0 <= port < 65536 or not isinstance(gpu, bool):
-            raise self.bad(at, "port is a number, gpu true or false")
+            raise self.bad(at, "port must be a number, and gpu true or false")
         return Environment(
             image=image, requires=requires, env=dict(env), caches=caches, serve=serve, port=port, gpu=gpu, index=index
         )

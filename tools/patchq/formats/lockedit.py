@@ -1,4 +1,4 @@
-"""Changes to ``upstream.lock``: add and move pins with the library tomlkit, which keeps comments and order."""
+"""Changes to ``upstream.lock``: pins, build settings and check rules. tomlkit keeps the comments and the order."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ version = 1
 
 
 def with_pin(data: bytes, upstream: Upstream, pin: Pin, set_name: str, *, like: str = "") -> bytes:
-    """Return the lock's bytes with a pin added or replaced. The pin is selected in a set.
+    """Return the lock's bytes with a pin added or replaced. The set ``set_name`` then uses this pin.
 
-    A new set starts as a copy of the set ``like``, or of the default set. So one command is enough to move to
-    a new version.
+    If the set doesn't exist, create it as a copy of the set ``like``, or of the default set. So one command is enough
+    to move to a new version.
     """
     import tomlkit
 
@@ -70,13 +70,13 @@ def with_build(data: bytes, upstream: str, build: BuildConfig) -> bytes:
 
 
 def rules_for_adopted(before: CheckRules, broken: Collection[str]) -> CheckRules | None:
-    """Return rules of ``check`` that the adopted patches don't break.
+    """Return rules of ``check`` for imported patches: the rules that the patches break are switched off.
 
     A later import switches off only rules that no import has switched off before, and requires the same sign-offs as
     before.
 
     :param broken: rules that the patches break.
-    :returns: None if the rules need no change, or if the project has set them itself.
+    :returns: None if the rules need no change, or if the user wrote the rules.
     """
     if before not in (CheckRules(), replace(before, reason=ADOPTED_REASON)):
         return None
@@ -98,7 +98,7 @@ def rules_for_adopted(before: CheckRules, broken: Collection[str]) -> CheckRules
 
 
 def rules_to_report(rules: CheckRules, broken: Collection[str]) -> list[str]:
-    """Return the broken rules that ``check`` reports as problems, if an import wrote the rules."""
+    """Return the broken rules that ``check`` reports as problems; empty unless an import wrote ``rules``."""
     if rules.reason != ADOPTED_REASON:
         return []
     ignored = {*rules.off, *rules.warn}

@@ -27,7 +27,7 @@ class Manifest:
     :ivar files: SHA-256 of each patched file, by its path in the wheel.
     :ivar siblings: required versions of the set's other distributions, by canonical name.
     :ivar computed: stack ids computed from the pins and patches in the manifest, one per build format; empty
-        if the manifest doesn't list all pins and patches.
+        if patches were left out.
     """
 
     distribution: str
@@ -42,7 +42,7 @@ class Manifest:
 
 
 def stack_id(stacks: Sequence[Sequence[Any]], build_format: int = BUILD_FORMAT) -> str:
-    """Return the stack id: the SHA-256 of a whole set's pins and of the bytes of its applied patches.
+    """Return the stack id of a set: a SHA-256 over the set's pins and the SHA-256 of each applied patch.
 
     :param stacks: for each upstream: its name, ref, commit, SHA-256, subdir, and ``[name, SHA-256]`` of each
         patch.

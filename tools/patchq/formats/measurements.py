@@ -1,7 +1,7 @@
-"""Measurements: results of benchmark tools, the ledger of measurements, and targets and bounds to compare them with.
+"""Measurements: results of benchmark tools, the ledger of measurements, and the project's targets and bounds.
 
-These formats of results are read: the JSON of ``vllm bench serve`` and ``throughput``, the JSON of
-``llama-bench``, and tables with a ``test`` and a ``t/s`` column, in Markdown (``llama-bench``) or in aligned
+These formats of results are supported: the JSON of ``vllm bench serve`` and ``vllm bench throughput``, the JSON of
+``llama-bench``, and tables with the columns ``test`` and ``t/s``, in Markdown (``llama-bench``) or in aligned
 columns (``llama-benchy``).
 """
 
@@ -28,11 +28,11 @@ _LONGEST = 200
 class Reading:
     """Result in a file of benchmark results.
 
-    :ivar test: ``tg32`` (32 tokens decoded, one request), ``pp2048`` (prefill), ``serve c8`` (eight
-        requests at once).
+    :ivar test: name of the test: ``tg32`` (32 tokens decoded, one request), ``pp2048`` (prefill of 2048 tokens),
+        ``serve c8`` (eight requests at once).
     :ivar depth: tokens of context before the test.
     :ivar value: tokens per second.
-    :ivar spread: standard deviation of ``value``; 0 if the file contains none.
+    :ivar spread: standard deviation of ``value``; 0 if the file contains no deviation.
     :ivar place: position in the file: ``line 7``, ``[3]``.
     """
 
@@ -51,10 +51,9 @@ class Reading:
 class Measurement:
     """Benchmark result together with its origin.
 
-    :ivar stack_id: stack id of the measured build; empty if it has no patches.
+    :ivar stack_id: stack id of the measured build; empty if the build has no patches.
     :ivar patches: patches of the measured build, as ``upstream/name``.
-    :ivar reported: source of a figure that others have measured; empty for figures of the ledger's
-        maintainers.
+    :ivar reported: source of a figure that someone outside the project measured; otherwise empty.
     :ivar file: imported file inside the project.
     :ivar sha256: hash of the imported file.
     :ivar time: time of the import, in UTC.
@@ -133,7 +132,7 @@ def _check(reading: Reading, where: str) -> None:
         )
     if not 0 <= reading.depth < 1 << 30 or not 0 <= reading.samples < 1 << 30:
         raise FormatError(
-            f"{where}, {reading.place}: the depth or the count is impossible", hint="correct or remove that result"
+            f"{where}, {reading.place}: impossible depth or number of samples", hint="correct or remove that result"
         )
     for text in (reading.test, reading.engine, reading.model, reading.config):
         if len(text) > _LONGEST or not text.isprintable():
@@ -316,7 +315,9 @@ def check(found: Measurement, where: str) -> None:
             texts[f.name] = getattr(found, f.name)
     for name, text in [*texts.items(), *(("patches", p) for p in found.patches)]:
         if isinstance(text, str) and (len(text) > _LONGEST or not text.isprintable()):
-            raise FormatError(f"{where}: {text[:40]!r} is no {name}", hint="one line of at most 200 characters")
+            raise FormatError(
+                f"{where}: invalid {name}: {text[:40]!r}", hint="use one line of at most 200 printable characters"
+            )
 
 
 def add(data: bytes, new: Iterable[Measurement]) -> bytes:
@@ -392,7 +393,7 @@ def _check_goal(goal: Target | Bound, name: str, where: str) -> None:
 def differ_in_one(measurements: Sequence[Measurement]) -> list[tuple[str, Measurement, Measurement]]:
     """Return pairs of measurements of the same test, made with stacks that differ in only one patch.
 
-    Each item contains the patch, the measurement without it, and the measurement with it.
+    Each item contains the patch, the measurement without the patch, and the measurement with the patch.
     """
     found = []
     own = []

@@ -6,7 +6,10 @@ from patchq.names import TextEnum
 
 
 class Outcome(TextEnum):
-    """Outcome of a patch on a ref, cheapest first; see docs/reference/formats.md."""
+    """Outcome of a patch on a ref; see docs/reference/formats.md.
+
+    The first six members mean that the ref's stack contains the patch.
+    """
 
     CLEAN = "clean"
     OFFSET = "offset"
@@ -26,7 +29,7 @@ class Outcome(TextEnum):
 
 
 class Grade(TextEnum):
-    """How much of a patch the evidence shows upstream."""
+    """Degree to which upstream's code already contains a patch."""
 
     NONE = ""
     IDENTICAL = "identical"
@@ -43,7 +46,7 @@ class DropReason(TextEnum):
 
 
 class CellState(TextEnum):
-    """State of a patch on a ref where no attempt gave an :class:`Outcome`."""
+    """State of a patch on a ref for which the ledger contains no :class:`Outcome`."""
 
     UNKNOWN = ""
     #: The ref's stack has the patch, which was written for this ref, not carried to it.
@@ -69,7 +72,7 @@ class ProofState(TextEnum):
 
 
 class FindingLevel(TextEnum):
-    """Severity of a finding. A problem makes ``check`` fail."""
+    """Severity of a finding. ``check`` fails for a problem, but not for a warning."""
 
     PROBLEM = "problem"
     WARNING = "warning"

@@ -1,4 +1,4 @@
-"""Changes to ``upstream.lock`` that remove or rename tables and keep comments and order."""
+"""Changes to ``upstream.lock``: remove or rename tables. The comments and the order of the lock are kept."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def with_default(data: bytes, set_name: str) -> bytes:
 def without(data: bytes, tables: Sequence[Path]) -> bytes:
     """Return the lock without some tables and their subtables.
 
-    Comments after the last key of a table are kept.
+    Comments after the last key of a removed table are kept.
 
     :param tables: key path of each table to remove, such as ``("sets", "old")``.
     :raises FormatError: if a table has no header line of its own.
@@ -49,7 +49,7 @@ def without(data: bytes, tables: Sequence[Path]) -> bytes:
 
 
 def renamed(data: bytes, table: Path, name: str) -> bytes:
-    """Return the lock with a table and its subtables under another name.
+    """Return the lock with a table renamed, together with its subtables.
 
     :raises FormatError: if the table has no header line of its own.
     """
@@ -72,7 +72,7 @@ def renamed(data: bytes, table: Path, name: str) -> bytes:
 
 
 def _sections(data: bytes) -> list[tuple[Path, list[bytes]]]:
-    """Return the path and the lines of each table. Lines before the first header have no path."""
+    """Return the path and the lines of each table. Lines before the first header have the path ``()``."""
     found: list[tuple[Path, list[bytes]]] = [((), [])]
     for line in data.split(b"\n"):
         if _HEADER.match(line):
@@ -104,7 +104,7 @@ def _take_out(raw: dict[str, Any], path: Path) -> Any:
 
 
 def _checked(before: bytes, after: bytes, change: Callable[[dict[str, Any]], object]) -> bytes:
-    """Return ``after``, after checking that its data differs from the data of ``before`` only by ``change``.
+    """Check that the lock ``after`` differs from the lock ``before`` only by ``change``, and return ``after``.
 
     :raises FormatError: if there is any other difference.
     """
@@ -122,7 +122,7 @@ def _checked(before: bytes, after: bytes, change: Callable[[dict[str, Any]], obj
 def _full(raw: Any) -> Any:
     """Return data without empty tables.
 
-    Removing the last subtable also removes the table that contains it.
+    If the only subtable of a table is removed from the text, the table disappears, too.
     """
     if not isinstance(raw, dict):
         return raw

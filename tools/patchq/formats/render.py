@@ -1,4 +1,4 @@
-"""Rendering of templates, and the only module that imports jinja2. HTML is escaped; undefined names are errors."""
+"""Rendering of templates. Only this module imports jinja2. HTML is escaped; undefined names are errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _environment() -> Environment:
 
     @pass_eval_context
     def show(context: EvalContext, value: object) -> object:
-        """Escape characters that are invisible or change the text direction, in a value on a page.
+        """Escape invisible characters, and characters that change the text direction, in a value on an HTML page.
 
         patchq's own markup is not escaped.
         """
@@ -52,7 +52,7 @@ def render(template: str, **values: Any) -> str:
 
 
 def raw(text: str) -> str:
-    """Mark patchq's own text as safe for a page, so that it isn't escaped."""
+    """Mark patchq's own text as safe for an HTML page, so that templates don't escape it."""
     from markupsafe import Markup
 
     return Markup(text)
@@ -74,6 +74,6 @@ def _docker_text(value: str) -> str:
 def _yaml_text(value: object) -> str:
     """Quote a value for a compose file, without variable expansion.
 
-    The quoting is that of JSON, because JSON is valid YAML.
+    JSON quoting is used, because JSON is valid YAML.
     """
     return json.dumps(value, ensure_ascii=False).replace("$", "$$")

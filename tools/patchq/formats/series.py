@@ -29,8 +29,8 @@ class SeriesConflictError(FormatError):
 class _SeriesConflict:
     """Both versions of a ``series`` file with conflict markers.
 
-    :ivar base: lines of the common ancestor, as far as the file contains them.
-    :ivar only: lines of each side between the conflict markers.
+    :ivar base: lines of the common ancestor. Inside a conflict, only git's ``diff3`` style contains these lines.
+    :ivar only: for each side, its lines between the conflict markers.
     """
 
     labels: tuple[str, str]
@@ -58,9 +58,9 @@ class Series:
     lines: tuple[str, ...] = ()
 
     def with_names(self, names: Sequence[str]) -> Series:
-        """Return the same file with the patches in another order.
+        """Return a series with these patches in this order, and with the comments of this series.
 
-        A comment stays above its patch. The comments of a removed patch stay in their place.
+        A comment stays above its patch. Comments of a removed patch move to the next patch.
         """
         above: dict[str, list[str]] = {}
         pending: list[str] = []
@@ -106,9 +106,8 @@ def parse(data: bytes, where: str) -> Series:
     if conflict := _conflict(lines):
         raise SeriesConflictError(
             f"{where} has a merge conflict: {conflict}",
-            hint="`patchq check --fix` keeps both sides if they only add lines; or remove the marker lines by hand to "
-            f"keep both; or keep one side with `git checkout --ours {sh(where)}` or "
-            f"`git checkout --theirs {sh(where)}`",
+            hint="`patchq check --fix` keeps both sides if they only add lines; otherwise, remove the marker lines by "
+            f"hand; to keep one side, run `git checkout --ours {sh(where)}` or `git checkout --theirs {sh(where)}`",
         )
     names: dict[str, None] = {}
     for number, line in enumerate(lines, 1):
@@ -189,8 +188,8 @@ def unite(data: bytes, where: str, base: bytes | None) -> bytes:
     if not all(gaps):
         raise SeriesConflictError(
             f"{where} has a merge conflict, and a side removed or moved lines: {conflict}",
-            hint=f"remove the marker lines and the side that you don't want, or `git checkout --ours {sh(where)}` or "
-            f"`git checkout --theirs {sh(where)}`",
+            hint="remove the marker lines and the lines that you don't want; or, to keep one side, run "
+            f"`git checkout --ours {sh(where)}` or `git checkout --theirs {sh(where)}`",
         )
     lines: list[str] = []
     for number, (ours, theirs) in enumerate(zip(*gaps, strict=True)):

@@ -25,7 +25,7 @@ MAX_HEADERS = 16
 MAX_MEMBERS = 5_000_000
 _GLOBAL, _OWN = (tarfile.XGLTYPE,), (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE)
 _LONG = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
-#: Fields that change which file a member is. Some readers apply those of a global header to all
+#: Fields that change a member's path, link target or size. Some readers apply such fields of a global header to all
 #: later members.
 _RENAMING = {b"path", b"linkpath", b"size"}
 _RECORD = re.compile(rb"(\d{1,7}) ([^=\n]{1,4096})=")
@@ -94,7 +94,7 @@ def _check_records(data: bytes, refused: set[bytes]) -> None:
 
 
 class _Raw(io.RawIOBase):
-    """File object with the methods that a buffer needs, around an object that only has ``read``."""
+    """Adapter that gives an object with only ``read`` the methods that :class:`io.BufferedReader` needs."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
@@ -111,10 +111,10 @@ class _Raw(io.RawIOBase):
 def open_stream(file: IO[bytes] | Any) -> tarfile.TarFile:
     """Open an archive, compressed or not, to read it once from its beginning to its end.
 
-    An archive may consist of several compressed streams. ``tarfile`` itself stops after the first one, but
-    other programs read all of them.
+    An archive may consist of several compressed streams. ``tarfile`` itself stops after the first stream, but
+    other programs read all streams.
 
-    :raises tarfile.TarError: for an invalid archive, also during reading. Decompressors raise their
+    :raises tarfile.TarError: for an invalid archive, here or later while it is read. Decompressors raise their
         own exceptions.
     """
     raw = io.BufferedReader(_Raw(file), 1 << 16)
@@ -130,7 +130,7 @@ def open_stream(file: IO[bytes] | Any) -> tarfile.TarFile:
 
 
 def members(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    """Yield the members of an archive that is read as a stream, without keeping them.
+    """Yield the members of an archive that is read as a stream, without keeping the members in memory.
 
     :raises tarfile.TarError: for a damaged member, or if there are more than :data:`MAX_MEMBERS` members.
     """

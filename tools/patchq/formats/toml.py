@@ -1,4 +1,4 @@
-"""Parser for TOML, and the only module that imports a TOML library."""
+"""Parser for TOML. Only this module imports a TOML library."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ else:
 
 #: Most parts of a dotted key. The reader's time grows with the square of their number.
 MOST_PARTS = 32
-#: Text with dots that don't separate parts: strings and comments. An unterminated one extends to
+#: Strings and comments, whose dots don't separate parts of a key. An unterminated string extends to
 #: the end of the file or line, so that no text is searched twice.
 _NO_KEY = re.compile(
     r'"""(?:[^"\\]+|\\.|"(?!""))*(?:"""|\\?\Z)|"(?:[^"\\\n]+|\\.)*(?:"|\\?$)'

@@ -1,4 +1,4 @@
-"""Check that a path is allowed in a tree, so that every file system can store the tree."""
+"""Checks of the paths in a tree: every file system must be able to store the tree."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def parents_of(path: bytes) -> list[bytes]:
 
 
 def one_name(paths: Iterable[bytes]) -> tuple[bytes, bytes] | None:
-    """Return two paths that are equal if case and Unicode normalization are ignored; None if no two are."""
+    """Return two paths that differ only in case or Unicode normalization (``A.py`` and ``a.py``); None if none do."""
     seen: dict[str, bytes] = {}
     for path in paths:
         for name in (*parents_of(path), path):
@@ -77,7 +77,7 @@ def one_name(paths: Iterable[bytes]) -> tuple[bytes, bytes] | None:
 def check_tree_path(path: bytes, where: str) -> bytes:
     """Return ``path`` if :func:`is_tree_path` accepts it.
 
-    :raises FormatError: if it doesn't.
+    :raises FormatError: if :func:`is_tree_path` doesn't accept it.
     """
     if not is_tree_path(path):
         raise FormatError(

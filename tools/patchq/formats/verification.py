@@ -1,4 +1,4 @@
-"""Tables ``verify`` and ``signing`` of a lock: what the verifiers accept, and whose signature they require."""
+"""Tables ``verify`` and ``signing`` of a lock: the items that verification accepts, and the required signer."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Signing:
 
 
 def read_verification(raw: Mapping[str, Any], where: str) -> Verification:
-    """Return the ``verify`` table of a lock; an empty one if the lock contains none.
+    """Return the settings in the ``verify`` table of a lock; empty settings if the lock has no such table.
 
     :raises FormatError: for other keys, or values that aren't lists of names.
     """
@@ -49,7 +49,7 @@ def read_verification(raw: Mapping[str, Any], where: str) -> Verification:
     known = isinstance(table, dict) and set(table) <= {"allow", "plugin-groups"}
     if not known or not all(isinstance(v, list) for v in lists) or not all(_is_name(name) for name in names):
         raise FormatError(
-            f"{where}: verify: is not lists of names, allow and plugin-groups",
+            f"{where}: verify: may contain only the lists of names allow and plugin-groups",
             hint='[verify] allow = ["hook.pth", "my-plugin"]',
         )
     return Verification(allow=tuple(table.get("allow", ())), groups=tuple(table.get("plugin-groups", ())))
@@ -62,7 +62,7 @@ def _is_name(value: object) -> bool:
 def read_signing(raw: Mapping[str, Any], where: str) -> Signing | None:
     """Return the signer that a lock requires; None if the lock requires no signature.
 
-    :raises FormatError: if the table contains neither a key, nor an identity with its issuer.
+    :raises FormatError: unless the table contains either ``key``, or ``identity`` and ``issuer``.
     """
     if "signing" not in raw:
         return None
@@ -73,7 +73,7 @@ def read_signing(raw: Mapping[str, Any], where: str) -> Signing | None:
         named = set()
     if named not in ({"key"}, {"identity", "issuer"}) or not all(_is_line(v) for v in table.values()):
         raise FormatError(
-            f"{where}: signing: is neither a key nor an identity with its issuer",
+            f"{where}: signing: needs either a key, or an identity and its issuer",
             hint='[signing] key = "keys/release.pem", or identity = "…" and issuer = "https://…"',
         )
     if "key" in table:

@@ -40,7 +40,7 @@ class _Persistent:
         self.ended = False
 
     def _use(self, ask: Callable[[IO[bytes]], T]) -> T | None:
-        """Call a function with the process's output; return None if the process can't be used."""
+        """Call ``ask`` with a reader of the process's output; return None if the process can't be used."""
         if not self._lock.acquire(blocking=False):
             return None  # in use by another thread
         try:
@@ -61,7 +61,8 @@ class _Persistent:
     def _said(self) -> Iterator[IO[bytes]]:
         """Yield a buffered reader of the process's output.
 
-        The buffer is created for each call, because a fork could copy the held lock of a permanent buffer.
+        The buffer is created for each call. A permanent buffer has a lock, and a fork could copy the lock while it is
+        held.
         """
         source = io.BufferedReader(cast(io.RawIOBase, self._process.stdout))
         try:
@@ -103,11 +104,11 @@ class ObjectReader(_Persistent):
         super().__init__(git, ("cat-file", "--batch-command"))
 
     def contents(self, names: Sequence[Name]) -> dict[Name, bytes] | None:
-        """Return the contents of the objects that exist; None if the process can't be used."""
+        """Return the contents of objects by name. Leave out missing objects. None if the process can't be used."""
         return self._ask("contents", names)
 
     def ids(self, names: Sequence[Name]) -> dict[Name, str] | None:
-        """Return the ids of the objects that exist; None if the process can't be used."""
+        """Return the ids of objects by name. Leave out missing objects. None if the process can't be used."""
         found = self._ask("info", names)
         if found is None:
             return None
@@ -140,11 +141,11 @@ class ObjectReader(_Persistent):
 
 
 class TreeMerger(_Persistent):
-    """Persistent ``git merge-tree --stdin`` process of git 2.50 or newer, which flushes each result.
+    """Persistent ``git merge-tree --stdin`` process. git must be 2.50 or newer, because it must flush each result.
 
     git keeps some memory for each merged tree, so the process is ended after :data:`_MOST_MERGES` merges.
 
-    :param argv: command of git, with its configuration.
+    :param argv: arguments of git, with its configuration.
     """
 
     def __init__(self, git: Command, argv: Sequence[str]) -> None:
@@ -196,7 +197,7 @@ def reader(git: Command) -> ObjectReader | None:
 def merger(git: Command, argv: Sequence[str], number: int) -> TreeMerger | None:
     """Return a persistent process that merges trees of a repository; None if git can't start.
 
-    :param number: number of the process, to use several processes with the same command.
+    :param number: number that identifies one of several processes with the same command.
     """
     return _find(git, tuple(argv), number, lambda: TreeMerger(git, argv))
 

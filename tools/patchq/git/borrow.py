@@ -18,7 +18,7 @@ class Borrowed:
     """Commit that was copied from another repository.
 
     :ivar before: tree of the commit's first parent; None for a root commit.
-    :ivar brought: commits that a merge commit adds to its first parent, oldest first.
+    :ivar brought: for a merge commit, the commits that it merges into its first parent, oldest first.
     """
 
     info: CommitInfo
@@ -40,7 +40,7 @@ def borrow(store: Git, folder: Path, first: str, last: str) -> list[Borrowed]:
     if not all(ends):
         raise UserError(
             f"{folder} has no range {first}..{last}",
-            hint=f"check the range by `git -C {sh(folder)} log {sh(first)}..{sh(last)}`",
+            hint=f"check the range with `git -C {sh(folder)} log {sh(first)}..{sh(last)}`",
         )
     objects, shallow = (
         Path(source.line("rev-parse", "--path-format=absolute", "--git-path", name)) for name in ("objects", "shallow")
@@ -64,7 +64,7 @@ def borrow(store: Git, folder: Path, first: str, last: str) -> list[Borrowed]:
         except runner.CommandError as error:
             raise SourceError(
                 f"{folder} lacks some of {first}..{last}: {error.output}",
-                hint=f"if it is a partial clone: `git -C {sh(folder)} fetch --refetch --no-filter`",
+                hint=f"if the repository is a partial clone, run `git -C {sh(folder)} fetch --refetch --no-filter`",
             ) from None
     borrowed: list[Borrowed] = []
     for info in commits:

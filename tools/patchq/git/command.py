@@ -1,12 +1,13 @@
 """The git command in an isolated environment.
 
-The git processes that read or write a store start here. ``person`` starts those in the user's repository.
+This module starts the git processes that read or write a store. The module ``person`` starts the git processes in the
+user's repository.
 
 - Configuration: only patchq's, not the user's or the system's. Attributes and ignore rules come
   from the trees. ``project._private`` checks that the store's configuration is patchq's own.
 - Programs: no hook, file monitor, signature program, askpass, pager, editor or transport runs.
 - Objects: no replacement refs, and no lazy fetch of missing objects.
-- Repository: always explicit. If it is damaged, git doesn't search the parent folders for another.
+- Repository: always explicit. If the repository is damaged, git doesn't search the parent folders for another one.
 """
 
 from __future__ import annotations
@@ -115,8 +116,8 @@ class Command:
         """Run ``git *args`` and return its result. By default, any exit code is accepted.
 
         :param config: settings as ``key=value``, passed as arguments.
-        :param settings: settings passed by environment, which a process list doesn't show.
-        :param most_said: number of bytes to keep from the start of stderr, and from its end.
+        :param settings: settings passed as environment variables, which a process list doesn't show.
+        :param most_said: number of bytes to keep from the start and from the end of stderr; None for all.
         :raises runner.CommandError: if the exit code is not in ``ok_codes``.
         """
         argv = _argv(args, config)
@@ -198,15 +199,15 @@ def is_plain(author: Ident) -> bool:
 
 
 def author_ident(git: Command, name: str, email: str, date: str) -> Ident:
-    """Return an author in the form in which git writes it into a commit.
+    """Return an author as git writes it into a commit.
 
-    :param date: any date format of git; empty for now.
+    :param date: date in any format that git reads; empty for the current time.
     :raises runner.CommandError: if git refuses the author.
     :raises FormatError: if a value contains a NUL byte, which an environment variable can't contain.
     """
     if "\0" in name + email + date:
         raise FormatError(
-            f"{name + ' ' + email + ' ' + date!r} names an author with a NUL byte", hint="remove the NUL byte"
+            f"the author {name + ' ' + email + ' ' + date!r} contains a NUL byte", hint="remove the NUL byte"
         )
     if given := _SECONDS.fullmatch(date):
         asked = Ident(name, email, int(given[1]), given[2])

@@ -48,7 +48,7 @@ _PATCH_FILES = (
 
 @dataclass(frozen=True, slots=True)
 class PathChange:
-    """Difference between two trees at one path. None means that the file doesn't exist."""
+    """Difference between two trees at one path. ``old`` or ``new`` is None if that tree has no file at this path."""
 
     path: bytes
     old: TreeEntry | None
@@ -135,7 +135,7 @@ class Diffs(Objects):
         """Return the changes of each commit relative to its parent.
 
         :param first_parent: compare a merge with its first parent. By default, a merge counts as unchanged.
-        :param against: other parents to compare merges with.
+        :param against: parents with which to compare merges, by merge commit.
         """
         data = _to_compare(commits, against)
         merges = []
@@ -157,11 +157,14 @@ class Diffs(Objects):
         return [_changes(found[c.encode()]) for c in commits]
 
     def renames_of(self, commit: CommitId, parent: CommitId | None = None) -> dict[bytes, bytes]:
-        """Return the renames of a commit relative to ``parent`` (default: its first), as old path to new path."""
+        """Return the files that a commit renames, as old path → new path.
+
+        :param parent: parent to compare the commit with; by default, its first parent.
+        """
         return self._renames(parent or "--no-commit-id", commit)
 
     def renames_between(self, before: str, after: str) -> dict[bytes, bytes]:
-        """Return the renames between two trees, as old path to new path."""
+        """Return the files that were renamed between two trees, as old path → new path."""
         return self._renames(before, after)
 
     def moved(self, before: str, after: str, path: bytes) -> bytes | None:
@@ -187,7 +190,7 @@ class Diffs(Objects):
         """Return each commit's diff relative to its first parent. A rename is shown as a removal and an addition.
 
         :param as_merged: use the diff algorithm of git's merges.
-        :param against: other parents to compare merges with.
+        :param against: parents with which to compare merges, by merge commit.
         """
         data = _to_compare(commits, against)
         argv = ["diff-tree", "-p", "--full-index", "--no-renames", "--unified=3", "--no-ext-diff", "--no-textconv"]

@@ -48,7 +48,7 @@ def import_commits(store: Git, ref: bytes) -> Iterator[tuple[IO[bytes], dict[int
 
 
 def commit_start(ref: bytes, mark: int, author: Ident, message: str, parent: bytes) -> bytes:
-    """Return the header of a ``fast-import`` commit whose committer is its author.
+    """Return the header of a ``fast-import`` commit. The author is also the committer.
 
     :param parent: id or mark of the parent commit.
     """

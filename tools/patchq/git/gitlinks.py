@@ -39,9 +39,10 @@ def untracked_repositories(git: Git, env: Mapping[str, str]) -> list[bytes]:
 
 
 def settle_submodules(git: Git, env: Mapping[str, str]) -> None:
-    """Resolve conflicts of submodules in the index that ``env`` names. Use upstream's commit if there is one.
+    """Resolve conflicts of submodules in the index that ``env`` names, with upstream's commit if there is one.
 
-    git doesn't check out a submodule, and can't add the empty folder that a merge leaves for it.
+    git itself can't resolve such a conflict from the worktree: a merge leaves an empty folder for a submodule, and
+    git can't add an empty folder.
     """
     resolved: dict[bytes, bytes] = {}
     for entry in git.run("ls-files", "--unmerged", "-z", env=env).split(b"\0"):
@@ -76,7 +77,7 @@ def in_the_worktree(upstream: str, paths: Sequence[bytes], folder: Path) -> User
 
 
 def refuse_repositories(store: Git, where: str, before: str, after: str, there: str) -> None:
-    """Check that a patch adds no repository, because it can't contain the repository's files.
+    """Check that a patch adds no repository. A patch can't contain another repository's files.
 
     :param where: name of the patch in the message.
     :param there: place where the user can fix the patch, for the hint.
@@ -87,5 +88,5 @@ def refuse_repositories(store: Git, where: str, before: str, after: str, there: 
         _, noun = _repositories(found)
         raise UserError(
             f"{where} adds {show_paths(found)}, {noun}; a patch can't contain another repository's files",
-            hint=f"`git rm --cached {names}` and `git commit --amend` {there}, or name it in .gitmodules",
+            hint=f"run `git rm --cached {names}` and `git commit --amend` {there}, or add a .gitmodules entry",
         )

@@ -1,6 +1,7 @@
-"""Merges of a few files each. One ``git merge-tree`` process runs many of them.
+"""Merges of a few files each. One ``git merge-tree`` process runs many merges.
 
-The sides of a merge are commits of flat trees, whose files have numbers as names. All trees are written together.
+The sides of a merge are commits. The files in these commits have numbers as names. The trees for all merges are written
+together.
 """
 
 from __future__ import annotations
@@ -49,11 +50,11 @@ Pending = tuple[int | str, ...]
 
 
 class MergeObjects:
-    """Commits for the sides of merges. All of them are written by the end of the ``with`` block.
+    """Writer of the commits for the sides of merges. All commits are written by the end of the ``with`` block.
 
-    In a scratch repository, patchq itself writes the commits as a pack. One ``git fast-import`` process writes the
-    commits of other repositories. It also writes commits that replace files of an existing tree, and the children of
-    these commits.
+    In a scratch repository, patchq itself writes the commits as a pack. In other repositories, one ``git fast-import``
+    process writes them. In any repository, this process writes the commits that replace files of an existing tree, and
+    the children of these commits.
     """
 
     def __init__(self, git: Git, written: set[BlobId]) -> None:
@@ -267,10 +268,10 @@ def merge_contents(git: Git, sides: Sequence[FileSides]) -> list[BlobId | None]:
 
 
 def changed_lines(git: Git, pairs: Sequence[tuple[BlobId, BlobId]]) -> list[list[tuple[int, int]]]:
-    """Return, for each pair, the lines of the first file that the second file changes.
+    """Return, for each pair of files, the line ranges of the first file that the second file changes.
 
-    Lines are compared as in git's merges. A change is a half-open range of line numbers that start at 0. Binary files
-    have no changes.
+    Lines are compared as in git's merges. ``(2, 4)`` means the third and fourth lines of the first file; ``(2, 2)``
+    means that lines were added before the third line. Binary files have no changes.
     """
     if not pairs:
         return []
@@ -284,7 +285,7 @@ def changed_lines(git: Git, pairs: Sequence[tuple[BlobId, BlobId]]) -> list[list
 
 
 def _lines_of(hunks: bytes) -> list[tuple[int, int]]:
-    """Return the old line range of each hunk."""
+    """Return the ranges of old lines that hunks change."""
     found: list[tuple[int, int]] = []
     at = first = -1
     for line in [*hunks.split(b"\n"), b""]:
@@ -345,7 +346,7 @@ def _flat_entries(tree: bytes) -> dict[int, TreeEntry]:
 
 
 def by_path(sides: Sequence[Side], merge: Merge, labels: tuple[str, str], tree: Mapping[int, TreeEntry]) -> Merged:
-    """Convert the result of a merge of numbered files. The new result contains the files' paths."""
+    """Convert the result of a merge of files with numbers as names to a result with the files' paths."""
     changes: list[PathChange] = []
     for number, side in enumerate(sides):
         result = tree.get(number)

@@ -1,8 +1,8 @@
 """Three-way merges in memory: ``git merge-tree``.
 
-git 2.50 and newer can merge trees with a given base. One persistent process then does all merges of a
-repository. Older versions can only merge commits. Then the base is written as the common parent of two
-commits, and each call starts a new process.
+With git 2.50 or newer, one persistent process runs all merges of a repository, and merges trees with a given base.
+Older versions can only merge commits. For these versions, patchq writes the base as the common parent of two commits,
+and each call starts a new process.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Stage:
 class Merge:
     """Result of a merge. Conflicting files in the tree contain conflict markers, labelled by the commits.
 
-    :ivar failed: message if git crashed; then the tree is the tree of ours.
+    :ivar failed: message if git crashed, and empty otherwise. After a crash, ``tree`` is the tree of ours.
     """
 
     tree: TreeId
@@ -71,7 +71,7 @@ class Merging(Objects):
     def merge_tree(self, base: str, ours: str, theirs: str, *, follow_folders: bool = True) -> Merge:
         """Merge three trees in memory. Renames are followed.
 
-        :param follow_folders: apply directory renames to new files.
+        :param follow_folders: move a new file if the other side renamed its folder.
         """
         sides: Sides = (base, ours, theirs)
         if not merges_trees():
@@ -80,7 +80,7 @@ class Merging(Objects):
         return self.merge([sides], follow_folders=follow_folders)[0]
 
     def merge(self, pairs: Sequence[Sides], *, follow_folders: bool = True) -> list[Merge]:
-        """Merge several pairs in memory with one process. If git crashes, repeat the merges with one process each."""
+        """Run several merges in memory with one process. If git crashes, run each merge again in its own process."""
         if not pairs:
             return []
         try:

@@ -77,7 +77,7 @@ class Objects(Command):
     def resolve(self, *names: str) -> list[str]:
         """Return the object ids of revisions.
 
-        :raises runner.CommandError: if one is unknown.
+        :raises runner.CommandError: if a revision is unknown.
         """
         out = self.run("rev-parse", *names).decode()
         return out.split("\n")[: len(names)]
@@ -101,7 +101,9 @@ class Objects(Command):
         return found
 
     def update_refs(self, moves: Sequence[tuple[str, str | None, str | None]]) -> None:
-        """Move refs ``(name, old, new)`` in one transaction. None as a value means that the ref doesn't exist.
+        """Create, move or delete refs ``(name, old, new)`` in one transaction.
+
+        If ``old`` is None, the ref must not exist. If ``new`` is None, the ref is deleted.
 
         :raises runner.CommandError: if a ref no longer has its old value.
         """
@@ -134,7 +136,8 @@ class Objects(Command):
     def list_near(self, treeish: str, paths: Sequence[bytes]) -> tuple[dict[bytes, TreeEntry], set[bytes]]:
         """Return the files at or below these paths, and the existing folders along the paths.
 
-        A file at a path where a folder is expected is included. Only the tree objects along the paths are read.
+        If the parent of a path is a file instead of a folder, this file is included. Only the tree objects along the
+        paths are read.
         """
         found, there = self._list_some(treeish, ("-r", "-t"), paths)
         folders = set(chain.from_iterable(map(parents_of, paths)))
@@ -145,7 +148,7 @@ class Objects(Command):
     def _list_some(
         self, treeish: str, options: Sequence[str], paths: Sequence[bytes]
     ) -> tuple[dict[bytes, TreeEntry], set[bytes]]:
-        """Return the files and the folders that ``ls-tree`` names for these paths."""
+        """Return the files and the folders that ``ls-tree`` lists for these paths."""
         argv = ("--literal-pathspecs", "ls-tree", *options, "-z", "--full-tree", treeish, "--")
         found: dict[bytes, TreeEntry] = {}
         folders: set[bytes] = set()
@@ -243,7 +246,8 @@ class Objects(Command):
     def log(self, *specs: str, first_parent: bool = True, paths: Iterable[bytes] = ()) -> list[CommitInfo]:
         """Return the commits of a range, oldest first.
 
-        :param first_parent: follow first parents only; otherwise parents come before children.
+        :param first_parent: follow first parents only. If False, all parents are followed, and parents come before
+            children.
         :param paths: include only commits that touch one of these paths, on any branch.
         """
         argv = ["log", "-z", "--reverse", "--encoding=UTF-8", "--date=raw"]

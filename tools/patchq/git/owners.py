@@ -20,7 +20,9 @@ _INCLUDES = r"^include(if\..*)?\.path$"
 
 
 def foreign_owner(path: Path, *named: Path) -> int | None:
-    """Return the uid of a path's owner if the owner is another user whom ``safe.directory`` doesn't allow; else None.
+    """Return the uid of a path's owner if git would refuse this owner; otherwise, return None.
+
+    git refuses the owner if it is another user, and ``safe.directory`` doesn't list the path.
 
     :param named: spellings of the path to look up in ``safe.directory``.
     """

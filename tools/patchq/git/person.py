@@ -70,7 +70,7 @@ class Remote:
 def author(folder: Path, name: str = "", email: str = "") -> Ident | None:
     """Return git's author identity for ``folder`` and the current time; None if no identity is configured.
 
-    :param name: name that, together with ``email``, replaces the configured identity.
+    :param name: name to use together with ``email``; empty for the configured identity.
     :raises UserError: if git isn't installed.
     """
     # git's variables are removed from the environment below, but these ones are part of the identity.
@@ -118,7 +118,7 @@ def tracked(folder: Path, *paths: str) -> list[str]:
 
 
 def files_at(folder: Path, revision: str, *paths: str) -> dict[PurePosixPath, bytes]:
-    """Return the regular files at or below ``paths`` at a revision, relative to ``folder``.
+    """Return the contents of the regular files at or below ``paths`` at a revision, by path relative to ``folder``.
 
     Attributes such as ``export-ignore`` have no effect.
 
@@ -128,7 +128,9 @@ def files_at(folder: Path, revision: str, *paths: str) -> dict[PurePosixPath, by
     with _opened(folder) as repo:
         code, out, _ = _ask(repo.git, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
         if code:
-            raise NoSuchRevision(f"{revision!r} is not a revision of {repo.working_dir}", hint="`git log` shows them")
+            raise NoSuchRevision(
+                f"{revision!r} is not a revision of {repo.working_dir}", hint="`git log` shows the revisions"
+            )
         commit = out.decode().strip()
         listed = _answer(repo, folder, *("ls-tree", "-r", "-z", commit, "--", *paths))
         blobs: dict[PurePosixPath, BlobId] = {}
@@ -164,11 +166,12 @@ class BorrowedRepository:
 
 @contextmanager
 def borrowed(folder: Path, revisions: Sequence[str], attributes: Sequence[str] = ()) -> Iterator[BorrowedRepository]:
-    """Yield a temporary repository that uses the objects of the user's repository, with the commits of revisions.
+    """Yield a temporary repository that uses the objects of the user's repository.
 
     New objects are written to the temporary repository. Neither the configuration nor the attributes of the
     user's repository are in effect.
 
+    :param revisions: revisions whose commits the result contains.
     :param attributes: lines in the format of ``.gitattributes``. Their patterns apply in any folder.
     :raises NoSuchRevision: if a revision doesn't exist.
     :raises UserError: if there is no repository, or it is broken.
@@ -182,7 +185,7 @@ def borrowed(folder: Path, revisions: Sequence[str], attributes: Sequence[str] =
         for revision, line in zip(("HEAD", *revisions), found, strict=True):
             if not re.fullmatch(r"[0-9a-f]{40}", line):
                 raise NoSuchRevision(
-                    f"{revision!r} is not a revision of {repo.working_dir}", hint="`git log` shows them"
+                    f"{revision!r} is not a revision of {repo.working_dir}", hint="`git log` shows the revisions"
                 )
         own = Git(Path(repo.common_dir).resolve())
     commits = tuple(CommitId(line) for line in found)
@@ -269,9 +272,9 @@ def push_refs(store: Git, folder: Path, to: Remote, refs: Mapping[str, str], exp
 
 
 def refs_at(folder: Path, to: Remote, *patterns: str) -> dict[str, str]:
-    """Return the objects of a remote's refs that match patterns.
+    """Return the object ids of a remote's refs that match ``patterns``, by ref.
 
-    The key ``REF^{}`` has the object to which a tag points.
+    The key ``refs/tags/TAG^{}`` contains the object to which a tag points.
 
     :raises SourceError: with the message of git or the remote.
     """
@@ -385,9 +388,9 @@ def branch(folder: Path) -> str:
 
 
 def commit(folder: Path, paths: Sequence[str], message: str, who: Ident) -> str:
-    """Commit the files at or below the paths on top of HEAD, without moving HEAD, index or files.
+    """Create a commit on top of HEAD from the files at or below ``paths``, and return its id.
 
-    git's filters are not run.
+    HEAD, the index and the files don't change. git's filters are not run.
 
     :param who: author and committer.
     :raises UserError: if there is no repository, or it is broken.
@@ -443,7 +446,7 @@ def _opened(folder: Path) -> Iterator[git.Repo]:
     """Open the repository that contains ``folder`` for reading, with patchq's settings and safety checks."""
     top = _top(folder)
     if top is None:
-        raise UserError(f"{folder} is not in a git repository", hint="`git init`, and commit the project")
+        raise UserError(f"{folder} is not in a git repository", hint="run `git init`, and commit the project")
     with _library(folder, pinned([("safe.directory", "*")])) as library:
         _refuse_unsafe(top)
         with library.Repo(folder, search_parent_directories=True, expand_vars=False) as repo:

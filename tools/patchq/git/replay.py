@@ -1,4 +1,4 @@
-"""Cherry-picks in memory, without a worktree. Each is a three-way merge of trees."""
+"""Cherry-picks in memory, without a worktree. Each cherry-pick is a three-way merge of trees."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def pick(store: Git, upstream: str, name: str, parent: TreeId, tree: TreeId, ont
                 Conflict(upstream=upstream, patch=name, path=show_path(c.path), reason=merged.failed)
                 for c in store.changes(parent, tree)
             ],
-            hint="try a newer git, or change the order with `git rebase -i` in the worktree, then `patchq export`",
+            hint="use a newer git, or change the order with `git rebase -i` in the worktree, then run `patchq export`",
         )
     if merged.stages:
         paths = [show_path(path) for path in merged.paths]
         raise ConflictError(
             f"{upstream}: {name} conflicts at its new place: {', '.join(paths)}; nothing was changed",
             [Conflict(upstream=upstream, patch=name, path=path, reason="3-way merge conflict") for path in paths],
-            hint="resolve it with `git rebase -i` in the worktree, then `patchq export`",
+            hint="resolve the conflict with `git rebase -i` in the worktree, then run `patchq export`",
         )
     return merged.tree
 

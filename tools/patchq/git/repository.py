@@ -53,7 +53,7 @@ class Foreign(Git):
 
 
 def borrow_objects(folder: Path, *others: Path) -> None:
-    """Let the repository in ``folder`` use the object folders of others (git's alternates)."""
+    """Let the repository in ``folder`` use the object folders of other repositories (git's alternates)."""
     lines: list[bytes] = []
     for other in others:
         quoted = re.sub(rb'(["\\])', rb"\\\1", os.fsencode(other)).replace(b"\n", rb"\n")
@@ -62,7 +62,10 @@ def borrow_objects(folder: Path, *others: Path) -> None:
 
 
 def bare_repository(folder: Path, *others: Git) -> Git:
-    """Create a bare repository that uses the objects of others. Do nothing if it exists."""
+    """Create a bare repository that uses the objects of others.
+
+    An existing repository keeps its objects and refs. Its HEAD, configuration and alternates are replaced.
+    """
     for name in ("objects/info", "refs"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     (folder / "HEAD").write_text("ref: refs/heads/none\n")
@@ -72,7 +75,10 @@ def bare_repository(folder: Path, *others: Git) -> Git:
 
 
 def partial_repository(folder: Path) -> Git:
-    """Return the repository for a history without files; create it if necessary. Keep settings that git has added."""
+    """Return the repository in ``folder``, for a history without files. Create it if necessary.
+
+    An existing repository keeps its configuration, because git may have added settings.
+    """
     if (folder / "config").exists():
         return Git(folder)
     return bare_repository(folder)
@@ -80,7 +86,7 @@ def partial_repository(folder: Path) -> Git:
 
 @contextmanager
 def scratch(*others: Git) -> Iterator[Scratch]:
-    """Yield a temporary repository that borrows the objects of others."""
+    """Yield a temporary repository that uses the objects of others."""
     from patchq.git._reader import forget
 
     with fsio.temporary_folder() as folder:

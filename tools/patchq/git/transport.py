@@ -53,7 +53,7 @@ _SAID = 1 << 16
 
 @functools.cache
 def _settings_of(_home: str | None, _config_home: str | None, _global: str | None) -> tuple[tuple[str, str], ...]:
-    """Return the user's git settings for reaching hosts. The arguments are only the key of the cache."""
+    """Return the user's git settings for reaching hosts. The arguments only serve as the key of the cache."""
     env = {"GIT_DIR": os.devnull}
     for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM"):
         if value := os.environ.get(name):
@@ -75,7 +75,7 @@ def _reach(url: str) -> tuple[tuple[str, str], ...]:
 
 
 def check_owner(folder: Path) -> Path | None:
-    """Return the path of a repository that belongs to another, trusted user. Return None if it belongs to the user.
+    """Return the git folder of a local repository if another, trusted user owns it; None if the current user owns it.
 
     :raises Unreachable: if the owner is another user and ``safe.directory`` doesn't allow it.
     """
@@ -198,7 +198,7 @@ def default_branch(url: str, *, timeout: float) -> str:
     for line in _ls_remote(url, "HEAD", options=("--symref",), timeout=timeout):
         if match := re.fullmatch(r"ref: refs/heads/(\S+)\tHEAD", line):
             return match[1]
-    raise SourceError(f"{url} has no default branch", hint="name a branch or tag after --onto")
+    raise SourceError(f"{url} has no default branch", hint="pass a branch or a tag: `--onto REF`")
 
 
 def fetch_commit(store: Git, url: str, commit: CommitId, ref: str, *, again: bool = False) -> None:
@@ -245,7 +245,7 @@ def fetch_commits(store: Git, url: str, commits: Sequence[CommitId]) -> bool:
 def fetch_ref(into: Git, url: str, ref: str, name: str, *, depth: int) -> None:
     """Fetch a ref or a commit, and create the ref ``name`` for it in ``into``.
 
-    :param depth: number of commits to fetch from its history; 0 for all.
+    :param depth: number of commits to fetch from the ref's history; 0 for all.
     :raises SourceError: if the host has no such ref or doesn't answer.
     """
     check_ref(ref, "a ref")
@@ -295,7 +295,7 @@ def fetch_history(repository: Git, url: str, ref: str, *, files: bool = True) ->
             return found
     raise SourceError(
         f"{url} doesn't send the history of {ref}: {message}",
-        hint="run `patchq forecast` without --blame, which compares releases",
+        hint="run `patchq forecast` without --blame, to compare releases instead",
     )
 
 

@@ -62,7 +62,7 @@ class _Linked(Git):
         self.store = store
 
     def git_folder(self) -> Path:
-        """Return the folder that ``.git`` names, after checking that it is in the store.
+        """Return the folder to which the worktree's ``.git`` file points, after checking that it is in the store.
 
         :raises StateError: if the folder is elsewhere.
         """
@@ -71,7 +71,7 @@ class _Linked(Git):
             raise StateError(
                 f"{self.folder} is a worktree of {found}, not of this project's store",
                 hint="if the project was moved or copied: "
-                f"`git -C {sh(self.store.folder)} worktree repair {sh(self.folder)}`; otherwise move it away",
+                f"`git -C {sh(self.store.folder)} worktree repair {sh(self.folder)}`; otherwise move the folder away",
             )
         return found
 
@@ -83,7 +83,7 @@ class _Linked(Git):
 class Worktree:
     """Worktree of one upstream.
 
-    :param nested: names of the other upstreams in this worktree, by path.
+    :param nested: upstreams that are nested in this worktree, as path → upstream's name.
     """
 
     def __init__(self, store: Git, upstream: str, path: Path, nested: Mapping[str, str] | None = None) -> None:
@@ -188,14 +188,14 @@ class Worktree:
                 names += f" and {len(status.edited) - 5} more"
             raise EditedTreeError(
                 f"{self.upstream}: the worktree was edited: {names}{keep}",
-                hint=f"`patchq new {self.upstream} {name_for(status.edited[0])}` makes a patch of the edits, "
+                hint=f"`patchq new {self.upstream} {name_for(status.edited[0])}` makes a patch from the edits, "
                 f"`patchq fold {self.upstream}` puts them into the patches that own the lines, "
                 f"`git -C {sh(self.path)} stash` sets them aside",
             )
         if tip and status.head != tip and not allow_commits:
             raise EditedTreeError(
                 f"{self.upstream}: the worktree has commits that are not in the stack{keep}",
-                hint=f"`patchq export {self.upstream}` writes them to the stack",
+                hint=f"`patchq export {self.upstream}` writes the commits to the stack",
             )
         return status
 
@@ -216,7 +216,7 @@ class Worktree:
             fsio.write_atomic(record / "HEAD", b"ref: %s\n" % branch_of(self.upstream).encode())
 
     def mend_index(self, aside: Path) -> bool:
-        """If the index has a wrong checksum, replace it by a new index of the commit. Return True if it was replaced.
+        """Replace an index with a wrong checksum by a new index of the commit. Return True if the index was replaced.
 
         git doesn't verify the checksum when it reads an index. The old index moves to ``aside``, because it
         may contain the only copy of staged contents.
@@ -250,9 +250,9 @@ class Worktree:
             fsio.remove_folder(record)
 
     def _refuse_others(self) -> None:
-        """Check that no other file or folder is at the worktree's path.
+        """Check that nothing except an empty folder is at the path of a worktree that doesn't exist yet.
 
-        :raises EditedTreeError: if there is one.
+        :raises EditedTreeError: if there is anything else.
         """
         if not self.exists and (self.path.is_symlink() or self.path.exists()):
             if self.path.is_dir() and not self.path.is_symlink() and not any(self.path.iterdir()):
@@ -277,7 +277,7 @@ class Worktree:
         if not re.search(r"would be (overwritten|removed)|not uptodate|would lose", error.output):
             return error
         return EditedTreeError(
-            f"{self.upstream}: the worktree can't be moved: {error.output}; the worktree is unchanged",
+            f"{self.upstream}: the worktree can't switch to another commit: {error.output}; the worktree is unchanged",
             hint=f"move that file out of {self.path} and run the command again",
         )
 
@@ -389,8 +389,8 @@ class Worktree:
     def resume(self, old: CommitId | None, new: CommitId, *, back: bool = False) -> None:
         """Finish an interrupted checkout from ``old`` to ``new``.
 
-        A file that differs between the commits may be missing. It may contain its old content, its new content or the
-        beginning of the new content. Any other content is an edit by the user.
+        A file that differs between the commits may be missing, or may contain its old content, its new content or the
+        beginning of its new content. Any other content is an edit by the user.
 
         :param back: True to revert an interrupted checkout from ``new`` to ``old``. Then a file may also contain the
             beginning of its old content.
@@ -424,8 +424,8 @@ class Worktree:
                     targets.append(blobs.get(t[path].blob, b""))
             if not self._is_ours(path, [blobs.get(s.blob, b"") for s in sides], targets, path in moved, sides):
                 raise EditedTreeError(
-                    f"{self.upstream}: {show_path(path)} was edited after a command was interrupted; it is kept",
-                    hint=f"move it out of {self.path} and run the command again",
+                    f"{self.upstream}: {show_path(path)} was edited after a command was interrupted; the edit is kept",
+                    hint=f"move the file out of {self.path} and run the command again",
                 )
         self.git.run("read-tree", "--reset", "-u", new)
         self._attach()
@@ -450,8 +450,8 @@ class Worktree:
     def withdraw(self, commit: CommitId) -> None:
         """Remove a worktree whose creation was interrupted.
 
-        :raises EditedTreeError: if the worktree contains a file that isn't in ``commit``, or that has other content
-            there.
+        :raises EditedTreeError: if the worktree contains a file that isn't in ``commit``, or that differs from the file
+            in ``commit``.
         """
         if self.exists:
             self.resume(commit, commit, back=True)
@@ -471,8 +471,9 @@ class Worktree:
             if not force and (found := self.status()) and (found.edited or found.untracked):
                 names = ", ".join((*found.edited, *found.untracked)[:5])
                 raise EditedTreeError(
-                    f"{self.upstream}: the worktree {self.path} holds {names}; nothing was changed",
-                    hint="move what you need out of it, and run the command again",
+                    f"{self.upstream}: the worktree {self.path} has edited or untracked files: {names}; "
+                    "nothing was changed",
+                    hint="move the files that you need out of the worktree, and run the command again",
                 )
             # An interrupted `git worktree remove` leaves a partial worktree without git's record. So the worktree is
             # moved by one rename to the tmp folder, which is cleared later.

@@ -1,3 +1,3 @@
-"""Processes and files: subprocesses, file writes that are safe against kills, and locks."""
+"""Processes and files: subprocesses, file writes that survive a kill, and locks."""
 
 __all__ = ["allowance", "fsio", "leftovers", "paths", "progress", "project_files", "runner", "sandbox"]

@@ -6,7 +6,7 @@ from patchq.errors import SourceError
 
 
 class Exhausted(SourceError):
-    """Error for a download that exceeds the remaining allowance."""
+    """Error for a download that exceeds an :class:`Allowance`."""
 
 
 class Allowance:
@@ -33,9 +33,9 @@ class Allowance:
         return max(0, self.most - self.used)
 
     def need(self, size: int = 1) -> None:
-        """Check, before a download, that ``size`` bytes may still be downloaded.
+        """Check that ``size`` more bytes may be downloaded. Call this before a download.
 
-        :raises Exhausted: if fewer bytes remain.
+        :raises Exhausted: if fewer bytes are left.
         """
         if size > self.left:
             raise Exhausted(
@@ -43,7 +43,7 @@ class Allowance:
             )
 
     def take(self, size: int) -> None:
-        """Record that bytes were downloaded.
+        """Add ``size`` to the number of downloaded bytes.
 
         :raises Exhausted: if the total exceeds the limit.
         """

@@ -39,7 +39,7 @@ def utc_now() -> str:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the renames in ``folder`` durable against a power cut."""
+    """Write the renames in ``folder`` to disk, so that they survive a power cut."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)
@@ -48,13 +48,13 @@ def sync_folder(folder: Path) -> None:
 
 
 def sync_file(path: Path) -> None:
-    """Make a file durable that another program wrote. Ignore a missing file."""
+    """Write to disk a file that another program wrote, so that it survives a power cut. Ignore a missing file."""
     with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
         os.fsync(file.fileno())
 
 
 def sync_file_system(folder: Path) -> None:
-    """Make all writes on the file system of ``folder`` durable. One call is enough for many files."""
+    """Write all changes on the file system of ``folder`` to disk. One call is enough for many files."""
     import ctypes
 
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -69,7 +69,7 @@ def sync_file_system(folder: Path) -> None:
 
 
 def is_cut(found: bytes, whole: bytes) -> bool:
-    """Return whether ``found`` may be what a power cut left of the content ``whole``: its beginning, or zeros."""
+    """Return whether ``found`` may be the rest of ``whole`` after a power cut: the beginning of ``whole``, or zeros."""
     if found == whole or len(found) > len(whole):
         return False
     return whole.startswith(found) or not found.strip(b"\0")
@@ -81,13 +81,13 @@ def write_atomic(path: Path, data: bytes) -> None:
 
 
 def write_output(path: Path, data: bytes) -> None:
-    """Replace a file in any folder, and remove temporary files that killed commands left next to it."""
+    """Replace a file in any folder. First remove the temporary files that killed commands left next to the file."""
     remove_unfinished(path)
     write_atomic(path, data)
 
 
 def remove_unfinished(path: Path) -> None:
-    """Remove the temporary files that killed commands left next to ``path`` while they replaced it."""
+    """Remove the temporary files that killed commands left next to ``path`` while they replaced the file."""
     for left in path.parent.glob(glob.escape(f".{path.name[:40]}.") + "*" + UNFINISHED):
         with contextlib.suppress(OSError, FormatError):
             if file := _open_regular(left):
@@ -96,12 +96,12 @@ def remove_unfinished(path: Path) -> None:
                     left.unlink()
 
 
-#: Number of files from which one sync of the whole file system is faster than one per file.
+#: For this number of files or more, one sync of the whole file system is faster than one sync per file.
 _MANY = 64
 
 
 def write_all(files: Mapping[Path, bytes]) -> None:
-    """Replace several files, each atomically. When this function returns, all of them are durable."""
+    """Replace several files, each atomically. When this function returns, all files are on disk."""
     folders = {path.parent for path in files}
     for folder in folders:
         make_folder(folder)
@@ -115,7 +115,7 @@ def write_all(files: Mapping[Path, bytes]) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder and its missing parents. When this function returns, all of them are durable."""
+    """Create a folder and its missing parents. When this function returns, all new folders are on disk."""
     missing = []
     while not folder.is_dir():
         missing.append(folder)
@@ -138,7 +138,7 @@ def _replace(path: Path, data: bytes) -> None:
 
 
 def _replace_many(files: Mapping[Path, bytes]) -> None:
-    """Replace many files of patchq itself, with one sync.
+    """Replace many of patchq's own files with one sync per file system.
 
     The project's lock protects the temporary files until they are renamed.
     """
@@ -173,7 +173,7 @@ def _write(file: BinaryIO, data: bytes, path: Path) -> None:
 def _begin(path: Path) -> tuple[Path, int]:
     """Create and lock a temporary file that will replace ``path``.
 
-    As long as the file is locked, other commands know that its writer is alive.
+    While the file is locked, other commands don't remove it, because its writer is still running.
     """
     while True:
         temporary = path.with_name(f".{path.name[:40]}.{os.urandom(6).hex()}{UNFINISHED}")
@@ -188,7 +188,7 @@ def _begin(path: Path) -> tuple[Path, int]:
 
 @contextmanager
 def temporary_folder(prefix: str = "patchq-", inside: Path | None = None) -> Iterator[Path]:
-    """Create a temporary folder in ``inside``, or in the system's default folder. Remove it afterwards."""
+    """Create a temporary folder in ``inside`` (default: the system's folder). Remove it at the end of the block."""
     import tempfile  # slow to import, and most commands don't need it
 
     made = tempfile.TemporaryDirectory(prefix=prefix, dir=inside)
@@ -214,7 +214,7 @@ def remove_folder(path: Path) -> None:
 
 
 def rename(old: Path, new: Path) -> None:
-    """Rename a file within one file system, and make the rename durable. An existing ``new`` is replaced."""
+    """Rename a file within one file system, and write the rename to disk. An existing ``new`` is replaced."""
     os.replace(old, new)
     sync_folder(new.parent)
 
@@ -231,7 +231,7 @@ def read_limited(path: Path, most: int) -> bytes | None:
     """Return the content of a file that other programs may have written; None if it doesn't exist.
 
     :raises FormatError: if the file has more than ``most`` bytes, or is a pipe, a device or a
-        folder. Such a file isn't read.
+        folder. These files aren't read.
     """
     file = _open_regular(path)
     if file:
@@ -280,7 +280,7 @@ def _open_regular(path: Path) -> BinaryIO | None:
 
 
 def not_regular(path: Path) -> FormatError:
-    """Return the error for a pipe, socket, device or folder in place of a file."""
+    """Return the error for a path that should be a file, but is a pipe, socket, device or folder."""
     return FormatError(f"{path} is not a file", hint="restore the file, or remove the reference to it")
 
 
@@ -369,11 +369,12 @@ _OWNER = re.compile(r"pid (\d+) on (.+?): patchq (\S+), since (\S+)")
 def lock(path: Path, *, verb: str, wait: float) -> Iterator[bool]:
     """Hold the project's lock. Yield True if the previous holder of the lock was killed.
 
-    The lock is a flock, so the kernel releases it when its holder dies. Child processes inherit the lock: if
-    patchq is killed, a child that is still running keeps holding the lock. Locks of libraries don't provide
-    this. A file next to the lock names the holder.
+    The lock is a flock, so the kernel releases the lock when its holder ends. Child processes inherit the lock: if
+    patchq is killed, a child that is still running keeps holding the lock. Lock libraries don't offer this, so none
+    is used. A file next to the lock names the holder.
 
-    :param wait: seconds to wait for another holder.
+    :param verb: command that runs, for the file that names the holder.
+    :param wait: seconds to wait until another holder releases the lock.
     :raises BusyError: if the lock is still held after that time. The message names the holder.
     """
     make_folder(path.parent)
@@ -388,8 +389,8 @@ def lock(path: Path, *, verb: str, wait: float) -> Iterator[bool]:
             except OSError as error:
                 if error.errno in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
                     raise UserError(
-                        f"the file system of {path.parent} has no file locks ({error.strerror}), which keep "
-                        "two commands of patchq apart",
+                        f"the file system of {path.parent} has no file locks ({error.strerror}); patchq needs them "
+                        "to run only one command at a time",
                         hint="put the project on a local disk, or mount this file system with locks",
                     ) from None
                 if error.errno not in (errno.EAGAIN, errno.EACCES):
@@ -412,7 +413,7 @@ def lock(path: Path, *, verb: str, wait: float) -> Iterator[bool]:
 
 
 def _open_own(path: Path, flags: int) -> int:
-    """Open one of patchq's own files without following links or waiting for pipes.
+    """Open one of patchq's own files. Don't follow links, and don't wait for pipes.
 
     :raises StateError: if ``path`` is a link.
     :raises FormatError: if ``path`` isn't a regular file.
@@ -450,6 +451,6 @@ def _busy(owner: Path, wait: float) -> BusyError:
         )
     return BusyError(
         message,
-        hint=f"wait for it to end; {longer}. If you stop it (`kill {pid}`), the next command finishes or undoes its "
-        "change",
+        hint=f"wait for it to end; {longer}. If you stop this process (`kill {pid}`), the next command finishes or "
+        "reverts its change",
     )

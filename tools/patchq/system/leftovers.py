@@ -1,9 +1,9 @@
 """Cleanup after a killed patchq or git process: lock files, and partial files and packs.
 
-These files contain nothing of value, because git and patchq write to a temporary file and then rename it. But
-git refuses to write a file while its lock file exists, and temporary files confuse users. Therefore, the next
-process that holds the project's lock removes all of them, regardless of their age. git's lock files that
-existed when the killed command began belong to the user's own git, and are kept.
+git and patchq write to a temporary file and then rename it, so a leftover file contains nothing of value. But git
+refuses to write a file while its lock file exists, and temporary files confuse users. Therefore, the next patchq that
+holds the project's lock removes all leftover files, regardless of their age. git's lock files that existed before the
+killed command began are kept, because they belong to a git command that the user started.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ _SHALLOW_COPY = "shallow.before"
 def cleared(layout: Layout, after_a_kill: bool) -> Iterator[None]:
     """Clean up before and after a command that holds the project's lock.
 
-    If the previous command was killed, remove the files that it left. If this command fails, or goes on after a
-    signal ended one of its processes, remove its own.
+    If the previous command was killed, first remove the files that it left. If this command fails, or if a signal ends
+    one of its processes, remove this command's leftover files at the end.
+
+    :param after_a_kill: True if the previous command was killed.
     """
     note = layout.private / "locks-of-others"
     if after_a_kill:
@@ -36,7 +38,7 @@ def cleared(layout: Layout, after_a_kill: bool) -> Iterator[None]:
     runner.CommandError.by_signal = False
     try:
         yield
-        # Not after every command: a lock that is new may be that of a git that the user started.
+        # Not after every command: the user may have started git meanwhile, and a new lock file may belong to this git.
         if runner.CommandError.by_signal:
             _clear(layout, others)
     except BaseException:
@@ -48,9 +50,10 @@ def cleared(layout: Layout, after_a_kill: bool) -> Iterator[None]:
 
 @contextmanager
 def kept_shallow(repository: Path) -> Iterator[None]:
-    """Keep a copy of git's file ``shallow`` during a fetch that creates no refs, because git never syncs this file.
+    """Keep a copy of git's file ``shallow`` during a fetch that creates no refs.
 
-    After a power cut, git could not read the repository. The next command puts the copy back.
+    git doesn't sync this file. If a power cut damages the file, git can't read the repository, and the next command
+    puts the copy back.
     """
     path, copy = repository / "shallow", repository / _SHALLOW_COPY
     fsio.write_atomic(copy, fsio.read_or_none(path) or b"")
@@ -85,12 +88,12 @@ def _clear(layout: Layout, keep: set[str]) -> None:
 
 
 def _histories(layout: Layout) -> Iterator[Path]:
-    """Return the history repositories. Like the store, they are written only under the project's lock."""
+    """Return the history repositories. As with the store, only the holder of the project's lock writes to them."""
     return (layout.private / "history").glob("*.git")
 
 
 def _locks(layout: Layout) -> Iterator[Path]:
-    """Yield git's lock files of refs, worktree HEADs, indexes and repositories. There are none for objects."""
+    """Yield git's lock files for refs, worktree HEADs, indexes and repositories. git doesn't lock objects."""
     for repository in (layout.store, *_histories(layout)):
         for folder, folders, files in os.walk(repository):
             if Path(folder) == repository and "objects" in folders:
@@ -101,7 +104,7 @@ def _locks(layout: Layout) -> Iterator[Path]:
 
 
 def _unfinished(layout: Layout) -> Iterator[Path]:
-    """Yield partial files: git's in the store, and patchq's next to the files that were being replaced."""
+    """Yield partial files: git's files in the repositories, and patchq's files next to the files that they replace."""
     store = layout.store
     packs = store / "objects" / "pack"
     for repository in (store, *_histories(layout)):
@@ -122,9 +125,9 @@ def _unfinished(layout: Layout) -> Iterator[Path]:
 
 
 def _of_fast_import(mark: Path) -> bool:
-    """Return True if a pack's mark (``.keep`` file) was written by fast-import.
+    """Return True if fast-import wrote ``mark``, the ``.keep`` file of a pack.
 
-    fast-import refuses to write a pack again while its mark exists. After a power cut, the mark may be
-    truncated or filled with zeros.
+    fast-import refuses to write the same pack again while the ``.keep`` file exists. After a power cut, this file may
+    be truncated or filled with zeros.
     """
     return b"fast-import".startswith((fsio.read_or_none(mark) or b"").strip(b"\0\n"))

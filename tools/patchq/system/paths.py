@@ -1,4 +1,4 @@
-"""Paths of a project's files, the cache folder that a user's projects share, and checks of names that become paths."""
+"""Paths of a project's files, the user's cache folder, and checks of names that become paths."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def check_name(value: str, what: str) -> str:
 
 
 def fold_name(name: str) -> str:
-    """Return the form of a name by which a case-insensitive file system (macOS, Windows) compares it.
+    """Return the same text for all names that a case-insensitive file system (macOS, Windows) treats as equal.
 
     >>> fold_name("P4") == fold_name("p4"), fold_name("e\u0301") == fold_name("\u00c9")
     (True, True)
@@ -48,7 +48,7 @@ def fold_name(name: str) -> str:
 
 
 def find_twins(names: Iterable[str]) -> tuple[str, str] | None:
-    """Return the first two names that mean the same file on a case-insensitive file system; None if there are none."""
+    """Return the first two names that are the same file on a case-insensitive file system; None if all differ."""
     seen: dict[str, str] = {}
     for name in names:
         other = seen.setdefault(fold_name(name), name)
@@ -58,8 +58,9 @@ def find_twins(names: Iterable[str]) -> tuple[str, str] | None:
 
 
 def check_inside(value: str, what: str) -> PurePosixPath:
-    """Return ``value`` as a relative path, after checking that it can't lead out of its base folder.
+    """Check that ``value`` is a relative path that can't lead out of its base folder, and return it as a path.
 
+    :param what: name of the value, for the error message.
     :raises FormatError: for an empty or absolute path, ``..``, ``.git``, a backslash or a control
         character.
     """
@@ -84,7 +85,7 @@ _IN_NO_REF = re.compile(r"[\0-\x20\x7f~^:?*\[\\]|\.\.|@\{|//")
 def check_ref(value: str, what: str) -> str:
     """Return ``value`` if it is valid as a tag or branch name (``git check-ref-format``).
 
-    Full names (``refs/pull/1/head``) are also valid, except below ``refs/replace`` and ``refs/patchq``.
+    Full ref names (``refs/pull/1/head``) are also valid, except names below ``refs/replace`` and ``refs/patchq``.
 
     :raises FormatError: if the name is invalid.
     """
@@ -103,7 +104,7 @@ def check_ref(value: str, what: str) -> str:
 
 
 def ref_component(ref: str) -> str:
-    """Encode a ref as one component of another ref's name, without characters that are special for git.
+    """Encode a ref as one part of another ref's name, without ``/`` and without characters that are special for git.
 
     >>> ref_component("release/1.0"), ref_component("a:b")
     ('release%2F1.0', 'a%3Ab')
@@ -132,8 +133,8 @@ def folder_to_ref(name: str) -> str:
 class Layout:
     """Files and folders of the project at ``root`` (an absolute path).
 
-    :ivar shared_store: store of another project to use; set if this project is an older version of that
-        project.
+    :ivar shared_store: store of another project, if this project is an older version of the other project and
+        uses its store; otherwise None.
     """
 
     root: Path
@@ -185,12 +186,12 @@ def find_project(start: Path) -> Layout:
             return Layout(folder)
     raise UserError(
         f"no {LOCK_NAME} in {start} or above",
-        hint="`patchq init` makes a project here; --project names the folder of another one",
+        hint="`patchq init` makes a project here; `--project DIR` uses the project in another folder",
     )
 
 
 def cache_folder() -> Path:
-    """Return the folder for downloads, which all projects of this user share."""
+    """Return the folder for downloads. All projects of the current user share this folder."""
     if override := os.environ.get("PATCHQ_CACHE"):
         return Path(override)
     if sys.platform == "darwin":

@@ -1,8 +1,8 @@
 """Reader for the files of a project. No other module opens project files.
 
-Project files are sent to others in mails, branches, bundles, pull requests and pages, and the project may
-come from an untrusted source. A symbolic link could make patchq publish a private file of the user. So
-symbolic links below the project's root are never followed, and only regular files are read.
+patchq sends project files to other people in mails, branches, bundles, pull requests and pages, and the project may
+come from an untrusted source. A symbolic link could make patchq publish a private file of the user. Therefore, symbolic
+links below the project's root are never followed, and only regular files are read.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 def open_file(root: Path, path: Path) -> BinaryIO | None:
     """Open a regular file below ``root``; return None if it doesn't exist.
 
-    Each folder is opened relative to its parent, so that no folder can be replaced by a link between check
-    and use.
+    Each folder is opened relative to its parent. So no other process can replace a folder by a link after patchq has
+    checked the folder.
 
     :raises FormatError: if a component of the path below ``root`` is a symbolic link or ``..``, or if the
         file isn't a regular file.
@@ -130,7 +130,7 @@ def list_files(root: Path, folder: Path) -> list[Path]:
 
 
 def refuse_links(root: Path, path: Path) -> None:
-    """Raise FormatError if ``path``, or a folder between ``root`` and it, is a symbolic link."""
+    """Raise FormatError if ``path``, or a folder between ``root`` and ``path``, is a symbolic link."""
     at = root
     for part in path.relative_to(root).parts:
         at = at / part
@@ -141,5 +141,5 @@ def refuse_links(root: Path, path: Path) -> None:
 def _is_link(path: Path) -> FormatError:
     return FormatError(
         f"{path} is a symbolic link to {os.readlink(path)}; patchq doesn't follow links in a project",
-        hint="put the file itself in its place",
+        hint="replace the link with the file itself",
     )

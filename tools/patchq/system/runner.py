@@ -1,8 +1,8 @@
-"""Subprocesses. Only this module starts them, except for the pytest plugin.
+"""Subprocesses. Apart from the pytest plugin, only this module starts subprocesses.
 
-Arguments are lists, data is bytes, and the working folder is a parameter: the process's own folder is never
-changed. git's variables are removed from the environment, because an inherited ``GIT_DIR`` or
-``GIT_INDEX_FILE`` (which hooks and ``git rebase --exec`` set) would direct a command to another repository.
+Arguments are lists, data is bytes, and the working folder is a parameter, because patchq never changes its own working
+folder. git's variables are removed from the environment. Hooks and ``git rebase --exec`` set ``GIT_DIR`` or
+``GIT_INDEX_FILE``, and a command that inherits these variables would use another repository.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TIMED_OUT = 124
 #: Types of an ended and of a running command.
 Done = subprocess.CompletedProcess[bytes]
 Running = subprocess.Popen[bytes]
-#: Exceptions: a command of another library failed, and waiting for a command took too long.
+#: Exceptions of :mod:`subprocess`: a command failed, and a command took too long.
 ProcessFailed = subprocess.CalledProcessError
 TookTooLong = subprocess.TimeoutExpired
 
@@ -43,7 +43,7 @@ class CommandError(PatchqError):
 
     #: True for a git command that failed because its repository lacks an object.
     lacks_object = False
-    #: True once a signal ended a process: it may have left lock files, also if the error is caught.
+    #: True after a signal has ended any process. That process may have left lock files, even if the error is caught.
     by_signal: ClassVar[bool] = False
 
     def __init__(self, argv: Sequence[str], code: int, stdout: bytes, stderr: bytes) -> None:
@@ -63,11 +63,11 @@ class CommandError(PatchqError):
 
 
 def in_threads(work: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Result]:
-    """Call ``work`` on each item in a thread of its own, and return the results in order.
+    """Call ``work`` on each item, each in its own thread, and return the results in the order of the items.
 
-    After all threads have ended, raise the error of the first item that failed.
+    If an item fails, raise its error after all threads have ended. If several items fail, raise the first item's error.
 
-    ``concurrent.futures`` isn't used, because it imports ``logging``, which short commands would notice.
+    ``concurrent.futures`` isn't used: it imports ``logging``, which takes a noticeable part of a short command's time.
     """
     results: dict[int, _Result] = {}
     errors: dict[int, BaseException] = {}
@@ -116,9 +116,8 @@ def run(
     :param timeout: seconds after which the command is killed and fails with code 124.
     :param ok_codes: exit codes that don't count as failures.
     :param inherit: False for a command that must not hold the project's lock.
-    :param most_said: number of bytes to keep from the beginning and from the end of standard error; default:
-        all.
-    :raises CommandError: for any other exit code, a missing program (127), or a program that can't
+    :param most_said: number of bytes to keep from the beginning and from the end of standard error; None for all.
+    :raises CommandError: for an exit code that isn't in ``ok_codes``, a missing program (127), or a program that can't
         be run (126).
     """
     ends = None
@@ -152,7 +151,7 @@ def run(
 
 
 class _Ends:
-    """Buffer that keeps the first and the last ``most`` bytes of an output of any length."""
+    """Buffer for an output of any length. It keeps only the first and the last ``most`` bytes."""
 
     def __init__(self, most: int) -> None:
         self._most, self._begin, self._end = most, bytearray(), bytearray()
@@ -182,11 +181,11 @@ class _Ends:
             yield target
         finally:
             os.close(target)
-            # A grandchild may keep the descriptor open without writing: don't wait for that.
+            # Don't wait for a grandchild that keeps the descriptor open without writing.
             reader.join(1)
 
 
-#: Seconds between two checks of a watched command, and the exit code of one that a check stopped.
+#: Seconds between two checks of a watched command, and the exit code of a command that ``watch`` stopped.
 _LOOK, STOPPED = 0.05, 125
 
 
@@ -200,14 +199,14 @@ def overhear(
     watch: Callable[[int, int], bool] = lambda pid, message: False,
     end: Callable[[Running], None] = Running.kill,
 ) -> tuple[int, bytes]:
-    """Run an untrusted command without the project's lock. Return its exit code and its standard error.
+    """Run an untrusted command, and return its exit code and its standard error.
 
-    Only the first and the last ``most`` bytes of standard error are kept. Standard output is
-    discarded.
+    The command doesn't inherit the project's lock. Only the first and the last ``most`` bytes of standard error are
+    kept. Standard output is discarded.
 
     :param timeout: seconds after which the command is killed and fails with code 124.
-    :param watch: function that is called repeatedly with the process id and the number of bytes
-        written to both outputs. If it returns True, the command is killed and fails with
+    :param watch: function that is called repeatedly, with the process id and the number of bytes that the command has
+        written to standard output and standard error. If it returns True, the command is killed and fails with
         :data:`STOPPED`.
     :param end: function that kills the command.
     """
@@ -259,9 +258,9 @@ def overhear(
 def feed(
     argv: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a command and yield it with its standard input open for writing.
+    """Start a command and yield its process, with the standard input open for writing.
 
-    The command is killed if the block raises. When the block ends, its input is closed.
+    When the block ends, the input is closed, and the command can finish. If the block raises, the command is killed.
 
     :raises CommandError: if the command fails.
     """
@@ -293,12 +292,12 @@ def feed(
 def answering(
     argv: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None, buffered: bool = True
 ) -> Iterator[Running]:
-    """Start a command that answers requests until the block ends, and yield it.
+    """Start a command that answers requests, and yield its process. Kill the command at the end of the block.
 
-    It reads requests from its standard input and writes answers to its standard output.
+    The command reads requests from its standard input and writes answers to its standard output.
 
-    :param buffered: True to buffer both streams. A buffer contains a lock, which a fork could copy while the
-        lock is held.
+    :param buffered: True to buffer both streams. Use False in a process that forks: a buffer has a lock, which a fork
+        could copy while it is held.
     """
     with subprocess.Popen(
         list(argv),

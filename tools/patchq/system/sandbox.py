@@ -1,15 +1,15 @@
-"""Sandbox for untrusted commands: a copy of files, no network, and no other writable files.
+"""Sandbox for untrusted commands. A command can change only a copy of files, and can't use the network.
 
 Time, processes, memory, disk space and output are limited. patchq checks these limits from outside the
-sandbox, because users can't create control groups on every system. For values that can grow faster than
-patchq checks them, kernel limits are set: the size of a file, the memory of one process and the number of
-processes (for root only since Linux 6.14, because ``RLIMIT_NPROC`` doesn't apply to root).
+sandbox, because users can't create control groups on every system. Some values can grow faster than patchq checks
+them. Therefore, the kernel also limits the size of a file, the memory of one process and the number of processes.
+For root, the number of processes is only limited since Linux 6.14, because ``RLIMIT_NPROC`` doesn't apply to root.
 
-The sandbox uses Linux namespaces (``unshare`` of util-linux), which need no privileges where unprivileged
-user namespaces are enabled. The command can read programs and libraries (``/usr``, ``/bin``, ``/lib``), and
-can write to its own ``/tmp`` and to the copy at ``/src``. It runs without capabilities, in a process
-namespace that ends with the command, and its environment contains no variables of the user. If the sandbox
-can't be set up, the command isn't run.
+The sandbox uses Linux namespaces (``unshare`` of util-linux). They need no privileges if unprivileged user namespaces
+are enabled. The command can read programs and libraries (``/usr``, ``/bin``, ``/lib``), and can write to its own
+``/tmp`` and to the copy at ``/src``. It runs without capabilities, and without the user's environment variables. It has
+its own process namespace, so all its child processes end with it. If the sandbox can't be set up, the command isn't
+run.
 """
 
 from __future__ import annotations
@@ -30,14 +30,13 @@ from patchq.errors import UserError
 from patchq.names import sh, show_path
 from patchq.system import runner
 
-#: Paths inside the sandbox of the copy and of the read-only folder.
+#: Paths of the copy and of the read-only folder inside the sandbox.
 SOURCE, BESIDE = "/src", "/context"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-#: $1 an empty folder, $2 the copy, $3 a read-only folder or empty, $4 the folder of a Python or
-#: empty, $5 the largest file in blocks, $6 the most processes of the user, $7 the highest process
-#: id, $8 the most memory of one process, $9 the root folder or empty, $10 commands that mount
-#: folders below it; then the command.
+#: Arguments: $1 an empty folder; $2 the copy; $3 a read-only folder, or empty; $4 Python's folder, or empty; $5 size
+#: limit of a file, in blocks; $6 limit of the user's processes; $7 highest process id; $8 memory limit of one process;
+#: $9 the root folder, or empty; $10 commands that mount folders below the root folder. The command follows.
 _SETUP = r"""
 root=$1 copy=$2 beside=$3 python=$4 blocks=$5 processes=$6 last=$7 memory=$8 image=$9 more=${10}; shift 10
 read_only() {
@@ -122,8 +121,8 @@ class Limits:
 
     :ivar seconds: time from the command's start to its end.
     :ivar processes: number of processes and threads at the same time.
-    :ivar memory: memory of all its processes together in bytes, without mapped files.
-    :ivar disk: bytes by which the sandbox's copy of the files may grow. Each file or folder counts as at least 4 KiB.
+    :ivar memory: memory of all the command's processes together, in bytes, without mapped files.
+    :ivar disk: number of bytes by which the copy of the files may grow. Each file or folder counts as at least 4 KiB.
     :ivar output: number of bytes written to standard output and standard error.
     """
 
@@ -155,12 +154,12 @@ class Mount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Root:
-    """Root file system of a sandboxed command: a folder in which the files that commands write are kept.
+    """Root file system for sandboxed commands: a folder that keeps the files which the commands write.
 
     Commands see this machine's programs and libraries (``/usr``, ``/bin``, ``/lib``), read-only. ``/.host/usr`` is this
     machine's ``/usr`` without ``mounts``.
 
-    :ivar folder: path of the root folder. It contains a folder for each mount, and :data:`ROOT_FOLDERS`.
+    :ivar folder: path of the root folder. It must contain :data:`ROOT_FOLDERS` and a folder for each mount.
     :ivar mounts: folders and files to mount, in this order.
     """
 
@@ -168,12 +167,12 @@ class Root:
     mounts: tuple[Mount, ...] = ()
 
     def check(self) -> None:
-        """Check that the folders on which to mount are still folders.
+        """Check that no mount point is a symbolic link, and that no folder above a mount point is one.
 
-        The mount commands run before the root file system is changed, so a link would lead out of the
-        sandbox.
+        A command could have replaced a folder by a link. The mount commands run before the root file system is
+        changed, so such a link would lead out of the sandbox.
 
-        :raises UserError: if a command has replaced one of these folders.
+        :raises UserError: if a path contains a symbolic link.
         """
         points = [*ROOT_FOLDERS, _python_outside().lstrip("/")]
         for mount in self.mounts:
@@ -194,7 +193,7 @@ ROOT_FOLDERS = ("etc", "dev", "proc", "tmp", "old", "usr", ".host/usr")
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """Result of a command: exit code, end of its standard error, and the limit that it exceeded, if any."""
+    """Result of a command: exit code, last part of standard error, and the exceeded limit (None if there is none)."""
 
     code: int
     message: str
@@ -213,13 +212,13 @@ def run_isolated(
 ) -> Ran:
     """Run a sandboxed command that may change only the files in the folder ``copy``.
 
-    The command sees ``copy`` as :data:`SOURCE`. If the command exceeds a limit, it is killed with
-    all its child processes.
+    The folder ``copy`` is mounted at :data:`SOURCE`. If the command exceeds a limit, it is killed together with all
+    its child processes.
 
     :param context: folder that the command may read. It is mounted at ``/context``.
-    :param root: root file system in which the command starts. Then ``copy`` isn't mounted. It must be the
-        folder that contains all writable folders.
-    :raises UserError: if this machine can't sandbox the command. Then the command isn't run.
+    :param root: root file system in which the command starts. With ``root``, ``copy`` must be the folder that contains
+        all writable folders, and it isn't mounted.
+    :raises UserError: if this machine can't sandbox the command. The command isn't run then.
     """
     limits = limits or Limits()
     watch = _Watch(limits, copy)
@@ -274,8 +273,8 @@ def run_isolated(
         text = (before.decode("utf-8", "replace").strip() or str(code)).splitlines()[-1]
         raise UserError(
             f"this machine can't run commands in a sandbox: {text}",
-            hint="it needs Linux with unprivileged user namespaces, and unshare and setpriv (util-linux); "
-            "or edit the worktree and run `patchq new`",
+            hint="a sandbox needs Linux with unprivileged user namespaces, and unshare and setpriv (util-linux); "
+            "without a sandbox, edit the worktree and run `patchq new`",
         )
     over = watch.over
     if code == runner.TIMED_OUT:
@@ -297,7 +296,8 @@ def _mounting(mounts: Sequence[Mount]) -> str:
 
 
 _BLOCK = 4096
-#: Processes above the limit until the check sees them, and the lowest limit of process ids.
+#: Number of processes above the limit that the kernel still allows, so that the check sees them; and the minimum for
+#: the highest process id.
 _FEW, _LEAST_LAST = 64, 400
 
 
@@ -307,7 +307,7 @@ def _threads_now() -> int:
 
 
 class _Watch:
-    """Watcher of a command's resources from outside the sandbox. ``over`` is the first limit that was exceeded."""
+    """Check of a command's resources from outside the sandbox. ``over`` is the first limit that was exceeded."""
 
     def __init__(self, limits: Limits, copy: Path) -> None:
         self.limits, self.copy = limits, copy
@@ -324,7 +324,7 @@ class _Watch:
         threads = memory = 0
         processes = list(_below(pid))
         if _stand_still([process for process, _ in processes]):
-            return Limit.TIME  # nothing is left to continue it, so it would run until the timeout
+            return Limit.TIME  # no process is left that could continue the others, so they would wait until the timeout
         for process, count in processes:
             threads += count
             memory += _own_memory(process)
@@ -363,7 +363,7 @@ def _below(pid: int) -> Iterator[tuple[int, int]]:
 
 
 def _stand_still(processes: list[int]) -> bool:
-    """Return True if a signal or a tracer has stopped every process that has no child. Ended processes are ignored."""
+    """Return True if every process without children was stopped by a signal or a tracer. Ignore ended processes."""
     states: dict[int, bytes] = {}
     parents: set[int] = set()
     for process in processes:
@@ -385,7 +385,7 @@ def _own_memory(pid: int) -> int:
 
 
 def _size(folder: Path) -> int:
-    """Return the number of bytes that a folder takes on disk. A file with several hard links counts for each link."""
+    """Return the number of bytes that a folder takes on disk. A file with several hard links counts several times."""
     size, todo = 0, [str(folder)]
     while todo:
         with contextlib.suppress(OSError), os.scandir(todo.pop()) as entries:
@@ -399,9 +399,9 @@ def _size(folder: Path) -> int:
 
 
 def _end(process: runner.Running) -> None:
-    """Kill the first process of the command's namespace, and wait up to ten seconds for the command to end.
+    """Kill the first process of the command's namespace, so that the kernel ends all other processes of the namespace.
 
-    The kernel then ends all other processes of the namespace.
+    Wait up to ten seconds for the command to end.
     """
     for child, _ in list(_below(process.pid))[:1]:
         with contextlib.suppress(ProcessLookupError):
@@ -412,14 +412,14 @@ def _end(process: runner.Running) -> None:
 
 
 def python_program() -> str:
-    """Return the path of the running Python as seen in a sandbox with a :class:`Root`."""
+    """Return the path that the running Python has inside a sandbox with a :class:`Root`."""
     outside = _python_outside()
     prefix = outside or f"/.host{Path(sys.base_prefix).resolve()}"
     return f"{prefix}/bin/python{sys.version_info[0]}.{sys.version_info[1]}"
 
 
 def _python_outside() -> str:
-    """Return the folder of the running Python; empty if it is visible in the sandbox anyway."""
+    """Return the folder of the running Python; empty if Python is below ``/usr``, which every sandbox contains."""
     prefix = str(Path(sys.base_prefix).resolve())
     if prefix.startswith("/usr"):
         return ""
