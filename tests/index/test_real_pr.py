@@ -20,11 +20,11 @@ NEWEST = {"vllm": "v0.33.0", "flashinfer": "v0.7.2.post1", "cutlass": "b46b16d00
 #: With the exit code and what stops a patch there, or None: then its branch has to apply and to pass upstream's
 #: formatters.
 CANDIDATES = {
-    "vllm/attention-hyperparameter-groups": (5, "size: .+ asks for a discussion above .+"),
+    "vllm/attention-hyperparameter-groups": (5, "size: .+; above .+ asks for a discussion first"),
     "vllm/xqa-without-cubins": None,
     "vllm/unified-memory": None,
     "vllm/unified-memory-reserve": None,
-    "vllm/unified-memory-profiling": (5, "size: .+ asks for a discussion above .+"),
+    "vllm/unified-memory-profiling": (5, "size: .+; above .+ asks for a discussion first"),
     "vllm/mxfp4-moe-build-first": None,
     "vllm/mxfp4-lm-head": None,
     "vllm/targets-beside-activation": None,

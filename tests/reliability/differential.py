@@ -43,7 +43,7 @@ Files = dict[bytes, tuple[bytes, bytes]]
 #: Why patchq may refuse what git takes; docs/reference/formats.md says so, too.
 MEANT = {
     "ambiguous": re.compile("more than one place"),
-    "last line": re.compile("last line has no newline, but|a context line without a newline at its end"),
+    "last line": re.compile("last line has no newline, but|a context line has no newline at its end"),
     "path": re.compile("leaves the tree"),
     "more lines": re.compile("more lines than its header says"),
     "form": re.compile("can't check that no other place fits"),

@@ -90,5 +90,5 @@ def test_amend_of_one_that_is_not_the_next_is_refused(stack: Patchq) -> None:
     stack.ok("apply", "--to", "first")
     edit(stack.tree() / "a.txt", 20)
     output = stack.fails(1, "export", "up", "--amend", "third")
-    assert "nor is second before it" in output
+    assert "and neither is second, which comes before it" in output
     assert "--fix third" in output

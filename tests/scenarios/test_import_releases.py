@@ -121,8 +121,8 @@ def typed(said: str) -> list[str]:
 
 def test_a_release_that_is_not_there_names_the_newest(empty: Patchq, served: type[Index]) -> None:
     said = empty.fails(1, "pin", "p", "--archive", "p==9.9", "--ref", "9.9")
-    assert "the package index has no source distribution of p 9.9; the newest one is 2.0" in said
-    assert "`--archive p==2.0 --ref 2.0`; `python -m pip index versions p` lists the others" in said
+    assert "the package index has no source distribution of p 9.9; the newest is 2.0" in said
+    assert "use `--archive p==2.0 --ref 2.0`; `python -m pip index versions p` lists all releases" in said
     assert "no source distribution of other\n" in empty.fails(1, "pin", "p", "--archive", "other==1", "--ref", "1")
     said = empty.fails(2, "pin", "p", "--archive", "p==1.10")
     assert "--ref is missing: patchq pin p --archive p==1.10 --ref 1.10" in said

@@ -138,7 +138,7 @@ def of_an_older_release(upstream: Path, ours: Signer, other: Signer) -> str:
     """The right key's signature, of the release before: a server that hands out what had a hole in it."""
     ours.sign(upstream, "tag", "-s", "v1.5", "-m", "before")
     git(upstream, "update-ref", "refs/tags/v2", git(upstream, "rev-parse", "v1.5"))
-    return "the tag object of v2 is of a tag named 'v1.5'"
+    return "the tag object of v2 belongs to a tag named 'v1.5'"
 
 
 @pytest.mark.parametrize(
@@ -174,8 +174,8 @@ def test_an_expired_and_a_revoked_key(patchq: Patchq, upstream: Path) -> None:
         )
         public = subprocess.run([*gpg, "--armor", "--export"], capture_output=True, check=True).stdout
         trust(patchq, expiring, Signer((), public))
-        assert "its key has expired" in patchq.fails(1, "pin", "up", "--ref", "v2")
-        assert "its key was revoked" in patchq.fails(1, "pin", "up", "--ref", "v3")
+        assert "the signing key has expired" in patchq.fails(1, "pin", "up", "--ref", "v2")
+        assert "the signing key was revoked" in patchq.fails(1, "pin", "up", "--ref", "v3")
         for home in (expiring.home, revoked.home):
             subprocess.run(["gpgconf", "--homedir", home, "--kill", "gpg-agent"], capture_output=True)
 

@@ -99,7 +99,7 @@ def test_offline_and_a_tag_that_is_not_here(patchq: Patchq, upstream: Path, list
     lock = patchq.layout.lock
     lock.write_text(lock.read_text().replace(str(upstream), f"http://127.0.0.1:{listener.port}/up.git"))
     said = patchq.fails(1, "apply", "--offline")
-    assert "its tag may be signed, but --offline forbids fetching it" in said
+    assert "the tag may have a signature, but --offline forbids fetching it" in said
     assert listener.seen == 0
 
 
@@ -145,7 +145,7 @@ def test_an_index_on_the_network_names_no_file_of_this_machine(
         server.shutdown()
         server.server_close()
         index.pip_settings.cache_clear()
-    assert ("could not be downloaded" if redirects else "names a file of this machine") in said
+    assert ("could not be downloaded" if redirects else "links to a file on this machine") in said
     assert "hint:" in said
     assert not list((Path.home() / "cache").rglob("*.tar.gz"))
 

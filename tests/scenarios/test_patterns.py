@@ -165,7 +165,7 @@ def test_apply_runs_the_rule_where_the_diff_does_not_apply(coded: Patchq) -> Non
     out = coded.ok("apply")
     assert "renamed: applied by its rules" in out
     assert (coded.tree() / "pkg/code.py").read_bytes() == CODE.replace(b"old_name", b"new_name")
-    assert findings(coded) == ["renamed: its diff doesn't apply, and its rules made the change"]
+    assert findings(coded) == ["renamed: its diff doesn't apply; the change was made by its rules instead"]
     assert "up to date" in coded.ok("apply")
     coded.ok("export", "up")
     assert file.read_bytes() == data
@@ -188,7 +188,7 @@ def test_check_names_rules_that_make_another_diff(coded: Patchq) -> None:
     file = coded.patch_file("renamed", ref="v1c")
     data = file.read_bytes()
     file.write_bytes(data.replace(b'"replace": "new_name("', b'"replace": "newer("'))
-    assert findings(coded) == ["renamed: its rules give another result than its diff"]
+    assert findings(coded) == ["renamed: its rules and its diff give different results"]
     file.write_bytes(data.replace(b'"times": 3', b'"times": 4'))
     assert findings(coded) == ["renamed: rule 1 matches 3 times, not 4"]
     file.write_bytes(data.replace(b'"times": 3', b'"times": "x"'))
@@ -224,7 +224,7 @@ def test_a_failing_proof_stops_a_rule(coded: Patchq, upstream: Path, monkeypatch
     changed = CODE.replace(b"    old_name(x)\n", b"    old_name(x, 2)\n")
     release(upstream, "v2c", {"pkg/code.py": changed})
     stop = carried(coded, "v2c", 3)["renamed"]
-    assert stop["message"].startswith("by its rules, its proof failed")
+    assert stop["message"].startswith("after its rules were applied, its proof failed")
     assert b"<<<<<<<" in (coded.layout.tree("up@v2c") / "pkg/code.py").read_bytes()
 
 

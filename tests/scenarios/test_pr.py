@@ -219,7 +219,7 @@ def test_a_branch_without_any_hook_that_runs_is_not_ready(newer: Patchq, upstrea
     hooks = b"repos:" + HOOKS.partition(b"- repo: https")[2].join([b"\n- repo: https", b""])
     commit_files(upstream, {".pre-commit-config.yaml": hooks}, "other hooks (#4)")
     found = made(newer, "first", "--no-proof", code=5)
-    assert found["problems"] == ["none of upstream's 1 hooks could run (--no-gates leaves them out)"]
+    assert found["problems"] == ["none of upstream's 1 hooks could run (skip them with --no-gates)"]
     assert made(newer, "first", "--no-proof", "--no-gates")["problems"] == []
 
 
@@ -419,7 +419,7 @@ def test_a_branch_on_an_archives_import_is_not_pushed(
     newer.ok("pin", "up", "--ref", "v2", "--archive", str(archive), "--set", "two")
     found = made(newer, "first", "--no-proof", "--onto", "v2")
     assert found["source"] == "archive"
-    assert "whose commits no git host has" in newer.fails(
+    assert "a commit that exists on no git host" in newer.fails(
         1, "pr", "first", "--onto", "v2", "--no-proof", "--push", str(fork)
     )
     assert "first" not in git(fork, "branch", "--list")

@@ -97,7 +97,7 @@ def test_an_index_elsewhere_names_no_file_of_this_machine(monkeypatch: pytest.Mo
     monkeypatch.setattr(
         index, "_files_on", lambda url, project: [IndexFile(name="lib-1.whl", url="file:///etc/passwd", sha256="")]
     )
-    with pytest.raises(SourceError, match="names a file of this machine"):
+    with pytest.raises(SourceError, match="links to a file on this machine"):
         index.find_files("lib", lambda name: True)
 
 

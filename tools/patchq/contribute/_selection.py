@@ -1,4 +1,4 @@
-"""Selection of the patches of a pull request, their target ref, and the stack from which they are taken."""
+"""Select a pull request's patches, the stack to take them from, and the upstream ref to apply them to."""
 
 from __future__ import annotations
 
@@ -55,12 +55,13 @@ def place(project: Project, patches: Sequence[str], topic: str, upstream: str, o
                 having.append(s)
         if not having:
             raise UserError(
-                f"no patch of the topic {topic} has the status Pending", hint="`patchq list` shows topics and statuses"
+                f"no patch of the topic {topic} is Pending or Submitted", hint="`patchq list` shows topics and statuses"
             )
         if len(having) > 1:
             several = [stack.pin.upstream for stack in having]
             raise UserError(
-                f"{', '.join(several)} have patches of the topic {topic}", hint=f"choose one: --upstream {several[0]}"
+                f"several upstreams have patches of the topic {topic}: {', '.join(several)}",
+                hint=f"choose one: --upstream {several[0]}",
             )
         pin = having[0].pin
         chosen = tuple(n for n, h in having[0].headers() if _proposable(h, topic))
@@ -74,7 +75,7 @@ def place(project: Project, patches: Sequence[str], topic: str, upstream: str, o
         if len(upstreams) != 1:
             raise UserError(
                 f"the patches belong to several upstreams: {', '.join(upstreams)}",
-                hint="run `patchq pr` for each of them",
+                hint="run `patchq pr` for each upstream",
             )
         (pin,) = upstreams.values()
         chosen = tuple(found)
@@ -100,7 +101,7 @@ def _proposable(header: Header, topic: str) -> bool:
 
 
 def _find(project: Project, stacks: Sequence[Stack], name: str) -> tuple[Stack, str]:
-    """Find a patch in the set. If the set lacks the patch, find it in the stack of the newest other pin that has it."""
+    """Find a patch in the set. If the set lacks the patch, search the stacks of the other pins, newest first."""
     try:
         return find_patch(list(stacks), name)
     except UserError:
@@ -114,9 +115,9 @@ def _find(project: Project, stacks: Sequence[Stack], name: str) -> tuple[Stack, 
 
 
 def _source(project: Project, target: Pin, pin: Pin, chosen: Sequence[str], set_name: str) -> Carried:
-    """Choose the stack from which the patches are taken.
+    """Choose a stack that contains all patches, and commit it.
 
-    Prefer the target's own stack, then the newest stack of an older pin that contains all patches.
+    Prefer the target's own stack, then the stack of the newest pin older than the target, then the stack of ``pin``.
     """
     pins = older_first([*project.lock.upstreams[pin.upstream].pins.values(), target])
     older = pins[: pins.index(target) + 1]
@@ -124,7 +125,9 @@ def _source(project: Project, target: Pin, pin: Pin, chosen: Sequence[str], set_
         stack = load_stack(project.layout, candidate)
         if set(chosen) <= set(stack.names):
             return carried_stacks(project, [stack], set_name)[0]
-    raise UserError(f"no single stack of {pin.upstream} has {', '.join(chosen)}", hint="run `patchq pr` for each patch")
+    raise UserError(
+        f"no stack of {pin.upstream} contains all of {', '.join(chosen)}", hint="run `patchq pr` for each patch"
+    )
 
 
 def set_with(project: Project, plan: BranchPlan, set_name: str) -> str:

@@ -1,4 +1,4 @@
-"""Test runs for a pull request, each with and without its patches.
+"""Test runs for a pull request, each with and without the pull request's patches.
 
 The runs cover proofs, added tests and upstream's own tests.
 """
@@ -60,7 +60,7 @@ def prove(project: Project, plan: BranchPlan, branch: Branch, set_name: str) -> 
     if bad:
         raise BuildError(
             f"can't be proposed to {plan.upstream} at {plan.onto.ref}, with the set {chosen}:{''.join(bad)}",
-            hint="run it in an environment that can import this ref, or with --no-proof, which the PR report mentions",
+            hint="use an environment that can import this ref, or skip proofs with --no-proof (noted in the PR report)",
         )
     return tuple(found)
 

@@ -106,7 +106,7 @@ def bug_report(project: Project, patch: str, *, onto: str = "", set_name: str = 
         if not tests:
             raise UserError(
                 f"the evidence gave no test result: {state_of(tests, done.output)[1]}",
-                hint="`--no-run` writes the report without it",
+                hint="`--no-run` writes the report without test results",
             )
     columns, facts, outcomes = _results(tests or ())
     machine = this_machine()
@@ -205,7 +205,7 @@ def _case(test: str) -> str:
 
 
 def body(report: Report, *, inline: bool = True) -> str:
-    """Render the report with the questions of upstream's issue form; without a form, with default questions.
+    """Render the report as answers to the questions of upstream's issue form, or to default questions.
 
     :param inline: include the reproducer's text instead of a link to its file.
     """
@@ -240,7 +240,7 @@ _DEFAULT = [
 
 
 def _questions(rules: Rules) -> list[tuple[str, str]]:
-    """Return the labels of the fields in upstream's form, each with the name of the report's field that answers it."""
+    """Return each field in upstream's form as its label and the name of the report's field with the answer."""
     import yaml
 
     form = rules.bug_form

@@ -114,7 +114,7 @@ def as_json(proposal: Proposal) -> dict[str, Any]:
 
 
 def body(proposal: Proposal) -> str:
-    """Render the pull request's body from upstream's template; without one, from a default template."""
+    """Render the pull request's body from upstream's template, or from a default template if upstream has none."""
     contents = {}
     for key in ("summary", "claims", "details", "plan", "result", "notes"):
         contents[key] = render(f"pr/{key}.md.j2", p=proposal).strip()

@@ -1,8 +1,8 @@
 """Search for open upstream pull requests and issues that may duplicate a branch.
 
 The search runs ``gh``. If ``gh`` fails or the upstream has no git host, the search reads the list
-``patches/<upstream>/contribute/open-items.toml``, which holds links with their functions, files
-and words.
+``patches/<upstream>/contribute/open-items.toml``. Each entry of the list has a link, and names functions, files and
+words that the linked item is about.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TIMEOUT_S = 60.0
 
 
 class Searched(Enum):
-    """Program or file that was searched for open items."""
+    """Source of the open items: ``gh``, the list, or none."""
 
     GH = "gh"
     LIST = "list"
@@ -48,7 +48,7 @@ class OpenItem:
 
     :ivar functions: functions that the branch changes and that the item changes or names.
     :ivar files: files that both the branch and the item change.
-    :ivar words: words of the item's entry in the list that appear in a commit message of the branch.
+    :ivar words: words that are in both the item's entry in the list and a commit message of the branch.
     :ivar named: True if a commit message of the branch names the item.
     """
 
@@ -75,7 +75,7 @@ class OpenItem:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Duplicates:
-    """Open items that overlap with a branch, and the program or file that was searched.
+    """Open items that overlap with a branch, and the source in which they were searched.
 
     :ivar asked: date of the list; empty if ``gh`` searched.
     """

@@ -1,7 +1,7 @@
 """The command ``follow``: a pull request in the project that rebases a stack onto a new release.
 
-The pull request is opened once, and edited afterwards. A closed pull request is not opened again. If a user
-has pushed to its branch, the branch isn't changed.
+The pull request is opened once, and edited afterwards. A closed pull request is not opened again. If a user has
+pushed to the pull request's branch, the branch isn't changed.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ def follow(
 
 
 def send(project: Project, folder: Path, target: FollowTarget, *, set_name: str = "") -> Followed:
-    """Push the branch that a dry run prepared, and open or update its pull request.
+    """Push the branch that a dry run prepared, and open or update the branch's pull request.
 
     Nothing is fetched from upstream and no proof runs. The dry run executed upstream's code, so its
     output is not trusted: only the lock and the files of one upstream's stacks may change.
@@ -261,7 +261,9 @@ def _read(path: Path) -> Prepared:
     """
     data = fsio.read_limited(path, _MOST_PREPARED)
     if data is None:
-        raise UserError(f"{path} doesn't exist", hint=f"`patchq follow --dry-run {sh(path.parent.parent)}` writes it")
+        raise UserError(
+            f"{path} doesn't exist", hint=f"`patchq follow --dry-run {sh(path.parent.parent)}` writes this file"
+        )
     raw = fsio.load_state(data, path, _VERSION)
     try:
         texts, files = {}, {}
@@ -280,7 +282,7 @@ def _read(path: Path) -> Prepared:
         check_ref(texts["onto"], "a ref")
         "".join([*texts.values(), *raw["notes"], *files]).encode()  # fails on lone surrogates
         if both := folders & files.keys():
-            raise ValueError(f"{min(both)} as a file and a folder")
+            raise ValueError(f"{min(both)} is both a file and a folder")
         for name, (was, after) in files.items():
             _check_file(name, was, after, f"patches/{texts['upstream']}/")
         return Prepared(**texts, notes=tuple(raw["notes"]), files=files)
@@ -367,9 +369,9 @@ def _send(project: Project, target: FollowTarget, done: Prepared, pull: Pull | N
     there = person.refs_at(root, remote, f"refs/heads/{branch}").get(f"refs/heads/{branch}", "")
     pushed = ""
     if there and TRAILER not in forge.message_of(there):
-        notes.append(f"{branch} is at {there[:12]}, which patchq didn't push: it is left unchanged")
+        notes.append(f"{branch} is at {there[:12]}, which patchq didn't push; the branch is left unchanged")
         if not pull:
-            raise UserError(notes[-1], hint="open a pull request of that branch, or delete it on the remote")
+            raise UserError(notes[-1], hint="open a pull request of that branch, or delete the branch on the remote")
     else:
         who = person.author(root) or NOBODY
         pushed = person.commit(
@@ -392,7 +394,7 @@ def _send(project: Project, target: FollowTarget, done: Prepared, pull: Pull | N
 def _base(project: Project, target: FollowTarget) -> str:
     base = target.base or person.branch(project.layout.root)
     if not base:
-        raise UserError("no branch is checked out to merge the pull request into", hint="name one with --base")
+        raise UserError("no branch is checked out to merge the pull request into", hint="give the branch with --base")
     return base
 
 

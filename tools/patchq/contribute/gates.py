@@ -1,4 +1,4 @@
-"""Run of upstream's pre-commit hooks on a branch.
+"""Run upstream's pre-commit hooks on a branch.
 
 pre-commit normally installs hooks from git hosts. patchq instead installs known hooks from the package index,
 at the version that upstream pins. Local hooks run unchanged if their language is supported. Hooks that can't
@@ -262,7 +262,7 @@ def _resolve(url: str, version: str, own: Mapping[str, Any]) -> _Hook:
             key=key,
             tool=name,
             body=body,
-            missing="the hook comes from a git host, and no package with it is known",
+            missing="the hook is installed from a git host, and patchq knows no package that contains it",
         )
     if not version:
         return _Hook(

@@ -43,7 +43,7 @@ class BranchPatch:
     :ivar message: commit message for upstream.
     :ivar chosen: True if the user named the patch; False for a dependency.
     :ivar absent: True if upstream has the patch, so that the branch omits it.
-    :ivar moved: for the outcome ``offset``, how far the hunks moved, and the evidence for the new position.
+    :ivar moved: description of how far the hunks moved, and of the evidence for it, if the outcome is ``offset``.
     """
 
     patch: str
@@ -104,7 +104,7 @@ class Affected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """Pull request, whether it is ready to be sent or not.
+    """Pull request with the results of its tests and checks. It need not be ready to be sent.
 
     :ivar slug: name of the pull request's folder and branch.
     :ivar source: origin of the base commit: ``git``, or ``archive`` for a commit that exists on no git host.
@@ -112,7 +112,7 @@ class Proposal:
     :ivar upstreams: results of upstream's tests for the changed files.
     :ivar no_upstreams: reason why upstream's tests did not run.
     :ivar origin: oldest ref whose stack contains the patches.
-    :ivar touches: upstream's changes to the same lines since ``origin``.
+    :ivar touches: upstream's changes since ``origin`` to lines that the branch changes.
     :ivar commits_known: True if ``touches`` names commits; False if it names releases.
     """
 
@@ -171,7 +171,7 @@ class Proposal:
 
     @property
     def public_not_run(self) -> list[str]:
-        """Proofs and hooks that did not run, worded for upstream."""
+        """Proofs and hooks that did not run, described without patch names, for upstream's reviewers."""
         proofs = []
         for v in self.verdicts:
             if v.state == ProofState.NOT_RUN:
@@ -232,7 +232,7 @@ class Proposal:
             if not g.ok:
                 found.append(f"{g.hook} ({g.tool}) fails")
         if self.gates and len(self._gates_not_run()) == len(self.gates):
-            found.append(f"none of upstream's {len(self.gates)} hooks could run (--no-gates leaves them out)")
+            found.append(f"none of upstream's {len(self.gates)} hooks could run (skip them with --no-gates)")
         for t in self.tests:
             if t.message:
                 found.append(f"{t.path}: {t.message}")

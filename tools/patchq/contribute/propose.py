@@ -60,7 +60,7 @@ def propose(
     every_test: bool = False,
     set_name: str = "",
 ) -> Proposal:
-    """Prepare a pull request from the given patches, or from the patches of a topic that can be proposed.
+    """Prepare a pull request from the given patches, or from a topic's patches that are pending or submitted.
 
     The patches come from the target ref's own stack, or else from the newest older stack that contains them.
     Each proof runs on the branch and on upstream's ref without patches.
@@ -153,7 +153,7 @@ def propose(
         duplicates=duplicates,
     )
     if len(subjects) > 1 and not title:
-        missing = Check("title", False, f"one title for {len(subjects)} patches is missing: give it by --title")
+        missing = Check("title", False, f"the {len(subjects)} patches have no common title; set a title with --title")
         found = replace(found, checks=(*found.checks, missing))
     with project.locked("pr"):
         ref = branch_ref(slug_)
@@ -165,7 +165,7 @@ def propose(
 
 
 def _carry(project: Project, plan: BranchPlan, owner: Owner) -> Branch:
-    """Apply the patches to the target ref. Omit dependencies whose change upstream already contains.
+    """Apply the patches to the target ref. Omit a dependency if upstream already contains its change.
 
     :raises UserError, ConflictError: with the reasons for all patches that can't be proposed.
     """
@@ -216,7 +216,7 @@ def _carry(project: Project, plan: BranchPlan, owner: Owner) -> Branch:
         name = f"{plan.upstream}/{members[0].patch}"
         hint = (
             f"`patchq show {sh(name)}` shows its Upstream-Status; "
-            f"`patchq rebase {plan.upstream} --onto {sh(plan.onto.ref)}` carries what conflicts by hand"
+            f"`patchq rebase {plan.upstream} --onto {sh(plan.onto.ref)}` stops for you to resolve the conflicts"
         )
         text = f"can't be proposed to {plan.upstream} at {plan.onto.ref}:\n  " + "\n  ".join(reasons)
         outcomes = {m.outcome for m in members}
@@ -294,7 +294,10 @@ def _upstream_tests(
 
 
 def _since(project: Project, plan: BranchPlan, branch: Branch, set_name: str) -> _Since:
-    """Compare the lines that the branch changes with other refs that are available locally."""
+    """Return the other refs to which the branch applies, and upstream's changes to the lines that the branch changes.
+
+    Only refs that are available locally are compared.
+    """
     store, carried = project.store, plan.carried
     upstream = project.lock.upstreams[plan.upstream]
     have = store.refs("refs/patchq/base", "refs/patchq/archive")
@@ -423,7 +426,7 @@ def _checks(
             "size",
             not most or lines <= most,
             f"{counted(lines, 'line')} in {counted(len(files), 'file')}"
-            + (f"; upstream asks for a discussion above {most}" if most else ""),
+            + (f"; above {most} lines, upstream asks for a discussion first" if most else ""),
         )
     )
     diff = project.store.run("diff", "--no-color", branch.base.commit, branch.tip).decode("utf-8", "replace")
@@ -437,7 +440,9 @@ def _checks(
     for line in added:
         if SELF.search(line):
             named.append(line)
-    found.append(Check("no word of the fork", not named, "none" if not named else f"{named[0][:80]!r} mentions it"))
+    found.append(
+        Check("no mention of patchq", not named, "none" if not named else f"{named[0][:80]!r} mentions patchq")
+    )
     return found
 
 

@@ -49,8 +49,7 @@ def publish(
     :param on_upstream: start at upstream's commit, which requires a repository with upstream's
         history. If False, the branch starts with a root commit that contains upstream's tree.
     :returns: the stack id and the published stacks.
-    :raises UserError: if a stack is not fully applied, or if the branch exists and no tag of patchq names its
-        commit.
+    :raises UserError: if a stack is not fully applied, or if the branch is at a commit that patchq didn't publish.
     :raises SourceError: with the message of git or the remote.
     """
     set_name = project.choose_set(set_name)
@@ -84,7 +83,7 @@ def publish(
                 kept, removed = f"origin/{found.branch}:refs/heads/kept", f":{found.branch}"
                 raise UserError(
                     f"{remote.name or remote.url}: {found.branch} is at {found.was[:12]}, and no tag of patchq names "
-                    "that commit: someone else pushed to the branch",
+                    "that commit, so someone else pushed to the branch",
                     hint=f"give that branch another name, in a clone: `git push origin {sh(kept)} {sh(removed)}`; "
                     "then publish again",
                 )
@@ -94,8 +93,8 @@ def publish(
                 expected[branch] = found.was
             if there.get(f"{tag}^{{}}", found.commit) != found.commit:
                 raise SourceError(
-                    f"{remote.name or remote.url}: the tag {found.tag} names another commit",
-                    hint="patchq never moves a tag: if this one is wrong, delete it there and publish again",
+                    f"{remote.name or remote.url}: the tag {found.tag} is at another commit",
+                    hint="patchq never moves a tag; if the tag is wrong, delete the tag there and publish again",
                 )
             if tag not in there:
                 refs[tag] = _tag(project, found, stack_id, set_name, one)

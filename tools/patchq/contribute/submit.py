@@ -51,7 +51,7 @@ def _sent_path(project: Project, slug: str) -> Path:
 
 
 def sent(project: Project, slug: str) -> Sent:
-    """Return the pushed branch and the URL of a pull request; both are empty before they exist."""
+    """Return a pull request's pushed branch and URL. A field is empty if the branch or URL doesn't exist yet."""
     path = _sent_path(project, slug)
     data = fsio.read_or_none(path)
     if data is None:
@@ -79,8 +79,8 @@ def push(project: Project, proposal: Proposal, remote: str) -> Sent:
         )
     if proposal.source != "git":
         raise UserError(
-            f"the branch is based on an import of {proposal.onto}'s archive, whose commits no git host has",
-            hint="run it again when the git host answers, or apply the mails in a clone by `git am --keep-non-patch`",
+            f"the branch starts at an import of {proposal.onto}'s archive, a commit that exists on no git host",
+            hint="run `patchq pr` again when the git host answers, or apply the mails with `git am --keep-non-patch`",
         )
     before = sent(project, proposal.slug)
     to = person.find_remote(project.layout.root, remote)
@@ -103,9 +103,12 @@ def ready_to_open(project: Project, proposal: Proposal) -> list[str]:
     _answered(proposal.owner, folder)
     pushed = sent(project, proposal.slug)
     if pushed.commit != proposal.tip:
-        raise UserError("the branch is not pushed yet", hint="push it to your fork with --push")
+        raise UserError("the branch is not pushed yet", hint="push the branch to your fork with --push")
     if pushed.url:
-        raise UserError(f"the pull request is already open: {pushed.url}", hint="`patchq pr --status` shows its state")
+        raise UserError(
+            f"the pull request is already open: {pushed.url}",
+            hint="`patchq pr --status` shows the pull request's state",
+        )
     if not proposal.repository:
         raise UserError(
             f"{proposal.url!r} is not the URL of a git host",
@@ -139,7 +142,7 @@ def open_pull_request(project: Project, proposal: Proposal, command: list[str]) 
     by_hand = f"`patchq pr {sh(f'{proposal.upstream}/{proposal.members[0].patch}')} --status --url` with its URL"
     url = _URL.search(_gh(command, by_hand))
     if not url:
-        raise SourceError("gh names no URL", hint=f"{by_hand} records it by hand")
+        raise SourceError("gh printed no URL", hint=f"record the pull request with {by_hand}")
     before = sent(project, proposal.slug)
     _save(project, proposal.slug, Sent(remote=before.remote, branch=before.branch, commit=before.commit, url=url[0]))
     names = tuple(m.patch for m in proposal.members if not m.absent)
@@ -197,7 +200,7 @@ def record(project: Project, upstream: str, names: tuple[str, ...], url: str, st
     """Set the ``Upstream-Status:`` trailer of patches in each stack that contains them.
 
     :param state: ``OPEN``, ``MERGED`` or ``CLOSED``.
-    :param merge: merge commit; may be empty.
+    :param merge: merge commit; empty if there is none.
     """
     if not _URL.fullmatch(url) or (merge and not re.fullmatch(r"[0-9a-f]{7,64}", merge)):
         raise UserError(f"{url!r} is not a URL", hint="a URL starts with https://")
@@ -233,6 +236,6 @@ def _gh(command: list[str], by_hand: str = "") -> str:
         if error.code == 127:
             hint = "install gh, from https://cli.github.com"
             if by_hand:
-                hint = f"open it by hand, then {by_hand}"
+                hint = f"open the pull request by hand, then record it with {by_hand}"
             raise SourceError("the command gh is not installed", hint=hint) from None
         raise SourceError(f"gh: {error.output}", hint="`gh auth status`") from None

@@ -1,10 +1,10 @@
 """Line maps between two versions of a file, used to place hunks.
 
-A hunk contains a line number and context lines, but in another version the same lines may be in another
-function. A line map is git's diff of the two versions, made with the algorithm of git's merges. Consecutive
-unchanged lines form a run. The lines of a run have moved together, and a hunk moves with its run. If one run
-contains all lines of a hunk (and one more line on a side without context), upstream has changed no line of
-the hunk, and git's merge would put the hunk at the same place.
+A hunk contains a line number and context lines, but in another version the same lines may be in another function. A
+line map is git's diff of the two versions, made with the algorithm of git's merges. Consecutive unchanged lines form
+a run. The lines of a run have moved together, and a hunk moves with its run. A hunk is placed only if one run
+contains all its lines, and one more line on a side without context. Then upstream has changed no line of the hunk,
+and git's merge would put the hunk at the same place.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _ENDLESS = 1 << 60
 class LineMap:
     """Lines of one version of a file that are unchanged in another version.
 
-    :ivar runs: (old start, new start, length) of each run of unchanged lines, in order, counted from 0. Line
-        -1 is the start of the file, and the line after the last one is its end.
+    :ivar runs: (old start, new start, length) of each run of unchanged lines, in order, counted from 0. Line -1
+        stands for the start of the file, and the line after the last line for its end.
     """
 
     runs: tuple[tuple[int, int, int], ...]
@@ -72,7 +72,7 @@ SAME = LineMap(((-1, -1, _ENDLESS),))
 
 
 def _rest_of(run: tuple[int, int, int], places: Sequence[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
-    """Yield the sections of a run that do not change, as (first, end, lines added before the section)."""
+    """Yield the sections of a run that the hunks leave unchanged, as (first, end, lines added before the section)."""
     at, last, grown = run[0], run[0] + run[2], 0
     for first, end, more in places:
         if (first < last and end > at) or (first == end and at < first < last):
@@ -87,7 +87,7 @@ def _rest_of(run: tuple[int, int, int], places: Sequence[tuple[int, int, int]]) 
 
 
 def _joined(runs: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
-    """Yield the runs after joining adjacent ones."""
+    """Join adjacent runs, and yield the resulting runs."""
     before: tuple[int, int, int] | None = None
     for old, new, count in runs:
         if before and before[0] + before[2] == old and before[1] + before[2] == new:
@@ -101,7 +101,7 @@ def _joined(runs: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, int, in
 
 
 def leading(hunk: diff.Hunk) -> int:
-    """Count the context lines before a hunk's first change, except those that also count as trailing context."""
+    """Count the context lines before a hunk's first change. Lines that count as trailing context are excluded."""
     most = max(min(len(hunk.old), len(hunk.new)) - hunk.trailing, 0)
     count = 0
     while count < most and hunk.old[count] == hunk.new[count]:
@@ -196,7 +196,7 @@ class LineMaps:
         self._known: dict[tuple[BlobId, BlobId], LineMap | None] = {}
 
     def read(self, before: TreeId, after: TreeId, paths: Iterable[bytes]) -> None:
-        """Read the maps of these files between two trees with one ``git diff-tree``."""
+        """Read the line maps of the given files between two trees, with ``git diff-tree``."""
         wanted = sorted(map(os.fsdecode, paths))
         for start in range(0, len(wanted), _MOST):  # the size of a command line is limited
             argv = ("--literal-pathspecs", "diff-tree", "-r", *_DIFF, before, after, "--")
@@ -242,9 +242,9 @@ def parse(text: bytes) -> LineMap | None:
     for hunk in hunks[1:]:
         lines = (b"@@ " + hunk).split(b"\n")
         match = _HUNK.match(lines[0])
-        assert match, "a diff of git's is not one"
+        assert match, "git's diff has no hunk header"
         where = int(match[1])
-        if match[2] is None or int(match[2]):  # a hunk without old lines names the line before it
+        if match[2] is None or int(match[2]):  # without old lines, the header contains the previous line
             where -= 1
         there += where - at
         at = where

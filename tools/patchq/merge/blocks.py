@@ -1,11 +1,10 @@
 """Blocks of a patch, and the test for whether upstream made the same change.
 
-A block consists of consecutive removed and added lines without context. Upstream has the block if upstream
-itself made the change after the base. Then the added lines occur together more often than in the base, and
-the removed lines less often. Blank lines and indentation are ignored, so moved or reindented code is found.
-Code that was already in the base is not counted. For a block that is not distinctive (one or two lines, or
-repeated lines), a neighbouring line must match, too, because upstream may have added the same line for
-another reason.
+A block consists of consecutive removed and added lines without context. Upstream has the block if upstream made the
+same change after the base. Then upstream's file contains the added lines together more often than the base does, and
+the removed lines less often. Blank lines and indentation are ignored, so moved or reindented code is found. Code that
+was already in the base is not counted. For a block that is not distinctive (one or two lines, or repeated lines), a
+neighbouring line must match, too, because upstream may have added the same line for another reason.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ _MOST = 0.75
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Removed and added lines at one place, and the nearest lines around them, all without blanks.
+    """Removed and added lines at one place, and the nearest lines around them, with normalized blanks.
 
-    :ivar wide: up to two lines above (the nearest last) and two below, as the patch leaves them.
+    :ivar wide: up to two lines above and up to two lines below, in the file after the patch.
     """
 
     removed: tuple[bytes, ...]
@@ -83,7 +82,7 @@ class Text:
         return b""
 
     def neighbours(self, block: Block, at: int) -> int:
-        """Count how many of the two neighbouring lines match, if a block's added lines are at a position."""
+        """Count how many of a block's two neighbouring lines match, if the block's added lines start at ``at``."""
         above = self.line(at - 1) == block.above
         below = self.line(at + len(block.added)) == block.below
         return above + below
@@ -96,7 +95,7 @@ def text_of(content: bytes | None) -> Text:
 
 
 def _plain_lines(lines: Iterable[bytes]) -> list[bytes]:
-    """Normalize the blanks of lines and drop blank lines."""
+    """Replace each sequence of blanks in a line by one space, and drop empty lines."""
     return [b" ".join(words) for words in map(bytes.split, lines) if words]
 
 
@@ -139,7 +138,7 @@ def _block(
     before: Sequence[bytes],
     after: Sequence[bytes],
 ) -> Block:
-    """Build a block from its lines and the hunk's lines before and after the added ones."""
+    """Build a block from its lines, and from the hunk's lines before and after the added lines."""
     above = tuple(_plain_lines(before)[-2:])
     below = tuple(_plain_lines(after)[:2])
     return Block(
@@ -228,7 +227,7 @@ def is_twice(block: Block, base: Callable[[], bytes], now: bytes, merged: bytes,
 
 
 def _is_twice_edited(block: Block, base: Callable[[], bytes], now: bytes, merged: bytes) -> bool:
-    """Return whether a merge adds a long block that upstream already has in an edited copy."""
+    """Return whether a merge adds a long block of which upstream already has an edited copy."""
     lines = telling(block.added)
     if len(lines) < _LONG:
         return False
@@ -281,7 +280,7 @@ def mark_added(ours: bytes, merged: bytes, twice: Sequence[Block], labels: tuple
 
 
 def _has_run(lines: Sequence[bytes], runs: Collection[tuple[bytes, ...]]) -> bool:
-    """Return whether lines contain one of several sequences of lines."""
+    """Return whether ``lines`` contains at least one of the sequences ``runs``."""
     for start in range(len(lines)):
         for run in runs:
             if tuple(lines[start : start + len(run)]) == run:
@@ -315,7 +314,7 @@ def share(found: Sequence[Block], base: Text, now: Text) -> float:
     for line, times in added.items():
         have += _counted(times, base.count(line), now.count(line))
     if added and not have:
-        # Removed lines prove nothing if none of their replacements is there.
+        # Removed lines prove nothing if upstream has none of the added lines.
         return 0.0
     for line, times in removed.items():
         have += _counted(times, now.count(line), base.count(line))
@@ -325,9 +324,14 @@ def share(found: Sequence[Block], base: Text, now: Text) -> float:
 
 
 def _counted(times: int, before: int, after: int) -> int:
-    """Return how many of the patch's changes of one line upstream has made.
+    """Count how often upstream has added a line, up to ``times``.
 
-    If the base already contains the line, the changes count only if upstream made all of them.
+    If the base already contains the line, return 0 for fewer than ``times`` additions. To count removals, swap
+    ``before`` and ``after``.
+
+    :param times: number of times that the patch adds the line.
+    :param before: number of times that the line occurs in the base.
+    :param after: number of times that the line occurs in upstream's file.
     """
     more = max(0, min(times, after - before))
     if not before or more == times:

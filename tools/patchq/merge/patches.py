@@ -1,4 +1,4 @@
-"""Patches as data: their changes, their result on a tree, and the conversion from and to commits."""
+"""Data model of patches: changes, the result of applying them to a tree, and conversion from and to commits."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ STOPS = (Outcome.ABSORBED, Outcome.OBSOLETE, Outcome.CONFLICT)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patch:
-    """Patch as data: its changed paths, and its hunks by path.
+    """Changes of one patch: the changed paths, and the hunks by path.
 
-    :ivar left: folders in which the patch leaves no files. The patch may have renamed such a folder.
-    :ivar rules: rules that make the patch's changes, if the patch is kept as rules.
+    :ivar left: folders that contain no files after the patch. The patch may have renamed such a folder.
+    :ivar rules: rules in the patch's message that make its changes; empty for most patches.
     """
 
     name: str
@@ -65,15 +65,15 @@ class FileConflict:
 
 
 class StopKind(Enum):
-    """Template of a :class:`StopReason`: why a patch stops, if the conflicting files don't show the reason."""
+    """Message template of a :class:`StopReason`, for reasons that the conflicting files don't show."""
 
     #: Git or a rule of the patch failed.
     FAILED = "{0.text}"
-    RULES_DIFFER = "its rules give another result than its diff"
-    RULES_REPEAT = "upstream may have added its lines to {0.path}"
+    RULES_DIFFER = "its rules and its diff give different results"
+    RULES_REPEAT = "upstream may have added the patch's lines to {0.path} already"
     #: The proof fails with the result of the patch's rules.
-    PROOF = "by its rules, its proof {0.text}"
-    DROPS_LINES = "{0.path}: git's merge drops {0.count} lines of upstream's, the first: {0.text!r}"
+    PROOF = "after its rules were applied, its proof {0.text}"
+    DROPS_LINES = "{0.path}: git's merge drops {0.count} of upstream's lines; the first is {0.text!r}"
     ADDS_TWICE = "{0.path}: upstream has added these lines already; git's merge adds them again"
 
 
@@ -102,11 +102,11 @@ class StopReason:
 class Landing:
     """Result of applying a patch to a tree.
 
-    :ivar changes: changes to the tree. If the patch stops, files of ``stages`` have markers.
+    :ivar changes: changes to the tree. If the patch stops, the files in ``stages`` contain conflict markers.
     :ivar labels: commit ids on git's conflict markers, for our side and for the patch.
     :ivar offsets: line offsets of the hunks, from upstream's line map, if the outcome is ``offset``.
     :ivar reasons: reasons for the stop, if the conflicting files don't show them.
-    :ivar conflicted: changes with markers of the conflict that the patch's rules settled.
+    :ivar conflicted: result of git's merge, with conflict markers, if the patch's rules resolved the conflict.
     """
 
     patch: str
@@ -131,7 +131,7 @@ def stage_paths(stages: Iterable[Stage]) -> list[bytes]:
 
 
 def whole_files(stages: Iterable[Stage]) -> tuple[FileConflict, ...]:
-    """Return the conflicting files of index stages. Each counts as a conflict of the whole file."""
+    """Return the conflicting files of index stages. Each file counts as a conflict of the whole file."""
     return tuple(map(FileConflict, map(show_path, stage_paths(stages))))
 
 
@@ -172,7 +172,7 @@ def read_patches(store: Git, commits: Sequence[tuple[str, CommitInfo]]) -> list[
 
 
 def _left(store: Git, commit: CommitId, edits: Sequence[PathChange]) -> frozenset[bytes]:
-    """Return the folders in which a commit leaves no files; none if the commit can't contain renames."""
+    """Return the folders that contain no files after a commit. Return none if the commit can't contain renames."""
     folders = set()
     for edit in edits:
         if edit.new is None and b"/" in edit.path:
@@ -221,7 +221,7 @@ def replace_files(
     files: Mapping[bytes, bytes | None],
     modes: Mapping[bytes, bytes],
 ) -> TreeId:
-    """Return the tree of ``onto`` with the given files replaced. None removes a file.
+    """Return the tree of ``onto`` with the given files replaced. Remove a file whose content is None.
 
     :param info: author and message of the commit that is written for the tree.
     :param modes: modes of files that ``onto`` doesn't contain.

@@ -1,9 +1,9 @@
 """Recorded resolutions: the cache of git's rerere, committed together with the patches.
 
-A project's resolutions are in ``patches/<upstream>/rr-cache`` in rerere's format. Each is reduced to the
-changed lines and three lines of context, which is enough for rerere. So the project doesn't contain copies of
-upstream's files. For each conflict, rerere runs in a new temporary repository, so that an interrupted run or
-another rebase can't affect the result.
+A project's resolutions are in ``patches/<upstream>/rr-cache`` in rerere's format. Each resolution is reduced to the
+changed lines and three lines of context, which is enough for rerere, so the project doesn't contain copies of
+upstream's files. For each conflict, rerere runs in a new temporary repository, so that an interrupted run or another
+rebase can't affect the result.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ON = ("rerere.enabled=true", "rerere.autoUpdate=false")
 _MARKER = re.compile(rb"^(?:<{7}|>{7})(?: |$)", re.MULTILINE)
 
 
-#: Maximum length in lines of a recorded conflict. A longer one is a rewrite, which does not recur,
+#: Maximum length in lines of a recorded conflict. A longer conflict is a rewrite, which does not recur,
 #: and recording it would copy upstream's code.
 LONGEST = 200
 
@@ -123,7 +123,7 @@ class Recorded:
 
 
 def conflict_id(content: bytes) -> str:
-    """Return rerere's id for a file's conflicts: the SHA-1 of each conflict's sorted sides."""
+    """Return rerere's id for a file's conflicts: the SHA-1 of the sorted sides of all conflicts."""
     digest = hashlib.sha1(usedforsecurity=False)
     sides, part = [b"", b""], -1
     for line in split_lines(content):
@@ -155,7 +155,7 @@ def record(
     layout: Layout,
     upstream: str,
 ) -> dict[Path, bytes]:
-    """Return the files in rerere's format, to write below :func:`recorded`, for resolved conflicts.
+    """Return the files that store resolved conflicts in rerere's format, by their path below :func:`recorded`.
 
     :param parked: contents of the conflicting files, with conflict markers.
     :param resolved: contents of the same files after the resolution.
@@ -208,7 +208,7 @@ def is_away(parked: bytes, resolved: bytes) -> bool:
 
 
 def _variant(root: Path, case: Path, preimage: bytes) -> str:
-    """Return rerere's suffix for a conflict. The same conflict in another file gets another suffix."""
+    """Return rerere's suffix for a conflict. If another file has the same conflict, its suffix is different."""
     number = 0
     while True:
         suffix = ""

@@ -1,4 +1,4 @@
-"""Target trees: a stack's patches are applied to one tree, as far as possible without starting git."""
+"""Target tree: a tree to which a stack's patches are applied, as far as possible without starting git."""
 
 from __future__ import annotations
 
@@ -105,17 +105,17 @@ class Column:
     # Applying
 
     def advance(self) -> list[MergeRequest]:
-        """Apply the patches that don't need git; return the merges that can now run together."""
+        """Apply the patches that don't need git. Return the merges that can now run together in git."""
         requests: list[MergeRequest] = []
         waiting: set[bytes] = set()
         for number, patch in enumerate(self.patches):
             if number in self.landings:
                 continue
             if patch.rules and waiting:
-                break  # its rules read the files that the merges write
+                break  # the patch's rules read files that the requested merges write
             if patch.paths & waiting:
                 if not self.left.isdisjoint(patch.left) or self._sides(patch) is None:
-                    break  # its merge uses whole trees, which must not contain a later patch
+                    break  # the patch's merge uses whole trees, which must not contain a later patch
                 waiting |= patch.paths
                 continue
             if patch.name in self.taken:
@@ -234,9 +234,9 @@ class Column:
         return tuple(changes)
 
     def by_its_rules(self, patch: Patch, landing: Landing) -> Landing:
-        """Compare the apply result with the result of the patch's rules. If they differ, return a conflict.
+        """Return a conflict if the patch's rules give a different result than ``landing``.
 
-        If they are equal, or the rules need not be applied, return ``landing``.
+        If the results are equal, or the rules need not be applied, return ``landing``.
         """
         unchanged = all(self.entries.get(edit.path) == edit.old for edit in patch.edits)
         if not patch.rules or landing.outcome == Outcome.ABSORBED:
@@ -308,7 +308,7 @@ class Column:
         return TreeEntry(new.mode, blob), lines, shifts
 
     def leave_out(self, patch: Patch) -> None:
-        """Update the line maps after a patch that was not applied, for the later patches."""
+        """Adapt the line maps for the later patches, if this patch was not applied."""
         for edit in patch.edits:
             there, hunks = self.entries.get(edit.path), patch.hunks.get(edit.path)
             if not (there and hunks and edit.old and edit.new) or self.last[edit.path] is patch:
@@ -337,7 +337,7 @@ class Column:
             if diff.GITLINK in modes or {diff.SYMLINK} < modes:
                 return None  # a symlink and a file: git keeps both under different names
             if path != edit.path and edit.old and edit.new is None:
-                return None  # renamed here, removed there
+                return None  # upstream renamed the file, and the patch removes it
             if side.ours is None and self.in_the_way(path):
                 return None
             if self._may_follow(edit):

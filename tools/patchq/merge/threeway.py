@@ -99,7 +99,7 @@ def carry_each(
     written_for: CommitId,
     recorded: Recorded | None = None,
 ) -> list[Column]:
-    """Run :func:`carry` for any number of bases, and release the files' contents from memory."""
+    """Run :func:`carry` for a few bases at a time, and discard the files' contents after each run."""
     columns = []
     for start in range(0, len(bases), _TOGETHER):
         part = carry(store, patches, bases[start : start + _TOGETHER], written_for, recorded=recorded)
@@ -133,7 +133,10 @@ def look_at(
 def _following(
     store: Git, patches: Sequence[Patch], commits: Sequence[CommitId], written_for: CommitId, moves: Moves | None
 ) -> Iterator[tuple[list[Column], _Merger]]:
-    """Yield target trees that follow renames, with their merger. After the block, the trees read from the store."""
+    """Yield target trees whose renamed files are known, and the merger that writes to a temporary repository.
+
+    After the ``with`` block, the trees read from ``store`` instead of the temporary repository.
+    """
     with scratch(store) as git:
         base, *trees = store.tree_of([written_for, *commits])
         versions = []
@@ -169,7 +172,7 @@ class _Merger:
     def follow(self, columns: Sequence[Column], base: TreeId) -> None:
         """Find the new paths of files and folders that the patches change and that a target tree doesn't contain.
 
-        A merge that changes only these files makes git search for renames, once for all patches.
+        git finds renames during a merge. One merge that changes only these files finds the renames for all patches.
         """
         absences = [_paths_of(column.patches) - column.entries.keys() for column in columns]
         if not any(absences):
@@ -201,7 +204,11 @@ class _Merger:
     def _search(
         self, base: TreeId, asked: Sequence[tuple[TreeId, TreeId, tuple[bytes, ...]]], before: Mapping[bytes, TreeEntry]
     ) -> None:
-        """Find a tree's files in other trees. For this, merge a copy of the tree with one marker line in each file."""
+        """Find the new paths of a tree's files in other trees, and add them to ``moves``.
+
+        Append a marker line to each file in a copy of the tree, and merge the copy with the other tree. In the merge
+        result, a file's marker line is at the file's new path.
+        """
         wanted: set[BlobId] = set()
         for path in chain.from_iterable(gone for _, _, gone in asked):
             if path in before:
@@ -218,7 +225,7 @@ class _Merger:
                 pairs.append(objects.sides((base, {}), (tree, {}), (base, marked)))
         merges = self._ask([objects.ids_of(pair) for pair in pairs], 1)
         for key, merge in zip(asked, merges, strict=True):
-            # If git failed, no rename is known: the patches' own merges decide.
+            # If git failed, no rename is known, and each patch's own merge searches for renames.
             found = [c for c in self.git.changes(key[1], merge.tree) if c.new]
             contents = self.git.read_blobs(c.new.blob for c in found if c.new and c.new.mode != diff.GITLINK)
             self.moves[key] = []
@@ -237,8 +244,9 @@ class _Merger:
     ) -> None:
         """Exclude new files from the rename search if their folder doesn't exist in the base.
 
-        Such files keep their paths, unless a parent folder is missing in the target. Then the new path
-        depends on the patch's other changes in that folder, and is decided when the patch is merged.
+        Such files keep their paths, unless a parent folder is missing in the target tree. A file below a missing
+        folder gets its path when the patch is merged, because the path depends on the patch's other changes in that
+        folder.
         """
         own = {}
         for path in set().union(*every) - set(before):
@@ -373,11 +381,11 @@ def _adding(patches: Iterable[Patch], path: bytes) -> Patch | None:
 
 
 def _can_be(path: bytes, found: PathChange, was_there: bool) -> bool:
-    """Return whether a merge shows the new path of a file.
+    """Return whether ``found``, the path at which a merge put a file, is the file's new path in the target tree.
 
-    If git's merge restores a file of the base, upstream has deleted the file, not renamed it. A new file may
-    have the same path as a file that upstream added; then git merges both files. If a folder or symlink has
-    this path, git renames the new file.
+    If the target tree has no file at this path, upstream has deleted the file, and the merge restored it. A file that
+    the patch adds keeps its name. If a folder or symlink is in the way, git gives the file another name, which is not
+    the new path.
     """
     if was_there:
         return found.old is not None
@@ -436,7 +444,7 @@ def _land(request: MergeRequest, merged: Merged, recorded: Recorded | None) -> N
 
 
 def _all_missing(column: Column, patch: Patch) -> list[bytes]:
-    """Return the files that a patch edits, if none of them exists in the target tree."""
+    """Return the files that a patch edits if all of them are missing in the target tree, else ``[]``."""
     missing = []
     for edit in patch.edits:
         if edit.old is None:
@@ -465,8 +473,8 @@ def _conflicts(column: Column, merged: Merged, paths: Iterable[bytes]) -> list[F
 def _by_rule(column: Column, patch: Patch, merged: Merged) -> Landing:
     """Apply the rules of a patch whose merge conflicts.
 
-    If a rule doesn't match as often as it states, or if the changes repeat or drop upstream's lines, return a
-    conflict with this reason and without changes.
+    Return a conflict without changes if a rule doesn't match as often as it states, or if the changes repeat or drop
+    upstream's lines.
     """
     try:
         changes = column.regenerate(patch)
@@ -502,7 +510,10 @@ def _conflict(patch: Patch, *reasons: StopReason) -> Landing:
 
 
 def _left_to_user(column: Column, patch: Patch, merged: Merged) -> Merged:
-    """Return the result of a failed merge: unchanged files are applied, and the sides of the other files are listed."""
+    """Apply the patch to the files that upstream didn't change, and return the others as conflicts.
+
+    This is the result of a merge that failed in git.
+    """
     changes, stages, every = [], [], []
     for edit in patch.edits:
         path = column.moved.get(edit.path, edit.path)
@@ -544,7 +555,7 @@ def _replayed(column: Column, merged: Merged, recorded: Recorded) -> tuple[PathC
 
 
 def _refuse_repeats(column: Column, patch: Patch, merged: Merged) -> tuple[Merged, tuple[StopReason, ...]]:
-    """Turn a clean merge into a conflict, with reasons, for files in which it repeats or drops upstream's lines."""
+    """Mark the files in which a clean merge repeats or drops upstream's lines as conflicts, and return the reasons."""
     changes = {change.path: change for change in merged.changes}
     stages: list[Stage] = []
     reasons = []

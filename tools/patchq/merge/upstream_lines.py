@@ -1,4 +1,4 @@
-"""Search for new upstream lines that a carried patch removes, although the original patch doesn't remove them.
+"""Search for new upstream lines that a carried patch removes, but the original patch doesn't.
 
 For example, upstream adds a line next to a line that the patch changes. If the conflict is resolved by taking
 the patch's side, upstream's line is lost. The patch applies and its proof passes, so no other check fails.
@@ -77,7 +77,7 @@ class _LineHunk:
 def dropped_lines(
     *, old_before: bytes, old_after: bytes, new_before: bytes, new_after: bytes, upstream: bytes | None = None
 ) -> list[tuple[int, bytes]]:
-    """Return the lines of ``new_before``, with numbers, that upstream added and the carried patch removes.
+    """Return the lines that upstream added and the carried patch removes, with their line numbers in ``new_before``.
 
     :param old_before: file for which the patch was written.
     :param old_after: this file after the patch.
@@ -136,7 +136,7 @@ def _counted(lines: Iterable[bytes]) -> Counter[bytes]:
 
 
 def _are_far_apart(some: Sequence[int], others: Sequence[int]) -> bool:
-    """Return whether no line of one sequence is near a line of the other one; False if one is empty."""
+    """Return whether all line numbers in ``some`` are far from all in ``others``. Return False if either is empty."""
     for one, other in product(some, others):
         if abs(one - other) <= _NEAR:
             return False
@@ -144,7 +144,7 @@ def _are_far_apart(some: Sequence[int], others: Sequence[int]) -> bool:
 
 
 def _added(old: Sequence[bytes], lines: Sequence[bytes]) -> dict[bytes, list[int]]:
-    """Return the added lines, with the old line numbers at which they were inserted."""
+    """Return a dictionary from each added line to the numbers of the old lines before which it was inserted."""
     found: dict[bytes, list[int]] = {}
     for hunk in _hunks(lines, old):
         for line in hunk.before:
@@ -266,9 +266,9 @@ def _text_of(entry: TreeEntry | None, texts: Mapping[BlobId, bytes]) -> bytes:
 def _origins(
     store: Git, old: CommitId, new: CommitId, before: Sequence[PathChange], after: Sequence[PathChange]
 ) -> dict[bytes, PathChange]:
-    """Return the old patch's changes to the files of the new patch, by new path.
+    """For each file that the new patch changes, return the old patch's change of the same file, by new path.
 
-    Renamed files are found by git's rename detection, else by file name if it is unique.
+    Renamed files are found by git's rename detection, else by file name if the name is unique.
     """
     found = {own.path: own for own in before}
     lost = found.keys() - {change.path for change in after}
@@ -329,7 +329,7 @@ def _entries(changes: Iterable[PathChange | None]) -> Iterator[TreeEntry]:
 
 
 def show_dropped(lines: Sequence[UpstreamLine], commits: Mapping[UpstreamLine, str] | None = None) -> str:
-    """Format removed lines with file, number and text and, if known, upstream's commit."""
+    """Format each removed line with its file, number and text, and with upstream's commit if it is known."""
     parts = []
     for line in lines[:_MOST_SHOWN]:
         commit = (commits or {}).get(line, "")
@@ -354,7 +354,9 @@ class DroppedInStack:
 
 
 def dropped_in_stacks(project: Project, plans: Mapping[tuple[str, str], ApplyPlan]) -> list[DroppedInStack]:
-    """Compare each patch with its version at the ref from which, according to the ledger, the patch was carried.
+    """Return the lines of upstream that carried patches remove, and that the user hasn't accepted.
+
+    Compare each patch with the older version from which it was carried. The ledger contains the older version's ref.
 
     :param plans: the applied stacks, by upstream and ref.
     """

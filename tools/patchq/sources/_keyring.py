@@ -25,7 +25,7 @@ _IN = "check who made this ref before you use it; the keys that may sign it are 
 
 
 def verify(store: Git, commit: CommitId, ref: str, tag: str | None, root: Path, keyring: Path) -> str:
-    """Check the signature of the tag object that names ``commit``; without a tag object, check the commit's signature.
+    """Check the signature of a tag object, or of the commit if ``tag`` is None.
 
     :param root: folder of the project, which contains the keyring.
     :param tag: tag object in the store; None for a branch or a lightweight tag. The authors of the tag and of
@@ -42,11 +42,11 @@ def verify(store: Git, commit: CommitId, ref: str, tag: str | None, root: Path, 
             named = re.search(rb"^tag (.+)$", head, re.MULTILINE)
             if not named or named[1] != ref.encode():
                 name = named[1].decode("utf-8", "replace") if named else ""
-                raise SourceError(f"the tag object of {ref} is of a tag named {name!r}", hint=hint)
+                raise SourceError(f"the tag object of {ref} belongs to a tag named {name!r}", hint=hint)
             if not re.match(rb"object %s\ntype commit\n" % commit.encode(), head):
-                raise SourceError(f"the tag object of {ref} is of a commit other than {commit}", hint=hint)
+                raise SourceError(f"the tag object of {ref} points to a commit other than {commit}", hint=hint)
             return f"tag signed by {_verified(store, 'verify-tag', tag, ref, root, keyring, hint)}"
-        raise SourceError(f"the tag {ref} is not signed, even if its commit is", hint=hint)
+        raise SourceError(f"the tag {ref} is not signed; a signature of its commit is not enough", hint=hint)
     if not re.search(rb"^gpgsig ", store.run("cat-file", "commit", commit).split(b"\n\n")[0], re.MULTILINE):
         raise SourceError(f"neither the tag {ref} nor its commit {commit} is signed", hint=hint)
     return f"commit signed by {_verified(store, 'verify-commit', commit, ref, root, keyring, hint)}"
@@ -72,9 +72,9 @@ def _why(message: str) -> str:
     for status, words in (
         ("NO_PUBKEY", "the signing key is not in the keyring"),
         ("BADSIG", "the signature is for other content"),
-        ("REVKEYSIG", "its key was revoked"),
-        ("EXPKEYSIG", "its key has expired"),
-        ("EXPSIG", "it has expired"),
+        ("REVKEYSIG", "the signing key was revoked"),
+        ("EXPKEYSIG", "the signing key has expired"),
+        ("EXPSIG", "the signature has expired"),
         ("No principal matched", "the signing key is not in the keyring"),
     ):
         if status in message:
@@ -102,7 +102,7 @@ def _settings(root: Path, keyring: Path) -> Iterator[tuple[list[str], Mapping[st
         copy = Path(home) / "keys"
         copy.write_bytes(data)
         if _is_allowed_signers(data):
-            # A signature without a matching principal has no trust: it must not count.
+            # git gives a signature without a matching principal no trust, so minTrustLevel refuses this signature.
             yield (
                 [
                     f"gpg.ssh.allowedSignersFile={copy}",

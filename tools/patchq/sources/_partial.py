@@ -105,8 +105,8 @@ class Partial:
 def opened(root: Path, sha256: str) -> Iterator[Partial]:
     """Open a download in the cache folder ``root``.
 
-    If the download can be resumed, its bytes are kept afterwards. If another patchq process is downloading
-    the same file, or if the hash is unknown, a separate download starts from the beginning.
+    If the download is interrupted and can be resumed later, the received bytes are kept. If another patchq process is
+    downloading the same file, or if the hash is unknown, a separate download starts from the beginning.
     """
     root.mkdir(parents=True, exist_ok=True)
     path = root / "partial" / sha256

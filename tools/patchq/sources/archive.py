@@ -1,4 +1,4 @@
-"""Import of a release archive or a plain folder as one deterministic commit of the store.
+"""Import a release archive or a plain folder as one deterministic commit in the store.
 
 Archives are untrusted. Each member is checked before git receives it, and archives that would unpack to an
 excessive size are refused.
@@ -58,13 +58,13 @@ def import_archive(
 ) -> CommitId:
     """Import a tar archive as one deterministic commit, and return the commit's id.
 
-    The archive is read as a stream. Its single top folder is stripped. If ``pin.subdir`` is set,
-    only the files below that folder are imported. ``skip`` names folders that belong to nested
-    upstreams. A file named ``.git``, which a submodule leaves in an sdist, is skipped and reported
-    to ``say``: git can't store such a file, and it isn't part of the tree.
+    The archive is read as a stream. Its single top folder is stripped. If ``pin.subdir`` is set, only the files below
+    that folder are imported. ``skip`` names folders that belong to nested upstreams. A submodule may leave a file
+    named ``.git`` in an sdist. Such a file is not part of the tree and git can't store it, so it is skipped and
+    reported to ``say``.
 
-    :raises FormatError: for a path or link that leaves the tree, a device, or a damaged archive.
-        Nothing is imported then.
+    :raises FormatError: for a path or link that leaves the tree, a device, or a damaged archive. In these cases,
+        nothing is imported.
     """
     message = f"{pin.upstream} {pin.ref}\n\nImported from {pin.archive}\nsha256 {pin.sha256}\n"
     if pin.subdir:

@@ -41,7 +41,7 @@ def is_repository(folder: Path) -> bool:
 
 
 def folder_commit(layout: Layout, store: Git, folder: Path, pin: Pin, skip: Iterable[str] = ()) -> CommitId:
-    """Return the commit id that a plain folder's files would get, without writing to the store.
+    """Return the commit id that an import of a plain folder's files would give. Write nothing to the store.
 
     The files aren't imported, because the lock that names the folder may come from an untrusted project.
 
@@ -59,7 +59,7 @@ def folder_commit(layout: Layout, store: Git, folder: Path, pin: Pin, skip: Iter
     if why:
         raise SourceError(
             f"{folder} can't be an upstream: {why}; nothing was read",
-            hint="name a folder that contains only upstream's files, or upstream's repository",
+            hint="use a folder that contains only upstream's files, or upstream's repository",
         )
     with scratch(store) as temporary:
         return keep_folder(temporary, folder, pin, skip)

@@ -1,4 +1,4 @@
-"""Client for those calls of the GitHub REST API that keep one pull request up to date."""
+"""Client for the part of the GitHub REST API that finds, opens and edits a pull request."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ID = re.compile(r"[0-9a-f]{40}")
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """API call. In a dry run, it is only recorded. ``body`` is None if the call only reads."""
+    """API call. In a dry run, calls that change something aren't sent. ``body`` is None if the call only reads."""
 
     method: str
     url: str
@@ -43,8 +43,8 @@ class Forge:
     """Repository on a git host with a REST API (forge).
 
     :ivar repository: ``OWNER/NAME``.
-    :ivar dry_run: True to send no changes; without a token, nothing is read either.
-    :ivar calls: all calls that were made so far.
+    :ivar dry_run: True to send no calls that change something. Without a token, a dry run sends no calls at all.
+    :ivar calls: all calls so far, including calls that a dry run didn't send.
     """
 
     repository: str
@@ -57,14 +57,17 @@ class Forge:
         if not _REPOSITORY.fullmatch(self.repository):
             raise UserError(
                 f"{self.repository!r} is not the name of a GitHub repository",
-                hint="--repository takes its owner and name, such as vllm-project/vllm",
+                hint="give --repository as OWNER/NAME, such as vllm-project/vllm",
             )
         parts = urlsplit(self.api)
         if parts.scheme != "https" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
             raise UserError(f"{self.api} is not https, so others could read the token", hint="--api https://…")
 
     def pull_of(self, branch: str) -> Pull | None:
-        """Return the open pull request of a branch in this repository; the newest closed one if none is open."""
+        """Return the open pull request of a branch in this repository.
+
+        If none is open, return the newest closed pull request; None if there is none.
+        """
         owner = self.repository.partition("/")[0]
         query = f"state=all&per_page=100&head={quote(f'{owner}:{branch}', safe='')}"
         answer = self._ask("GET", f"pulls?{query}")
@@ -134,7 +137,7 @@ class Forge:
                     method, call.url, headers=headers, json=body, timeout=TIMEOUT, allow_redirects=False, stream=True
                 )
                 text = answer.raw.read(MOST_BYTES, decode_content=False)
-        except (OSError, HTTPError) as error:  # urllib3's own arise while reading
+        except (OSError, HTTPError) as error:  # urllib3 raises its own errors while the response is read
             raise SourceError(f"{self.api} doesn't answer: {error}", hint="run it again") from None
         try:
             found = json.loads(text or b"null")

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
 #: Limits of a download: seconds without data, average bytes per second, and total bytes.
 TIMEOUT, SLOWEST, MOST_BYTES = 60, 16 << 10, 8 << 30
-#: Most responses per file; each but the last must have brought data.
+#: Maximum number of responses per file. A request is repeated only if the last response contained data.
 RESUMED = 8
-#: Held while pip is asked or a page is read, so that threads don't repeat the work.
+#: Held while pip's settings or a page are read, so that threads don't repeat the work.
 _LOCK = threading.Lock()
 #: Pages by index and project while :func:`same_pages` lasts.
 _pages: dict[tuple[str, str], list[IndexFile]] | None = None
@@ -72,7 +72,7 @@ def pip_settings() -> dict[str, list[str]]:
     try:
         out = runner.run([sys.executable, "-m", "pip", "config", "list"]).stdout.decode()
     except runner.CommandError:
-        out = ""  # no pip: its environment variables below still count
+        out = ""  # pip isn't installed: its environment variables below still count
     for line in out.splitlines():
         key, _, value = line.partition("=")
         name = key.rsplit(".", 1)[-1]
@@ -102,10 +102,9 @@ def _pips_default() -> list[str]:
 
 
 def find_files(project: str, wanted: Callable[[str], bool]) -> list[IndexFile]:
-    """Return those files of a project whose names ``wanted`` accepts, from all configured indexes.
+    """Return a project's files from all configured indexes, limited to the file names that ``wanted`` accepts.
 
-    :raises SourceError: if no file is found and an index didn't answer, or if a remote index names a local
-        file.
+    :raises SourceError: if no file is found and an index didn't answer, or if a remote index links to a local file.
     """
     with _LOCK, ThreadPoolExecutor(1) as pool:  # pip's answer takes as long as the imports below
         asked = pool.submit(pip_settings)
@@ -132,8 +131,8 @@ def find_files(project: str, wanted: Callable[[str], bool]) -> list[IndexFile]:
             if wanted(file.name):
                 if _is_here(file.url) and not _is_here(url):
                     raise SourceError(
-                        f"the package index {url} names a file of this machine: {file.url}",
-                        hint="find out why before you use this index",
+                        f"the package index {url} links to a file on this machine: {file.url}",
+                        hint="find out why the index does that before you use it",
                     )
                 found.setdefault(file.name, file)
     if not found and trouble:
@@ -143,7 +142,7 @@ def find_files(project: str, wanted: Callable[[str], bool]) -> list[IndexFile]:
 
 @contextmanager
 def same_pages() -> Iterator[None]:
-    """Read the page of a project only once while the context lasts, for all versions and threads."""
+    """While the context lasts, read each project's page only once, for all versions and threads."""
     global _pages
     before = _pages
     if before is None:
@@ -169,7 +168,7 @@ def _files_on(index: str, project: str) -> list[IndexFile]:
 
 
 def _read_page(index: str, project: str) -> list[IndexFile]:
-    """Read a project's page of an index, as :func:`_files_on` returns it.
+    """Read a project's page on an index, and return its files; an empty list if the index doesn't have the project.
 
     :raises requests.RequestException: if the index doesn't answer.
     :raises ValueError: if the page can't be parsed.
@@ -221,13 +220,13 @@ def find_sdist(project: str, version: str) -> IndexFile:
         if not releases:
             raise SourceError(
                 f"the package index has no source distribution of {project}",
-                hint="check the project's name, or name its git repository with --url",
+                hint="check the project's name, or give the project's git repository with --url",
             )
         newest = next((r.version for r in reversed(releases) if not r.version.is_prerelease), releases[-1].version)
         raise SourceError(
-            f"the package index has no source distribution of {project} {version}; the newest one is {newest}",
-            hint=f"`--archive {sh(f'{project}=={newest}')} --ref {sh(newest)}`; `python -m pip index versions "
-            f"{sh(project)}` lists the others; --url names a git repository",
+            f"the package index has no source distribution of {project} {version}; the newest is {newest}",
+            hint=f"use `--archive {sh(f'{project}=={newest}')} --ref {sh(newest)}`; `python -m pip index versions "
+            f"{sh(project)}` lists all releases; to use a git repository, give --url",
         )
     return files[0]
 
@@ -281,7 +280,7 @@ def download(
 ) -> Path:
     """Download a file into the cache. The file gets its name only after its hash was checked.
 
-    An interrupted download, of this or an earlier command, is resumed if the server supports that.
+    If the server supports it, an interrupted download is resumed, even by a later command.
 
     :param sha256: expected hash, from the lock. If empty, the file must have the hash that the index gives.
     :param most: size limit in bytes; default: :data:`MOST_BYTES`.
@@ -306,8 +305,8 @@ def download(
         if expected and found != expected:
             part.clear()
             raise SourceError(
-                f"{file.name} has SHA-256 {found}, the lock has {expected}; nothing was imported",
-                hint="find out why before you use this index; `patchq pin` re-pins on purpose",
+                f"{file.name} has SHA-256 {found}, but the lock has {expected}; nothing was imported",
+                hint="find out why the file differs before you use this index; `patchq pin` accepts the new hash",
             )
         target = root / "sha256" / found / file.name
         part.finish(target)
@@ -384,9 +383,10 @@ def _is_here(url: str) -> bool:
 
 
 def session(url: str) -> Any:
-    """Return a requests session. It reads ``file:`` URLs, as pip does, only if ``url`` is local.
+    """Return a requests session.
 
-    Because of this, a remote index can't redirect to a local file.
+    Like pip's session, it reads ``file:`` URLs, but only if ``url`` is local. Otherwise, a remote index could redirect
+    to a local file.
     """
     import io
 

@@ -1,4 +1,4 @@
-"""Guess of the distribution and the package in a source tree, for the build settings of a new upstream."""
+"""Guess the distribution and the package in a source tree, for the build settings of a new upstream."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def guess_build(distribution: str, paths: Iterable[bytes], names: Iterable[str] 
     known = sorted(names) or sorted(top.decode("utf-8", "replace") for top in found)
     package = next((n for n in known if n.lower() == wanted), known[0] if len(known) == 1 else "")
     package = package or next((n for n in known if wanted.startswith(n.lower())), "") or wanted
-    # An overlay puts a tree's files over those of the wheel: both must have them in the same place.
+    # An overlay replaces the wheel's files by the tree's files, so both must have the same paths.
     overlay = released and package.encode() in tops | modules and not below_src
     return BuildConfig(distribution=distribution, package=package, profile="overlay" if overlay else "source")
 

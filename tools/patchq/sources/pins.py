@@ -1,4 +1,4 @@
-"""Fetch of pins into the store: from git by commit, or from a release archive.
+"""Fetch pins into the store: from git by commit, or from a release archive.
 
 Each pin becomes one commit under ``refs/patchq/base/<source>/<upstream>/<ref>`` in ``.patchq/store.git``. An
 archive's commit has a fixed author and date, and a message that depends only on the pin, so that its id is
@@ -111,7 +111,7 @@ class Fetcher:
     def _together(self, pins: Sequence[Pin]) -> None:
         """Fetch the commits of each repository over a single connection.
 
-        Commits that can't be fetched in this way are fetched one by one later.
+        Commits that can't be fetched together are fetched one by one later.
         """
         by_url: dict[str, list[Pin]] = {}
         if not self.offline and self.source != "archive":
@@ -184,7 +184,7 @@ class Fetcher:
             commit = folder_commit(self.layout, self.store, folder, pin, self.skip(pin))
             if commit != pin.commit or keep_folder(self.store, folder, pin, self.skip(pin)) != commit:
                 raise SourceError(
-                    f"{folder} has changed since it was pinned: its files give {commit}, the lock has {pin.commit}",
+                    f"{folder} has changed since it was pinned: its files give {commit}, but the lock has {pin.commit}",
                     hint=f"`patchq pin {pin.upstream} --url {sh(pin.url)} --ref {sh(pin.ref)}` pins the new files",
                 )
             return self._keep_git(pin)
@@ -207,7 +207,7 @@ class Fetcher:
         return self._keep_git(pin)
 
     def _check_signature(self, pin: Pin) -> None:
-        """Check the signature of a pin that was fetched by git, before it is used, if a keyring is configured."""
+        """Check the signature of a pin from git before the pin is used. Do nothing if no keyring is configured."""
         upstream = self.lock.upstreams.get(pin.upstream)
         if not upstream or not upstream.keyring or not pin.commit:
             return
@@ -235,7 +235,7 @@ class Fetcher:
         return Base(pin, commit, "archive")
 
     def skip(self, pin: Pin) -> list[str]:
-        """Return those paths in the pin's archive that belong to nested upstreams."""
+        """Return the paths in the pin's archive that belong to nested upstreams."""
         return list(self.lock.nested_in(pin.upstream))
 
     def archive_file(self, pin: Pin) -> Path:
@@ -258,7 +258,7 @@ def tag_ref(pin: Pin) -> str:
 
 
 def _signed_ref(root: Path, keys: Path, pin: Pin) -> str:
-    """Return the ref which records that a pin's signature was verified with this content of the keyring."""
+    """Return the ref whose existence means that a pin's signature was verified with the keyring's present content."""
     digest = hashlib.sha256(project_files.read(root, keys) or b"").hexdigest()
     return f"refs/patchq/signed/{digest}/{pin.upstream}/{ref_component(pin.ref)}"
 
@@ -267,7 +267,7 @@ def check_signature(layout: Layout, lock: Lock, store: Git, pin: Pin, *, offline
     """Return the signer of a pin's tag or commit; empty if no keyring is configured.
 
     :param offline: True to use only the tag that is already in the store.
-    :raises SourceError: if the signature was made by no key in the keyring.
+    :raises SourceError: if there is no signature, or if it was made with a key that isn't in the keyring.
     """
     from patchq.sources import _keyring
 
@@ -283,7 +283,7 @@ def check_signature(layout: Layout, lock: Lock, store: Git, pin: Pin, *, offline
     except SourceError as error:
         if offline and not tag:
             raise SourceError(
-                f"{error.message}; its tag may be signed, but --offline forbids fetching it",
+                f"{error.message}; the tag may have a signature, but --offline forbids fetching it",
                 hint="run `patchq fetch` without --offline",
             ) from None
         raise
@@ -302,13 +302,13 @@ def archive_file(layout: Layout, pin: Pin, *, offline: bool = False, progress: P
         path = local_path(layout, pin.archive)
         if not path.is_file():
             raise SourceError(
-                f"the archive {path} doesn't exist", hint="restore it, or pin another one with `patchq pin`"
+                f"the archive {path} doesn't exist", hint="restore the archive, or pin another one with `patchq pin`"
             )
         found = fsio.sha256_file(path)
         if found != pin.sha256:
             raise SourceError(
-                f"{path.name} has SHA-256 {found}, the lock has {pin.sha256}; nothing was imported",
-                hint="find out why before you use this file; `patchq pin` re-pins on purpose",
+                f"{path.name} has SHA-256 {found}, but the lock has {pin.sha256}; nothing was imported",
+                hint="find out why the file differs before you use it; `patchq pin` accepts the new hash",
             )
         return path
     if have := index.cached(pin.sha256):
@@ -378,7 +378,7 @@ def pin_git(
     refs = (hosts or Hosts()).refs(url)
     commit = commit_named(refs, pin.ref)
     if commit is None and pin.ref == pin.commit:
-        return pin.commit  # a commit id as the ref: hosts don't list those
+        return pin.commit  # the ref is a commit id, which hosts don't list
     if commit is None and folder:
         commit = Foreign(folder).ref_or_none(pin.ref)
     if commit is None:

@@ -39,7 +39,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """Contribution rules of an upstream. A field is None if neither the tree nor a substitute provides its file.
+    """Contribution rules of an upstream. A field is None if the file is missing in the tree and has no substitute.
 
     :ivar agents: rules for contributions made with AI tools.
     :ivar bug_form: form or template of a bug report.
@@ -59,7 +59,7 @@ def stand_in_folder(layout: Layout, upstream: str) -> Path:
 
 
 def upstream_test(layout: Layout, upstream: str, path: str) -> Path:
-    """Return the path in the project of a test that is meant to be added as ``path`` to the upstream's tree."""
+    """Return the project's file with a test that a pull request adds to upstream's tree as ``path``."""
     return layout.root / "patches" / upstream / "upstream-tests" / path
 
 
@@ -110,5 +110,5 @@ def _find(
 
 
 def read_upstream_test(layout: Layout, upstream: str, path: str) -> bytes | None:
-    """Return the content of a test that is meant to be added to upstream's tree as ``path``; None if it is missing."""
+    """Return a test that a pull request adds to upstream's tree as ``path``; None if the project has no such test."""
     return project_files.read(layout.root, upstream_test(layout, upstream, path))

@@ -52,12 +52,12 @@ def parse_page(data: bytes, content_type: str, url: str) -> list[IndexFile]:
         page.feed(data.decode("utf-8", "replace"))
         page.close()
         return page.files
-    raise ValueError(f"a page of type {content_type or 'unknown'}")
+    raise ValueError(f"unsupported page type {content_type or 'unknown'}")
 
 
 def _check_version(version: str) -> None:
     if version.partition(".")[0] != _MAJOR:
-        raise ValueError(f"version {version} of the repository API")
+        raise ValueError(f"unsupported version {version} of the repository API")
 
 
 def _parse_json(data: bytes, url: str) -> list[IndexFile]:
@@ -66,7 +66,7 @@ def _parse_json(data: bytes, url: str) -> list[IndexFile]:
         _check_version(str(raw["meta"]["api-version"]))
         return list(_json_files(raw["files"], url))
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"no project page: {error!r}") from None
+        raise ValueError(f"not a project page: {error!r}") from None
 
 
 def _json_files(files: Any, url: str) -> Iterator[IndexFile]:

@@ -16,12 +16,12 @@ from patchq.git.objects import TreeEntry
 from patchq.git.repository import Git
 from patchq.names import CommitId
 
-#: Assignment that hatchling reads unless ``tool.hatch.version.pattern`` names another one.
+#: Assignment that hatchling reads unless ``tool.hatch.version.pattern`` is set.
 _HATCH = r"(?i)^(?:__version__|VERSION)(?:\s*:\s*str)?\s*=\s*(['\"])v?(?P<version>.+?)\1"
 
 
 def version_of_tree(store: Git, commit: CommitId) -> str:
-    """Return the version that a tree states literally; empty if it states none.
+    """Return the version that a tree's files contain literally; empty if they contain none.
 
     The version is searched in ``PKG-INFO``, in ``project.version``, in the file or attribute to which
     ``project.dynamic`` refers, in Poetry's settings, and in ``setup.cfg``. A version that the build computes,
@@ -37,7 +37,7 @@ def version_of_tree(store: Git, commit: CommitId) -> str:
 
 
 class _VersionFiles:
-    """Files of a tree that may state its version."""
+    """Files of a tree that may contain its version."""
 
     def __init__(self, store: Git, commit: CommitId) -> None:
         self._store = store
@@ -124,7 +124,10 @@ class _VersionFiles:
         return ""
 
     def _assigned(self, path: str, name: str, *, follow: bool = True) -> str:
-        """Return the string that a file assigns to a name. Follow the import of the name from another module."""
+        """Return the string that a file assigns to a name.
+
+        If the file imports the name from another module of the same package, read that module.
+        """
         try:
             body = ast.parse(self._text(path)).body
         except (SyntaxError, ValueError, RecursionError, MemoryError):

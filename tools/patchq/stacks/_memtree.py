@@ -14,7 +14,7 @@ from patchq.names import CommitId, Offset, show_path
 
 
 class FileMismatch(Exception):
-    """Error for a change of a file that doesn't apply to the tree."""
+    """Error if the change of one file doesn't apply to the tree."""
 
     def __init__(self, file: FilePatch, mismatch: Mismatch) -> None:
         super().__init__(mismatch.reason)
@@ -25,7 +25,7 @@ Result = tuple[bytes, tuple[bytes, bytes] | None]
 
 
 class View:
-    """Tree of a commit with the changes of the patches applied so far, kept in memory."""
+    """Tree in memory: a commit's tree with the changes of the patches applied so far."""
 
     def __init__(self, store: Git, commit: CommitId) -> None:
         self.store = store
@@ -77,7 +77,7 @@ class View:
     def apply(self, files: Sequence[FilePatch], offsets: list[Offset]) -> list[Result]:
         """Apply one patch, and return the changed paths.
 
-        As in git, files are removed before others are added.
+        Like git, remove files first, and then add files.
         """
         removed: list[Result] = []
         written: list[Result] = []
@@ -102,7 +102,7 @@ class View:
     def patched(self, file: FilePatch, offsets: list[Offset]) -> tuple[bytes, bytes] | None:
         """Return the mode and content of a patched file; None if the patch removes the file.
 
-        :param offsets: list to which the offsets of hunks that apply at other lines are added.
+        :param offsets: list to which an :class:`Offset` is added for each hunk that applies at a different line.
         :raises Mismatch: if the file's change doesn't apply.
         """
         if file.old_path is None:
@@ -114,7 +114,7 @@ class View:
             if found == GITLINK:
                 raise Mismatch("is a submodule", kind=ConflictKind.OTHER)
             if file.old_mode and (file.old_mode == SYMLINK) != (found == SYMLINK):
-                raise Mismatch("is a symlink, but the patch expects a file, or the reverse", kind=ConflictKind.OTHER)
+                raise Mismatch("the patch expects a file, but finds a symlink, or the reverse", kind=ConflictKind.OTHER)
             mode, content = file.new_mode or found, self._contents[file.old_path]
         content, moved = diff.apply_hunks(file.hunks, content)
         for hunk, lines in moved:
@@ -126,7 +126,7 @@ class View:
         return mode, content
 
     def _refuse_obstructed(self, files: Sequence[FilePatch], gone: Collection[bytes]) -> None:
-        """Raise FileMismatch if another file or folder is at, or above, the path of an added or renamed file."""
+        """Raise FileMismatch if the path of an added or renamed file is taken, or a parent folder is a file."""
         # If the patch gives no mode for a renamed symlink, git still treats its old path as a link.
         links = set()
         for f in files:
@@ -159,7 +159,7 @@ class View:
         return ""
 
     def _count_folders(self) -> Counter[bytes]:
-        """Return the number of files below each folder. They are counted at the first call."""
+        """Return the number of files below each folder. The first call counts all files of the tree."""
         if self._folders is None:
             self._folders = Counter()
             for path in self.files:

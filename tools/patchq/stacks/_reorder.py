@@ -25,9 +25,9 @@ _FEW = 8
 def touched(changes: Sequence[PathChange]) -> frozenset[bytes]:
     """Return the paths that a patch changes.
 
-    For an added or removed file, also return its path and its parent folders, each with a trailing slash. They are
-    needed because a file may replace a folder, and git may detect a renamed folder. If two patches have no returned
-    path in common, neither changes the other's diff when both are merged.
+    For an added or removed file, also return its path and its parent folders, each with a trailing slash. These
+    folders are needed because a file may replace a folder, and because git may detect a renamed folder. If the
+    results for two patches have no path in common, the patches can be applied in either order, with the same diffs.
     """
     paths: set[bytes] = set()
     for change in changes:
@@ -87,7 +87,7 @@ def reorder(
 def _kinds(
     before: Sequence[str], after: Sequence[ReconciledEntry], moved: str, sets: dict[str, frozenset[bytes]]
 ) -> Iterator[tuple[ReconciledEntry, str]]:
-    """Yield each entry with the method for committing it.
+    """Yield each entry with one of three methods for committing it.
 
     ``there``: keep the existing commit. ``change``: import the same changes. ``merge``: merge three ways.
 

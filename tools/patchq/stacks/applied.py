@@ -68,7 +68,7 @@ def read_applied(project: Project, set_name: str, *, edits_matter: bool = True) 
 def patched_upstreams(project: Project, applied: Sequence[Applied]) -> set[str]:
     """Return the upstreams whose trees the applied patches change.
 
-    A patched nested upstream also counts for the upstream that contains it.
+    If a nested upstream is patched, also return the upstream that contains it.
     """
     found = set()
     for a in applied:
@@ -119,8 +119,8 @@ def release_version(pin: Pin) -> str:
 def version_at(project: Project, pin: Pin, base: CommitId) -> str:
     """Return the version for the wheels of a pin.
 
-    For a branch or commit, return the version that the tree states, or :data:`NO_VERSION` if it states none. The stack
-    id in the local version distinguishes wheels of the same version.
+    For a branch or commit, return the version that the tree's files contain, or :data:`NO_VERSION` if they contain
+    none. The stack id in the local version distinguishes wheels of the same version.
     """
     from patchq.sources.versions import version_of_tree
 

@@ -105,7 +105,10 @@ def _load_states(project: Project, stacks: Sequence[Stack]) -> dict[str, State |
 
 
 def _find_stop(stacks: Sequence[Stack], to: str, before: str) -> dict[str, int]:
-    """Return how many patches to apply in the stack that contains the patch ``to`` or ``before``, by upstream."""
+    """Return ``{upstream: number of patches to apply}`` for the stack that contains the patch ``to`` or ``before``.
+
+    Return an empty dictionary if ``to`` and ``before`` are empty.
+    """
     if not to and not before:
         return {}
     stack, name = find_patch(list(stacks), to or before)
@@ -113,7 +116,7 @@ def _find_stop(stacks: Sequence[Stack], to: str, before: str) -> dict[str, int]:
 
 
 def bases_of(project: Project, stacks: Sequence[Stack], states: dict[str, State | None], offline: bool) -> list[Base]:
-    """Return the base of each stack. Take the base from the saved state if this state is still valid."""
+    """Return the base of each stack. Read the base from the saved state if this state is valid, else fetch it."""
     known: dict[str, Base] = {}
     for stack in stacks:
         state = states[stack.pin.upstream]

@@ -50,7 +50,7 @@ _DEBUG = re.compile(rb"^\+.*\b(breakpoint\(\)|pdb\.set_trace|<<<<<<<|>>>>>>>)")
 class Finding:
     """Violation of one rule.
 
-    :ivar patch: may be empty.
+    :ivar patch: name of the patch; empty if the violation concerns no single patch.
     :ivar rule: stable identifier for filters.
     """
 
@@ -75,7 +75,7 @@ def check(
 ) -> list[Finding]:
     """Check all stacks of the lock, or only the stacks of the named upstreams.
 
-    :param set_name: set whose pins are compared with each other; empty for all sets.
+    :param set_name: set whose pins are compared with each other. If empty, compare the pins of every set.
     :param allow_empty: accept patches that change nothing.
     :param text_only: skip the checks that need the upstreams' trees.
     :param plans: dictionary to which the plan of each applied stack is added, by upstream and ref.
@@ -112,7 +112,7 @@ def check(
 
 
 def _for_its_set(project: Project, finding: Finding) -> Finding:
-    """Return a finding whose hint contains the option ``--set``, if the stack isn't in the default set."""
+    """Add the option ``--set`` to the command in a finding's hint, if the stack isn't in the default set."""
     if not _COMMAND.search(finding.hint):
         return finding
     sets = []
@@ -132,8 +132,8 @@ def _check_siblings(project: Project, set_name: str, bases: Mapping[tuple[str, s
 
     Also yield a finding for each unused entry of ``[mismatches]``.
 
-    :param bases: commits of the pins to check. To find unused entries, the commits of the whole set are
-        needed.
+    :param bases: commits of the pins to check. Unused entries are found only if ``bases`` contains every pin of the
+        set.
     """
     refs = project.lock.sets[set_name]
     known = {u: bases[u, ref] for u, ref in refs.items() if (u, ref) in bases}
@@ -403,7 +403,7 @@ def _check_empty(full: str, text: bytes) -> list[_Problem]:
 
 
 def check_diff(text: bytes, upstream: str) -> list[_Problem]:
-    """Return a problem for each line added by a diff that a rule forbids."""
+    """Return a problem for each rule that an added line of a diff breaks."""
     found: list[_Problem] = []
     edit = f"`patchq apply {upstream}`, correct the line in .patchq/trees/{upstream}, then `patchq fold {upstream}`"
     added = []
@@ -478,12 +478,12 @@ class BrokenSource:
 def find_broken_sources(
     store: Git, pairs: Sequence[tuple[TreeId, TreeId]], known: ResultCache | None = None
 ) -> list[list[BrokenSource]]:
-    """Return, for each change, the Python files in which it leaves a syntax error.
+    """For each change, return the Python files in which the change causes a syntax error.
 
     Files with a syntax error before the change, such as templates, are ignored.
 
     :param pairs: for each change, the trees before and after it.
-    :param known: syntax errors of known files, by blob id. New ones are added.
+    :param known: cache of syntax errors, by blob id. Results for blobs that it doesn't contain are added.
     """
     changes: list[list[tuple[bytes, BlobId, BlobId]]] = []
     errors: dict[BlobId, _SyntaxError | None] = {}
@@ -510,7 +510,7 @@ def find_broken_sources(
 def _add_syntax_errors(
     errors: dict[BlobId, _SyntaxError | None], store: Git, blobs: Collection[BlobId], known: ResultCache | None
 ) -> None:
-    """Add the syntax errors of files, by blob id, to ``errors``."""
+    """Add each blob to ``errors`` with its syntax error, or with None if it has no error."""
     unknown = []
     for blob in sorted(set(blobs) - errors.keys()):
         rows = known.find(blob) if known else None
@@ -558,16 +558,16 @@ def _check_syntax(
 
 
 def _check_rules(project: Project, stack: Stack, applied: AppliedPatch, again: str) -> Iterator[Finding]:
-    """Yield a finding for each patch whose rules don't produce its diff."""
+    """Yield a finding if the patch's rules don't produce the patch's diff."""
     header = stack.load(applied.name)[0]
     message = ""
-    hint = f"correct its {TRAILER}: trailers, or `patchq reword {applied.name} --as-rules` makes new ones"
+    hint = f"correct its {TRAILER}: trailers, or make new ones with `patchq reword {applied.name} --as-rules`"
     try:
         rules = rules_of(header.message, applied.name)
         if applied.by_rule:
-            message, hint = "its diff doesn't apply, and its rules made the change", again
+            message, hint = "its diff doesn't apply; the change was made by its rules instead", again
         elif rules and not is_made_by(rules, project.store, f"{applied.commit}^", applied.commit):
-            message = "its rules give another result than its diff"
+            message = "its rules and its diff give different results"
     except (RuleStop, FormatError) as error:
         message = str(error)
     if message:

@@ -1,7 +1,7 @@
-"""The command ``deps``: find dependencies between patches by merging each patch without others.
+"""The command ``deps``: find which earlier patches each patch needs.
 
-A patch needs another patch if its three-way merge onto the base conflicts without that patch.
-``deps`` also shows ``Requires:``, which can name dependencies that don't cause a conflict.
+Patch B needs patch A if merging B without A conflicts. ``deps`` also shows the trailer ``Requires:``, because a patch
+can depend on another patch without a conflict.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from patchq.stacks.apply import Carried, carried_stacks
 class Needs:
     """Dependencies of one patch. Patches are named ``upstream/name``.
 
-    :ivar needs: all patches that it needs, directly or indirectly.
-    :ivar direct: patches in ``needs`` that no other patch in ``needs`` needs.
+    :ivar needs: all patches that the patch needs, directly or indirectly.
+    :ivar direct: patches in ``needs`` on which no other patch in ``needs`` depends.
     :ivar requires: values of ``Requires:``.
     """
 
@@ -91,7 +91,7 @@ def _by_upstream(found: Sequence[Needs]) -> dict[str, list[Needs]]:
 
 
 def commuting(found: Sequence[Needs]) -> dict[str, list[str]]:
-    """Return, for each patch, the other patches of its stack that are independent of it.
+    """For each patch, return the other patches of its stack that are independent of it.
 
     Two patches are independent if neither needs the other.
     """
@@ -108,7 +108,7 @@ def commuting(found: Sequence[Needs]) -> dict[str, list[str]]:
 def closure(store: Git, carried: Carried, chosen: Collection[str]) -> list[str]:
     """Return the chosen patches with all their dependencies, in series order.
 
-    A dependency is a patch without which a merge conflicts, or a patch of this stack that ``Requires:`` names.
+    Patch A is a dependency of patch B if merging B without A conflicts, or if B names A in ``Requires:``.
 
     :raises UserError: if the ``Requires:`` of a patch names a patch that isn't in the stack.
     """
@@ -178,7 +178,7 @@ class _PathVersions:
     changes: list[PathChange] = field(default_factory=list)
 
     def before(self, number: int) -> TreeEntry | None:
-        """Return the entry of the file before the patch with this number."""
+        """Return the path's tree entry before the patch with this number is applied."""
         at = bisect_left(self.numbers, number)
         if at < len(self.changes):
             return self.changes[at].old
@@ -227,7 +227,7 @@ class _Graph:
     def all_needs(self, groups: Sequence[Sequence[int]]) -> list[list[str]]:
         """Return the patches that each group of patches needs.
 
-        All searches advance together, so that one git process makes the next merge of each search.
+        The searches advance in rounds: in each round, one git process makes the next merge of every search.
         """
         found: list[list[str]] = [[] for _ in groups]
         searches: list[tuple[int, _Search, _Onto | None]]
@@ -252,7 +252,7 @@ class _Graph:
     def dependents(self, number: int) -> list[int]:
         """Return the numbers of the later patches that conflict if this patch is omitted.
 
-        Each dependent that was found is omitted, too.
+        A later patch that conflicts is also omitted from the following merges.
         """
         onto, found = _Onto(self.trees[number]), []
         for later in range(number + 1, len(self.commits)):
@@ -268,10 +268,10 @@ class _Graph:
     def _search(self, numbers: Sequence[int]) -> _Search:
         """Search for the patches that a group of patches needs.
 
-        Yield each merge to make; receive its result, or None for a conflict. The search omits
-        earlier patches one at a time, from last to first, and merges the kept patches without the
-        omitted patch. If a merge conflicts, the omitted patch is needed, and the search continues
-        with the dependencies of that patch.
+        Yield each merge to make; receive its result, or None for a conflict. The search goes through the earlier
+        patches, from last to first. For each earlier patch, it merges the kept patches without the earlier patch. If
+        the merge conflicts, the earlier patch is needed. The search then keeps this patch, too, and also looks for
+        its dependencies.
         """
         kept = sorted(numbers)
         # A kept patch can only need earlier patches that share a path with it.
@@ -296,7 +296,7 @@ class _Graph:
         return [self.commits[k][0] for k in kept if k not in numbers]
 
     def _sharing(self, number: int) -> set[int]:
-        """Return the earlier patches that change some of the same paths, as :func:`touched` defines them."""
+        """Return the earlier patches for which :func:`touched` returns at least one of this patch's paths."""
         found: set[int] = set()
         for path in self.touched[number]:
             for other in self.by_path[path]:
@@ -342,9 +342,8 @@ class _Graph:
     def _sides(self, number: int, onto: _Onto) -> dict[bytes, FileSides] | None:
         """Return the base, ours and theirs blobs of each file that a patch changes.
 
-        Return None if only a merge of whole trees is reliable. This is the case if a file is added, removed or changes
-        its mode, because it may be part of a rename. It is also the case for links and submodules, because git doesn't
-        merge them as text.
+        Return None if only a merge of whole trees is reliable. For example, a file that is added, removed or changes
+        its mode may be part of a rename. Links and submodules aren't merged as text.
         """
         at = self.numbers.get(onto.tree)
         if at is None:
@@ -362,7 +361,7 @@ class _Graph:
         return found
 
     def _compare(self, files: Sequence[FileSides]) -> None:
-        """Find the lines that each side changes in its base, for all files."""
+        """For each file, find the lines of the base that each side changes."""
         pairs = []
         for base, ours, theirs in files:
             pairs.append((base, ours))
@@ -385,7 +384,7 @@ class _Graph:
         return bool(ours_lines and their_lines)
 
     def _merge_contents(self, files: Sequence[FileSides]) -> None:
-        """Merge files. Merges whose results are cached are skipped."""
+        """Merge files and cache the results. Skip the files whose results are already cached."""
         wanted = []
         for file in dict.fromkeys(files):
             base, ours, theirs = file

@@ -73,7 +73,10 @@ def new(
     with project.locked("new"):
         stack, state = current(project, upstream)
         if name in stack.names:
-            raise UserError(f"{upstream} has a patch {name} already", hint=f"`patchq export --amend {name}` adds to it")
+            raise UserError(
+                f"{upstream} has a patch {name} already",
+                hint=f"`patchq export --amend {name}` adds the edits to that patch",
+            )
         worktree = project.worktree(upstream)
         head = worktree.head()
         if head != state.tip:
@@ -85,7 +88,7 @@ def new(
         if tree == state.tree and not allow_empty:
             raise UserError(
                 f"{upstream}: nothing was edited, so {name} would change nothing",
-                hint=f"edit files in {worktree.path} first, or `--allow-empty`",
+                hint=f"edit files in {worktree.path} first, or use `--allow-empty`",
             )
         ident = user_ident(project, author)
         text = with_trailers(message or name.replace("-", " ").capitalize(), topic, proof, ident if signoff else None)
@@ -110,9 +113,10 @@ def new_by_rule(
     signoff: bool = False,
     set_name: str = "",
 ) -> Exported:
-    """Apply a rule on top of the stack, and make a patch from the changes. Its message contains the rule.
+    """Apply a rule on top of the stack, and make a patch from the changes. The patch's message contains the rule.
 
-    :param counted: True if the rule states its number of matches. If False, the matches are counted.
+    :param counted: True if the rule states its number of matches. If False, count the matches and add the number to
+        the rule.
     :raises UserError: if the name is taken, or if the number of matches differs from the number that the rule states.
     :raises EditedTreeError: if the stack's worktree contains edits or commits of the user.
     """

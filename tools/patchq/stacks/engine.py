@@ -50,7 +50,8 @@ class Engine:
     def apply(self, onto: CommitId, patches: Sequence[Incoming]) -> list[AppliedPatch]:
         """Apply ``patches`` in order on top of ``onto``, without fuzz.
 
-        :raises ConflictError: for the first patch that doesn't apply, with the file's lines at the expected place.
+        :raises ConflictError: for the first patch that doesn't apply. The error contains the file's lines at the
+            expected place.
         :raises FormatError: for a damaged diff, or a path outside the tree or in a nested upstream.
         """
         parsed = [(patch, self._parse(patch)) for patch in patches]
@@ -81,7 +82,7 @@ class Engine:
                 if path == folder or path.startswith(folder + b"/"):
                     raise FormatError(
                         f"{patch.where} changes {show_path(path)}, which belongs to the upstream {owner}",
-                        hint=f"make it a patch of {owner}",
+                        hint=f"move this change to a patch of {owner}",
                     )
 
     # In process
@@ -209,9 +210,8 @@ class Engine:
         for change in self.store.changes(onto, tree):
             if change.new and change.new.mode == SYMLINK and change.new.blob == _EMPTY:
                 raise FormatError(
-                    f"{patch.where}: {show_path(change.path)} is a symlink without a target, "
-                    "which can't be written out",
-                    hint="put back its hunk; the patch file may be truncated",
+                    f"{patch.where}: {show_path(change.path)} is a symlink without a target, so it can't be created",
+                    hint="restore the hunk that contains the target; the patch file may be truncated",
                 )
         commit = self.store.commit_tree(tree, (onto,), patch.header.author, patch.header.message)
         return AppliedPatch(name=patch.name, commit=commit, offsets=offsets)
@@ -219,7 +219,7 @@ class Engine:
     def _rehearse(self, onto: CommitId, patch: Incoming, why: Unsupported) -> tuple[Offset, ...]:
         """Check in memory that each hunk fits in exactly one place. Files that only git supports are skipped.
 
-        :returns: the offsets of hunks that apply at other lines than in their headers.
+        :returns: the offsets of the hunks that don't apply at the line in their header.
         :raises ConflictError: if a hunk doesn't apply.
         :raises FormatError: if git would misread context at the end of a file.
         """
@@ -227,8 +227,8 @@ class Engine:
         if why.files is None:
             if _OPEN_CONTEXT.search(patch.diff):
                 raise FormatError(
-                    f"{patch.where}: {why.reason}, and a context line without a newline at its end: git would "
-                    "match it with a line that has one",
+                    f"{patch.where}: {why.reason}; also, a context line has no newline at its end, and git would "
+                    "match it with a line that ends with a newline",
                     hint=_ANEW,
                 )
             return ()
@@ -287,7 +287,7 @@ def _text(line: bytes) -> str:
 
 
 def closest(hunk: Hunk, image: Sequence[bytes]) -> int:
-    """Return the index of the line at which most of the hunk's old lines match, for an error message."""
+    """Return the start index at which most of the hunk's old lines match the file, for an error message."""
     votes: Counter[int] = Counter()
     places: dict[bytes, list[int]] = {}
     for at, line in enumerate(image):

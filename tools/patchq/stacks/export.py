@@ -1,4 +1,7 @@
-"""Conversion of commits to patch files. Names and bytes are stable, and fixup commits are folded."""
+"""Conversion of commits to patch files.
+
+Patches that did not change keep their names and bytes. Fixup commits are folded.
+"""
 
 from __future__ import annotations
 
@@ -94,7 +97,7 @@ def files_to_leave(project: Project, upstream: str, include: Collection[str]) ->
 
     Report each file to the user.
 
-    :param include: paths, relative to the worktree, of such files that are exported nevertheless.
+    :param include: ``*.orig`` and ``*.rej`` files to export anyway, as paths relative to the worktree.
     :raises UserError: if a path in ``include`` doesn't exist in the worktree.
     """
     worktree = project.worktree(upstream)
@@ -120,8 +123,8 @@ def export(project: Project, upstream: str, *, amend: str = "", include: Collect
     If patch files were changed since the stack was applied, merge these changes with the commits. Patches
     after the last applied patch stay unchanged.
 
-    :param amend: patch into which uncommitted edits are folded. If it is the first patch that isn't applied,
-        the edits replace its diff, and its author and message are kept.
+    :param amend: patch into which uncommitted edits are folded. If ``amend`` is the first patch that isn't applied,
+        the edits replace its diff, and its author and message stay the same.
     :param include: ``*.orig`` and ``*.rej`` files to export together with the edits.
     :raises EditedTreeError: if there are edits and ``amend`` is empty.
     :raises ConflictError: if a fixup or a merge with the files on disk conflicts.
@@ -164,8 +167,8 @@ def _amendment(
     front, rest = split_series(stack, state)
     if name in rest[1:]:
         raise UserError(
-            f"{upstream}: {name} is not applied, nor is {rest[0]} before it",
-            hint=f"`patchq apply {upstream} --fix {name}` applies what comes before it",
+            f"{upstream}: {name} is not applied, and neither is {rest[0]}, which comes before it",
+            hint=f"`patchq apply {upstream} --fix {name}` applies the patches before it",
         )
     tree = project.worktree(upstream).snapshot(leave=leave)
     if tree == project.store.tree_of([head])[0]:
@@ -203,9 +206,9 @@ def take_edits(
     if not found.merged:
         if tip_tree != edits.tree:
             raise ConflictError(
-                f"{upstream}: the edits conflict with later patches, so they can't be part of that patch",
+                f"{upstream}: the edits conflict with patches after the amended patch, so they can't be folded",
                 [Conflict(upstream=upstream, patch=entries[-1].name, path="", reason="folded tree differs")],
-                hint="make a patch of them: `patchq new`",
+                hint="put the edits into a patch of their own with `patchq new`",
             )
         result = write_stack(project, change, stack, state, folded, head, rest=rest, adopt=True)
         project.journal.perform(change)
@@ -251,10 +254,11 @@ def _commits(store: Git, state: State, head: CommitId, upstream: str) -> list[Co
 def name_commits(store: Git, stack: Stack, state: State, commits: Sequence[CommitInfo]) -> list[ReconciledEntry]:
     """Return the commits, each with the name of its patch.
 
-    The patch is found by commit id, then by author and date, which amending doesn't change, then by subject. Commits
-    are compared with the applied commits, not with the patch files on disk. A patch that isn't applied matches only if
-    author, date and subject are equal. A commit without a patch gets a new name, made from its subject. The name of a
-    ``fixup!``, ``squash!`` or ``amend!`` commit without a patch is empty.
+    The patch is found by commit id, then by author and date, then by subject. (``git commit --amend`` changes the
+    commit id, but keeps author and date.) Commits are compared with the applied commits, not with the patch files on
+    disk. A patch that isn't applied matches only if author, date and subject are equal. A commit without a patch gets
+    a new name, made from its subject. The name of a ``fixup!``, ``squash!`` or ``amend!`` commit without a patch is
+    empty.
     """
     named: dict[CommitId, str] = {}
     ids = {c.commit for c in commits}
@@ -279,7 +283,7 @@ def name_commits(store: Git, stack: Stack, state: State, commits: Sequence[Commi
 
 
 def _match_applied(headers: Mapping[str, Header], commits: Sequence[CommitInfo], named: dict[CommitId, str]) -> None:
-    """Add to ``named`` the commits whose author, date or subject match an applied patch."""
+    """Add to ``named`` the commits that match an applied patch by author and date, or by subject."""
     left = [name for name in headers if name not in named.values()]
     for same in (_same_author_and_subject, _same_author, _same_subject):
         for commit in commits:
@@ -294,7 +298,7 @@ def _match_applied(headers: Mapping[str, Header], commits: Sequence[CommitInfo],
 def _match_unapplied(
     stack: Stack, names: Iterable[str], commits: Sequence[CommitInfo], named: dict[CommitId, str]
 ) -> None:
-    """Add to ``named`` the commits whose author, date and subject match a patch that isn't applied."""
+    """Add to ``named`` the commits that match an unapplied patch by author, date and subject."""
     for name in names:
         with suppress(FormatError):
             header = stack.load(name)[0]
@@ -446,7 +450,7 @@ def write_stack(
 
 
 def _mark_empty(done: Sequence[AppliedPatch], entries: Sequence[ReconciledEntry], below: TreeId) -> list[AppliedPatch]:
-    """Return the patches, with ``empty`` set for those that don't change the tree.
+    """Set ``empty`` for each patch that doesn't change the tree, and return all patches.
 
     :param below: tree of the base.
     """
@@ -460,7 +464,7 @@ def _mark_empty(done: Sequence[AppliedPatch], entries: Sequence[ReconciledEntry]
 def _commit(
     store: Git, stack: Stack, state: State, entries: Sequence[ReconciledEntry], made: Collection[str]
 ) -> tuple[list[AppliedPatch], list[Header]]:
-    """Commit the entries on the base in order. Commits that are already in place are kept."""
+    """Commit the entries on the base in order. Keep the existing commits before the first changed entry."""
     headers: list[Header] = []
     tip = state.base
     known = {p.applied.commit for p in state.patches}
@@ -520,7 +524,7 @@ def format_patches(store: Git, base: CommitId, tip: CommitId, count: int) -> lis
             if (size := file.stat().st_size) > MOST_PATCH:
                 raise UserError(
                     f"{slug(file.stem.partition('-')[2])} would be a patch of {size} bytes; the limit is {MOST_PATCH}",
-                    hint="leave its large generated files out, and put what generates them into the patch",
+                    hint="leave large generated files out of the patch, and add the script that generates them instead",
                 )
         return [file.read_bytes() for file in files]
 
@@ -529,6 +533,6 @@ def _check_reads_back(stack: Stack, applied: AppliedPatch, header: Header, mail:
     found, _ = parse_mail(mail, applied.name + SUFFIX)
     if found != header:
         raise UserError(
-            f"{stack.pin.upstream}: the message or author of {applied.name} would not survive as a mail",
-            hint="reword it in the worktree: plain text, a one-line subject",
+            f"{stack.pin.upstream}: the message or author of {applied.name} would change when written to a patch file",
+            hint="reword the commit in the worktree; use plain text and a one-line subject",
         )

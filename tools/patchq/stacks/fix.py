@@ -34,7 +34,7 @@ class Fixed:
 
 
 def fix(project: Project, names: Sequence[str] = ()) -> Fixed:
-    """Add missing statuses and the user's sign-off, and rewrite patch files as ``export`` does.
+    """Add missing upstream statuses and the user's sign-off, and rewrite patch files as ``export`` does.
 
     Before that, add missing lines to the project's ``.gitattributes``, and resolve ``series`` files with
     conflict markers. If a stack can't be loaded, it stays unchanged and a message is printed.
@@ -90,8 +90,8 @@ def _fix_files(project: Project, names: Sequence[str]) -> list[str]:
             for name in parse(united, path).names:
                 if not (folder / (name + SUFFIX)).exists():
                     raise UserError(
-                        f"{path} has a merge conflict, and a side removed {name}",
-                        hint=f"remove the marker lines, and {name} unless you restore its file",
+                        f"{path} has a merge conflict, and one side removed the patch {name}",
+                        hint=f"remove the marker lines; also remove the line {name}, or restore its file",
                     )
             change.files[path] = united
     if not change.empty:
@@ -134,8 +134,9 @@ def reword(
 
     :param message: subject and body. Old trailers are kept unless the message contains a trailer with the
         same key.
-    :param trailers: trailers to set. Each replaces all trailers with the same key; an empty value only removes them.
-    :param as_rules: replace the patch's rules by rules that make its diff.
+    :param trailers: trailers to set. Each trailer replaces all trailers with the same key. An empty value removes
+        these trailers.
+    :param as_rules: generate rules from the patch's diff, and replace its old rules.
     :raises UserError: if the message is empty, the author is malformed, or no rules are found.
     """
     set_name = project.choose_set(set_name)

@@ -30,7 +30,7 @@ class Pair:
 
     :ivar old: name in the old version; empty for an added patch.
     :ivar new: name in the new version; empty for a removed patch.
-    :ivar moved: True if the patch's position among the common patches changed.
+    :ivar moved: True if the patch is in both versions and was moved within the stack.
     :ivar text: diff between the old and the new diff; empty if they are equal.
     """
 
@@ -114,7 +114,7 @@ def _pins_of(project: Project) -> str:
 def _names_nothing(revision: str) -> UserError:
     return UserError(
         f"{revision!r} is neither a revision of this project nor a pin such as vllm@v0.13.0",
-        hint="`patchq diff HEAD .` compares the last commit with the current files; upstream.lock has the pins",
+        hint="`patchq diff HEAD .` compares the last commit with the current files; upstream.lock lists the pins",
     )
 
 
@@ -152,7 +152,7 @@ def _range_of(carried: Carried) -> str:
 
 
 def _longest_rising(numbers: list[int]) -> set[int]:
-    """Return a longest increasing subsequence: numbers that stand in the same order before and after a move."""
+    """Return the numbers of a longest increasing subsequence: the patches that did not move."""
     ending: list[list[int]] = []
     longest: list[int] = []
     for n in numbers:

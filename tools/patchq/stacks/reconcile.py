@@ -34,7 +34,7 @@ class ReconciledEntry:
 class Reconciled:
     """Stack that results from the merge.
 
-    :ivar entries: patches to write as applied ones, in order.
+    :ivar entries: patches up to the last applied patch, in order.
     :ivar rest: patches on disk after the last applied patch. Their files stay unchanged.
     :ivar merged: True if the patch files had changed, so that the entries are new commits.
     """
@@ -69,7 +69,7 @@ def reconcile(
 ) -> Reconciled:
     """Merge the worktree's patches with the patch files on disk.
 
-    :param worktree: entries for the worktree's commits. Fixups aren't folded yet.
+    :param worktree: entries for the worktree's commits, with fixups that aren't folded yet.
     :param edits: True if the last entry contains uncommitted edits and the others are unchanged.
     :raises UserError: if both sides changed a patch or the order, or if the pin changed.
     :raises ConflictError: if a patch on disk doesn't apply, or if a merge conflicts.
@@ -78,7 +78,7 @@ def reconcile(
     hint = _aside(project, upstream, state.tip, edits=edits)
     if state.pin_key != pin_key(stack.pin):
         raise UserError(
-            f"{upstream} {stack.pin.ref} is pinned to another commit than the applied one",
+            f"{upstream} {stack.pin.ref} is now pinned to a different commit than when its stack was applied",
             hint=hint,
         )
     front, rest = split_series(stack, state)

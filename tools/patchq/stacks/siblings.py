@@ -55,8 +55,8 @@ def differences(
     """Return all unsatisfied requirements between the pins of a set, intended or not.
 
     :param bases: commits of the upstreams whose metadata are available locally.
-    :param instead: pin that replaces the set's pin of the same upstream. If its ref differs, ``[mismatches]``
-        in the lock is ignored.
+    :param instead: pin that replaces the set's pin of the same upstream. If its ref differs from the set's ref,
+        ``[mismatches]`` in the lock is ignored.
     """
     lock = project.lock
     pins = {pin.upstream: pin for pin in lock.pins_of(set_name)}

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class StackState(str, Enum):
-    """The applied patches compared with the stack."""
+    """State of the applied patches, compared with the patch files."""
 
     APPLIED = "applied"
     PARTIAL = "partial"
@@ -35,7 +35,7 @@ class StackState(str, Enum):
 
 
 class WorktreeState(str, Enum):
-    """The worktree compared with the applied patches."""
+    """State of the worktree, compared with the applied patches."""
 
     CLEAN = "clean"
     EDITED = "edited"
@@ -231,7 +231,7 @@ def _patch_info(project: Project, stack: Stack, name: str) -> PatchInfo:
 
 
 def touched(text: bytes, where: str) -> tuple[tuple[str, int, int], ...]:
-    """Return each file of a diff with the number of lines that are added and removed.
+    """Return each file of a diff with its numbers of added and removed lines.
 
     The numbers are -1 if patchq's own parser can't read the diff.
 
@@ -250,7 +250,7 @@ def touched(text: bytes, where: str) -> tuple[tuple[str, int, int], ...]:
 
 
 def _count_lines(file: diff.FilePatch) -> tuple[str, int, int]:
-    """Return the path of a file with the number of lines that are added and removed."""
+    """Return the path of a file with its numbers of added and removed lines."""
     added = removed = 0
     for hunk in file.hunks:
         added += len(hunk.new) - hunk.context
@@ -261,7 +261,7 @@ def _count_lines(file: diff.FilePatch) -> tuple[str, int, int]:
 def read_ledgers(project: Project, names: Sequence[str] = (), patch: str = "") -> dict[str, Ledger]:
     """Return the ledgers of all upstreams, or of the named ones.
 
-    :param patch: patch whose attempts to return; empty for all.
+    :param patch: name of the patch whose attempts are returned. If empty, return all attempts.
     :raises UserError: for an unknown upstream, or if no ledger mentions the patch.
     """
     from patchq.formats.ledger import parse
