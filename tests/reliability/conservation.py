@@ -778,7 +778,7 @@ def case_continue(case: Case) -> None:
             git(folder, "add", "-A")
             commit(folder, said, "--allow-empty")
             for piece in said.pieces:
-                piece.names = (*piece.names, "commits' messages are left out")
+                piece.names = (*piece.names, "the patch keeps its own message")
             case.hand([p for p in said.pieces if p.kind in ("body line", "subject")], "stack")
     if dropped:
         case.words += ["a.txt"]

@@ -134,7 +134,7 @@ def test_the_containers_go_with_the_set_and_a_name_is_kept(moved: Patchq) -> Non
     )
     keep(moved)
     said = moved.ok("use", "default-up-v2")
-    assert "the containers of default are now those of default-up-v2" in said
+    assert "default-up-v2 takes over the container settings of default" in said
     assert moved.project.lock.environments["default-up-v2"].env == {"ONE": "1"}
     assert "# What the containers are made of.\n[environments.default-up-v2]" in lock.read_text()
     keep(moved)

@@ -331,7 +331,7 @@ def test_without_a_proof_it_stops_and_a_reason_retires_it(wide: Patchq, upstream
     told = json.loads(wide.fails(3, "rebase", "up", "--onto", "v2", "--json"))
     assert (told["stop"]["patch"], told["stop"]["outcome"]) == ("wide", "absorbed")
     said = wide.fails(5, "rebase", "up", "--continue", "--retire")
-    assert "to drop it without a proof: `patchq rebase up --continue --retire --how REASON`" in said
+    assert "to drop the patch without a proof: `patchq rebase up --continue --retire --how REASON`" in said
     wide.ok("rebase", "up", "--continue", "--retire", "--how", "read both")
     line = ledger(wide)[-1]
     assert (line["outcome"], line["proof"]) == ("absorbed", "not run: the patch names no proof")

@@ -213,7 +213,7 @@ def test_a_commit_in_a_conflict_is_named(stack: Patchq, stopped: Path) -> None:
     git(stopped, "commit", "-qam", "Resolve it\n\nBecause of this.")
     head = git(stopped, "rev-parse", "HEAD")
     output = stack.ok("rebase", "up", "--continue")
-    assert f"your commits' messages are left out, as the patch keeps its own; kept as the commit {head}" in output
+    assert f"the patch keeps its own message; your commits and their messages are kept as the commit {head}" in output
     assert head in git(stack.layout.store, "for-each-ref")
 
 

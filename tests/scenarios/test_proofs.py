@@ -112,16 +112,16 @@ def test_a_kept_result_of_any_other_shape_is_none(proven: Patchq, meddled: dict[
         ("def test_it(trees):\n    assert (trees / 'up' / 'run.sh').exists()\n", "can't fail"),
         (
             "def test_it(trees):\n    if 'changed' not in (trees / 'up' / 'a.txt').read_text().splitlines()[:10]:\n        import nothing_like_that\n",
-            "errors instead of failing",
+            "ends with an error, not a failed assertion",
         ),
         (
             "from pathlib import Path\nimport os\nlines = Path(os.environ['PATCHQ_TREES'], 'up', 'a.txt').read_text().splitlines()\n"
             "assert lines[4] == 'changed'\n\ndef test_it():\n    pass\n",
-            "errors instead of failing",
+            "ends with an error, not a failed assertion",
         ),
         (
             "def test_it(trees):\n    {'changed': 1}[(trees / 'up' / 'a.txt').read_text().splitlines()[4]]\n",
-            "errors instead of failing",
+            "ends with an error, not a failed assertion",
         ),
         ("def helper():\n    pass\n", "no test ran"),
         ("def test_it(trees):\n    assert False, 'wrong'\n", "with the patch: "),

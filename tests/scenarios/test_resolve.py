@@ -247,9 +247,13 @@ def test_edits_in_the_worktree_are_not_lost(stopped: Patchq, tmp_path: Path) -> 
 
 def test_which_file_is_meant(stopped: Patchq, tmp_path: Path) -> None:
     (tmp_path / "other.txt").write_bytes(with_line(5, b"otherwise, changed\n"))
-    assert "matches none of the conflicting files" in stopped.fails(1, "resolve", "--from", str(tmp_path / "other.txt"))
+    assert "doesn't match exactly one of the conflicting files" in stopped.fails(
+        1, "resolve", "--from", str(tmp_path / "other.txt")
+    )
     assert "doesn't exist" in stopped.fails(1, "resolve", "--from", "a.txt=nowhere")
-    assert "is not a relative path inside its folder" in stopped.fails(1, "resolve", "--from", f"../a.txt={tmp_path / 'other.txt'}")
+    assert "is not a relative path inside its folder" in stopped.fails(
+        1, "resolve", "--from", f"../a.txt={tmp_path / 'other.txt'}"
+    )
     assert said(stopped, 0, "resolve", "--from", f"a.txt={tmp_path / 'other.txt'}")["kept"] is True
 
 

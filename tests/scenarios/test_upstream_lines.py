@@ -100,7 +100,7 @@ def test_other_files_are_named_left_out_and_kept(stopped: Patchq, verb: tuple[st
     (folder / "a.txt.orig").write_bytes(b"of a mergetool\n")
     edit(folder / "b.txt", 30, b"unrelated\n")
     output = stopped.ok(*verb)
-    assert "left out, because the patch doesn't change it: a.txt.orig" in output
+    assert "left out, because the patch doesn't change these files: a.txt.orig" in output
     assert "b.txt" in output
     kept = output.partition("kept as the commit ")[2].split()[0].strip(")")
     assert git(stopped.layout.store, "show", f"{kept}:a.txt.orig") == "of a mergetool"
@@ -165,7 +165,7 @@ def test_skip_names_the_files_that_would_apply(stack: Patchq, upstream: Path) ->
     stack.ok("new", "up", "both", "-m", "Both", "-s")
     release(upstream, "v2", {"a.txt": with_lines({12: b"otherwise\n"})})
     stack.fails(3, "rebase", "up", "--onto", "v2")
-    assert "both: skipped, although they apply: its changes of apart.txt" in stack.ok("rebase", "up", "--skip")
+    assert "both: its changes of apart.txt are also skipped, although they apply" in stack.ok("rebase", "up", "--skip")
 
 
 def test_undo_does_not_take_edits_of_the_next_stop(stack: Patchq, upstream: Path) -> None:

@@ -3,15 +3,15 @@
 This module uses the standard library only.
 
 A short run of pytest spends most of its time on importing modules from outside the trees: torch takes
-seconds. The first run records which such modules it imports, and the server then imports them, too. Each
-later run is a fork of the server. In the fork, these modules are hidden until the proof imports them
+seconds. Therefore, each run is a fork of a server. The first run reports which of these modules it imports, and
+the server then imports them for the later runs. In a fork, these modules are hidden until the proof imports them
 (:mod:`patchq.proofs._preloaded`). Modules of the trees and of the project are imported again in each fork.
-Their bytecode is cached together with the hash of the source, which Python checks.
+Their bytecode is cached with a hash of the source, and Python checks this hash.
 
 Requests on standard input are JSON objects, one per line: ``{"args", "env", "cwd", "trees", "bytecode",
-"timeout", "learn"}``. Each response is a line with ``{"message", "ended", "code"}``: pytest's output, false
-for a timeout, and the exit code. If ``learn`` is true, the modules that this run imports are preloaded for
-later forks.
+"timeout", "learn"}``. Each response is a line with ``{"message", "ended", "code"}``. ``message`` is pytest's
+output, ``ended`` is false after a timeout, and ``code`` is the exit code. If ``learn`` is true, the modules that
+this run imports are preloaded for later forks.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _run(job: dict[str, Any], message: Path, seen: Path, ahead: Preloaded) -> No
 
 
 def _outside(inside: Sequence[Path]) -> Iterator[str]:
-    """Yield the modules from outside the trees and the project, in the order in which they were imported."""
+    """Yield the names of imported modules whose files are in none of the folders ``inside``, in import order."""
     lies_in = _lies_in(inside)
     for name, module in list(sys.modules.items()):
         spec, file = getattr(module, "__spec__", None), getattr(module, "__file__", None)

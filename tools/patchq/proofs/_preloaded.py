@@ -3,8 +3,8 @@
 A proof must not pass in a fork only because another proof has imported a module. For example, ``import
 torch`` doesn't import ``torch.utils.cpp_extension``, but the attribute exists once any code has imported that
 module. Therefore, the server records which modules each preloaded module imports. A fork removes all
-preloaded modules from :data:`sys.modules`. When a module is imported in the fork, this module and the modules
-that it imported are restored.
+preloaded modules from :data:`sys.modules`. When the fork imports a module, this module and the modules that
+it imports are restored.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Preloaded:
         self._ahead |= (set(sys.modules) - before) & self._asked
 
     def hide(self) -> None:
-        """Hide all preloaded modules, permanently in this process."""
+        """Hide all preloaded modules in this process. Importing a module restores it."""
         for name in self._ahead:
             module = sys.modules.get(name)
             spec = getattr(module, "__spec__", None)
@@ -91,7 +91,7 @@ class Preloaded:
 
     @contextlib.contextmanager
     def _noting(self) -> Iterator[None]:
-        """Record the imports of each module, by statement or :func:`importlib.import_module`."""
+        """Record what each module imports, by ``import`` statements or :func:`importlib.import_module`."""
         statement, function = builtins.__import__, importlib.import_module
 
         def noted(name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> ModuleType:

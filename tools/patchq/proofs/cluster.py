@@ -34,7 +34,9 @@ ANSWER_S = 20.0
 def on_workers(
     address: str, say: Callable[[str], None]
 ) -> Callable[[Project, Sequence[ProofCell]], Iterable[CellResult]]:
-    """Return a function, for ``run_cells``, that runs cells on the workers of a scheduler.
+    """Return a function that runs cells on the workers of a scheduler.
+
+    Pass this function to :func:`patchq.proofs.prove.run_proofs` as ``run_cells``.
 
     :raises UserError: if Dask isn't installed or the scheduler doesn't respond.
     """
@@ -49,7 +51,7 @@ def on_workers(
         try:
             client = Client(address, timeout=ANSWER_S, set_as_default=False)  # type: ignore[no-untyped-call]
         except (OSError, ValueError) as error:
-            raise UserError(f"no scheduler at {address}: {error}", hint="start one: `dask scheduler`") from None
+            raise UserError(f"no scheduler at {address}: {error}", hint="start a scheduler: `dask scheduler`") from None
         with client:
             have: set[str] = set()
             for info in client.scheduler_info(n_workers=-1)["workers"].values():
@@ -121,7 +123,7 @@ def work(payload: dict[str, bytes], cell: ProofCell) -> CellResult:
 
 
 def unpack(payload: dict[str, bytes]) -> Project:
-    """Return the project that a payload describes. Create it on the first call."""
+    """Return the project that consists of a payload's files. Create its folder on the first call."""
     digest = hashlib.sha256()
     for name in sorted(payload):
         digest.update(name.encode() + b"\0" + hashlib.sha256(payload[name]).digest())

@@ -28,10 +28,11 @@ class CellResult:
 
 
 def is_kept(result: CellResult) -> bool:
-    """Return whether a result may be cached, because it depends only on the inputs in its key.
+    """Return whether a result may be cached. A cached result must depend only on the inputs in its key.
 
     An error may be caused by the environment, for example by a missing package or compiler, so it isn't
-    cached. An error of a mutant is caused by the mutant, because the same proof has just passed without it.
+    cached. An error of a mutant is cached: the mutant caused it, because its proof has just passed on the
+    unchanged trees.
     """
     if result.state == ProofState.ERROR:
         return result.variant == MUTANT
@@ -91,19 +92,19 @@ class Verdict:
 
     @property
     def fails(self) -> bool:
-        """True if the proof failed, or if it is missing and the project requires it."""
+        """True if the proof failed or is not proven, or if a required proof is missing."""
         if self.state == ProofState.NO_PROOF:
             return self.proof.required
         return self.state in (ProofState.FAILED, ProofState.NOT_PROVEN)
 
 
 def state_of(tests: Sequence[Mapping[str, str]] | None, message: str) -> tuple[ProofState, str]:
-    """Return the state that follows from the outcomes of tests, and the reason.
+    """Return the state of a cell according to the outcomes of its tests, and the reason.
 
     Errors take precedence over failures: a proof that can't be imported shows nothing, even if other tests
     failed.
 
-    :param tests: None if the process was killed from outside.
+    :param tests: outcomes of the tests; None if the process was killed from outside.
     """
     if tests is None:
         return ProofState.NO_RESULT, (message.strip().splitlines() or ["the process was killed"])[-1]
@@ -171,7 +172,7 @@ def verdict_of(proof: Proof, cells: Sequence[CellResult], prove: bool) -> Verdic
     if gone.state == ProofState.PASSED:
         message = "passes without the patch: the proof can't fail, or upstream already has the change"
     elif gone.state == ProofState.ERROR:
-        message = f"without the patch it errors instead of failing: {gone.message}"
+        message = f"without the patch, the proof ends with an error, not a failed assertion: {gone.message}"
     else:
         message = f"without the patch: {gone.message}"
     return Verdict(proof=proof, state=ProofState.NOT_PROVEN, message=message, cells=tuple(cells), command=again)

@@ -1,4 +1,4 @@
-"""Cells to run. A cell is one proof on one variant of the stacks. Its key is a hash of all its inputs."""
+"""Cells to run. A cell is one run of a proof on one variant of the stacks. Its key is a hash of all inputs."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Variant:
 
     :ivar tips: commit whose tree is used, by upstream.
     :ivar left_out: patches that are not in the trees.
-    :ivar change: for a mutant, the upstream, path and new content of its file.
+    :ivar change: upstream, path and new content of the file that a mutant changes; None for other variants.
     """
 
     kind: str
@@ -89,11 +89,11 @@ class ProofCell:
 
 @dataclass(slots=True)
 class _CarriedSet:
-    """Stacks of a set as commits, with patches as ``upstream/name``.
+    """Stacks of a set as commits. Patches are named ``upstream/name``.
 
     :ivar bases: base commits by upstream.
-    :ivar commits: patches and commits by upstream, oldest first.
-    :ivar requires: patches that each patch's ``Requires:`` names, by patch.
+    :ivar commits: each patch with its commit, oldest first, by upstream.
+    :ivar requires: patches that are named in a patch's ``Requires:`` trailers, by patch.
     """
 
     bases: dict[str, CommitId] = field(default_factory=dict)
@@ -137,7 +137,7 @@ class WholeSet:
         return Variant(kind=kind, tips=dict(tips), trees=dict(zip(names, trees, strict=True)), left_out=left_out)
 
     def at(self, kind: str, upstream: str, tip: CommitId, left_out: tuple[str, ...] = ()) -> Variant:
-        """Return the variant in which one upstream is at the commit ``tip``, which isn't the tip of a stack."""
+        """Return the variant in which one upstream is at the commit ``tip``, which need not belong to a stack."""
         return self._with_tips(kind, {**self.variant.tips, upstream: tip}, left_out)
 
     def patch(self, name: str) -> tuple[CommitId, list[bytes]]:
@@ -152,7 +152,10 @@ class WholeSet:
         return self._carried.bases[upstream]
 
     def mutants(self, upstream: str, changes: Sequence[tuple[str, bytes]]) -> list[Variant]:
-        """Return one variant for each change. In each, one file of an upstream is replaced."""
+        """Return one variant for each change.
+
+        :param changes: path of the upstream's file that is replaced, and its new content.
+        """
         if not changes:
             return []
         tip, ref = self.variant.tips[upstream], b"refs/patchq/scratch/mutants"
@@ -188,13 +191,13 @@ class WholeSet:
         return self._with_tips("bare", self._carried.bases, tuple(every))
 
     def bare_at(self, upstream: str, tip: CommitId) -> Variant:
-        """Return the variant without any patches, in which one upstream is at another commit."""
+        """Return the variant without any patches, in which ``tip`` replaces the base of one upstream."""
         return self._with_tips("bare", {**self._carried.bases, upstream: tip})
 
     def without(self, name: str) -> Variant:
         """Return the variant without a patch and without the patches that depend on it.
 
-        A patch depends on another one if it requires it directly or indirectly, or doesn't apply without it.
+        Patch B depends on patch A if B requires A, directly or indirectly, or if B doesn't apply without A.
         """
         bases = self._carried.bases
         gone = {name}
@@ -214,7 +217,7 @@ class WholeSet:
 
 @contextmanager
 def planning(project: Project, set_name: str) -> Iterator[WholeSet]:
-    """Hold the project's lock, so that the project's files don't change, and yield the set."""
+    """Yield a set while the project is locked, so that the project's files don't change."""
     with project.locked("test"):
         yield WholeSet(project, set_name)
 
@@ -225,7 +228,7 @@ def plan_cells(
     """Return the proofs of a set's patches, and the cells to run.
 
     :param patches: names of patches; all if empty.
-    :param prove: add the cells without each patch.
+    :param prove: True to add a cell without the patch for each proof.
     :raises UserError: for a patch that isn't in the set.
     """
     with planning(project, set_name) as whole:
@@ -263,7 +266,7 @@ def proofs_of(stacks: list[Stack], patches: Sequence[str] = ()) -> list[Proof]:
                 continue
             of = (stack.pin.upstream, stack.pin.ref, name)
             found.append(Proof(*of, header.values("Proof"), header.needs))
-            # One proof per requirement, so that a machine without it still runs the others.
+            # One proof per requirement, so that a machine that lacks one requirement still runs the other proofs.
             by_need: dict[str, list[str]] = {}
             for need, path in header.proofs_on:
                 if need not in NEEDS or PurePosixPath(path).parts[:2] != ("tests", "stacks") or ".." in path.split("/"):
@@ -276,9 +279,9 @@ def proofs_of(stacks: list[Stack], patches: Sequence[str] = ()) -> list[Proof]:
 
 
 def variant_of(project: Project, cell: ProofCell) -> Variant:
-    """Return a cell's variant, created again in this project's store.
+    """Create a cell's variant in this project's store.
 
-    On another machine, only the cell is known, and the store doesn't contain the cell's commits.
+    This is needed on another machine, where the store doesn't contain the commits of ``cell.variant``.
     """
     with planning(project, cell.set_name) as whole:
         if cell.variant.change:
@@ -303,9 +306,11 @@ def result_key(project: Project, proof: Proof, variant: Variant, machine: Machin
 
 
 def proof_inputs(project: Project, files: Sequence[str]) -> list[Path]:
-    """Return a proof's files, the other files in their folder and its parent folders, and conftests above.
+    """Return the files on which a proof's result can depend.
 
-    Other test files are not included. The search in parent folders ends at the upstream's folder.
+    These are the proof's own files, and the other files in their folder and its parent folders, up to the
+    upstream's folder. Files of other tests (``test_*``) are left out. ``conftest.py`` is included from all parent
+    folders, up to the project's root.
     """
     root = project.layout.root
     found: set[Path] = set()
@@ -318,7 +323,7 @@ def proof_inputs(project: Project, files: Sequence[str]) -> list[Path]:
                         found.add(p)
             if root in (folder, *folder.parents):
                 found.add(folder / "conftest.py")
-    # Links and pipes are included, because reading them is refused.
+    # Links and pipes are included, so that they are refused when they are read.
     inputs: list[Path] = []
     for p in found:
         if os.path.lexists(p) and not p.is_dir():

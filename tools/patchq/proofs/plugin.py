@@ -9,7 +9,7 @@ import path. At the end of the run, it checks that every module of these package
 ``PATCHQ_INSTALLED`` is set if proofs import installed packages. Then ``PATCHQ_TREES`` contains only the
 packages' files, and a test that needs another file of the source tree is not run.
 
-Proofs use its fixtures ``trees``, ``upstream_import`` and ``nvcc``.
+Proofs can use the plugin's fixtures ``trees``, ``upstream_import`` and ``nvcc``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _outcomes: list[dict[str, str]] = []
 
 
 def imports() -> dict[str, Path]:
-    """Return the tree from which each import name must be imported."""
+    """Return the tree from which each package must be imported, by import name."""
     return _imports(os.environ.get("PATCHQ_IMPORTS", "{}"))
 
 
@@ -77,7 +77,7 @@ def _lies_in(file: str, folder: Path) -> bool:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Record each test's outcome: passed, skipped, assertion, or error for any other exception."""
+    """Record each test's outcome: passed, skipped, assertion (a failed assertion) or error (another exception)."""
     report = yield
     if report.when == "call" or report.outcome != "passed":
         outcome: str = report.outcome
@@ -106,7 +106,7 @@ def _missing_source(error: BaseException) -> str:
 
 
 def pytest_collectreport(report: pytest.CollectReport) -> None:
-    """Record an error for a test file that can't be imported, because it must not count as a failure."""
+    """Record an error, not a failed assertion, for a test file that can't be imported."""
     if report.failed:
         _outcomes.append({"test": report.nodeid, "outcome": "error", "message": str(report.longrepr)[-2000:]})
 

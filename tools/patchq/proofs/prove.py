@@ -118,7 +118,7 @@ def prove_at(project: Project, request: ProofRequest) -> tuple[ProofState, str]:
 
     The caller must hold the project's lock.
 
-    :raises EnvironmentFault: if the environment gave no result.
+    :raises EnvironmentFault: if the proof gives no result because of the environment.
     """
     whole, at = WholeSet(project, request.set_name), (request.upstream, request.tip)
     if request.bare:
@@ -155,7 +155,10 @@ def run_cells_kept(
     run_cells: Callable[[Project, Sequence[ProofCell]], Iterable[CellResult]],
     progress: Callable[[CellResult], None],
 ) -> dict[str, CellResult]:
-    """Return results by key. Results that aren't cached are computed by ``run_cells`` and then cached."""
+    """Return the cells' results by key. Results that aren't cached are computed by ``run_cells`` and then cached.
+
+    :param fresh: True to ignore cached results.
+    """
     results: dict[str, CellResult] = {}
     todo: dict[str, ProofCell] = {}
     for cell in cells:

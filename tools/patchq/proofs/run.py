@@ -42,7 +42,7 @@ Execute = Callable[[Sequence[str], Mapping[str, str], Path, float | None], tuple
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """Environment whose packages proofs import instead of the trees.
+    """Environment with installed packages, which proofs import instead of the trees.
 
     :ivar python: interpreter of the environment.
     :ivar data: folder that proofs use instead of the trees. It contains links to the packages' files.
@@ -118,7 +118,7 @@ def run_cell(
     *,
     installed: Installed | None = None,
 ) -> CellResult:
-    """Run a proof on the trees of a variant, which are checked out into a slot.
+    """Check out the trees of a cell's variant into a slot, and run the cell's proof on them.
 
     :param installed: environment whose packages the proof imports instead of the trees.
     """
@@ -214,7 +214,7 @@ def link_files(project: Project, set_name: str, python: str, root: Path) -> Inst
 
 
 def _link_package(source: Path, build: BuildConfig, target: Path) -> None:
-    """Link a package's files, except its linked data, over the files that are already linked.
+    """Link a package's files into ``target``, except the data in ``build.links``. Replace existing links.
 
     Each file is linked on its own, because ``Path.rglob`` doesn't follow links to folders.
     """
@@ -229,7 +229,10 @@ def _link_package(source: Path, build: BuildConfig, target: Path) -> None:
 
 
 def _package_folder(python: str, build: BuildConfig) -> Path:
-    """Return the folder of a package's data files: the folder of its data module, which a thin wheel may move."""
+    """Return the package folder with the data files.
+
+    This is the folder of the package's data module, because a thin wheel may have moved the module.
+    """
     name = build.data_module or build.package
     file = module_file(python, name)
     if file is None:
@@ -250,7 +253,7 @@ def run_pytest(
     """Run test files on trees.
 
     :param cwd: folder to run in; the project's folder by default.
-    :param timeout: seconds.
+    :param timeout: time limit in seconds.
     :param installed: environment whose packages the tests import instead of the trees.
     :raises EnvironmentFault: if pytest isn't installed for the interpreter that runs the tests.
     """

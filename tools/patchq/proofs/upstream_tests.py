@@ -1,4 +1,5 @@
-"""``test --upstream``: run upstream's own tests of the code that a stack changes, without and with the stack.
+"""Command ``test --upstream``: run upstream's own tests of the code that a stack changes, without and with
+the stack.
 
 Only regressions count: tests that pass without the patches and don't pass with them. Tests that can't run on
 this machine fail or are skipped in both runs.
@@ -16,16 +17,19 @@ from patchq.project.project import Project
 from patchq.proofs.plan import Variant, planning
 from patchq.proofs.run import PytestRun, checkout, in_slots, run_pytest
 
-#: Timeout in seconds for a test file on one side.
+#: Timeout in seconds for a test file on one variant.
 TIMEOUT = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileResult:
-    """Result of an upstream's test file: outcome counts before and after, and regressions.
+    """Result of one of upstream's test files.
 
-    :ivar message: last line of the output, if a run gave no outcomes.
-    :ivar timed_out: True if that run exceeded the timeout.
+    :ivar before: number of tests by outcome, without the stack.
+    :ivar after: number of tests by outcome, with the stack.
+    :ivar regressions: tests that pass without the stack, but not with it.
+    :ivar message: last line of the output of a run that gave no outcomes; empty if both runs gave outcomes.
+    :ivar timed_out: True if the run without outcomes exceeded the timeout.
     """
 
     upstream: str

@@ -63,7 +63,7 @@ def parse_proofs(body: dict[str, Any]) -> list[Verdict]:
 
 
 def with_older(verdicts: Sequence[Verdict], older: Sequence[Verdict] | None) -> list[Verdict]:
-    """Return the new verdicts, and older verdicts on other patches if these were made with the same trees."""
+    """Return the new verdicts, and those older verdicts on other patches that come from the same trees."""
     trees = [c.trees for v in verdicts for c in v.cells if c.variant == "with"][:1]
     new = {v.proof.name for v in verdicts}  # all proofs of a patch run together
     kept = []
@@ -74,7 +74,7 @@ def with_older(verdicts: Sequence[Verdict], older: Sequence[Verdict] | None) -> 
 
 
 def by_patch(verdicts: Sequence[Verdict]) -> dict[str, Verdict]:
-    """Return one verdict per patch: the verdict on its first proof, or a worse one on its other proofs."""
+    """Return one verdict per patch. A bad verdict on an additional proof replaces a good verdict on the first."""
     found: dict[str, Verdict] = {}
     for v in sorted(verdicts, key=lambda v: bool(v.proof.on)):
         here = found.setdefault(v.proof.name, v)
@@ -116,7 +116,7 @@ def junit(verdicts: Sequence[Verdict]) -> bytes:
 
 
 def _having(cases: Sequence[ElementTree.Element], tag: str) -> str:
-    """Return the number of test cases that contain a child element of this tag, as text."""
+    """Return the number of test cases that contain a child element with this tag, as text."""
     return str(sum(case.find(tag) is not None for case in cases))
 
 

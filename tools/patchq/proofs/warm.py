@@ -1,9 +1,9 @@
 """Runs of proofs in forks of a process with preloaded modules: :mod:`patchq.proofs._forked`.
 
-When a proof runs with and without its patch, the result of a fork is used only if it is the expected one:
-passed with the patch, failed without it. Otherwise, the proof runs again in a new process. For mutants, no
-result is expected. So they run in forks only after the proof has passed in forks on the unchanged trees.
-Until then, or if the proof fails in a fork, each mutant runs in a new process.
+When a proof runs with and without its patch, the result of a fork is used only if it is the expected result:
+passed with the patch, failed without it. Otherwise, the proof runs again in a new process. For a mutant, both
+results are possible. Therefore, a proof's mutants run in forks only if the proof has passed in forks on the
+unchanged trees. Otherwise, each mutant runs in a new process.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ from patchq.proofs.plan import WITH, WITHOUT, ProofCell
 from patchq.proofs.run import Execute, in_its_own_process, in_slots, run_cell, run_here
 from patchq.system import runner
 
-#: Minimum number of cells for forks. Fewer cells take less time than the preloading of torch.
+#: Minimum number of cells for forks. Running fewer cells takes less time than preloading torch.
 FEW = 8
 _EXPECTED = {WITH: ProofState.PASSED, WITHOUT: ProofState.FAILED}
 
 
 class Warm:
-    """Runner of cells for ``run_cells``. Proofs with an ``unchanged`` cell run in forks.
+    """Runner of cells in forks. Call it to run mutants.
 
-    :ivar unchanged: cell of each proof on the unchanged trees, by proof.
+    :ivar unchanged: cell with the unchanged trees, by proof. If a proof has no such cell, its mutants run in new
+        processes.
     """
 
     def __init__(self, stack: ExitStack) -> None:
@@ -49,7 +50,7 @@ class Warm:
         return in_slots(project, cells, run)
 
     def believed(self, project: Project, cell: ProofCell, slot: int) -> CellResult:
-        """Run a cell in a fork, and again in a new process if the result isn't the expected one."""
+        """Run a cell in a fork. If the result isn't the expected one, run the cell again in a new process."""
         forked = run_cell(project, cell, slot, self._in_fork(project, slot, learn=True))
         if forked.state == _EXPECTED.get(cell.variant.kind):
             return forked

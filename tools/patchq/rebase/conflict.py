@@ -1,4 +1,4 @@
-"""``conflict``: report about a stopped patch, to be read by the user, a script or an AI assistant."""
+"""Report of the command ``conflict`` about a stopped patch, for users, scripts and AI assistants."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ RECORDED = "recorded"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collision:
-    """Conflicting lines in a file, without context, for each side.
+    """One conflict in a file: the conflicting lines of each side, without context.
 
-    :ivar line: number (from 1) of the conflict's first line, in the file with conflict markers.
+    :ivar line: line number (from 1) of the conflict's ``<<<<<<<`` marker.
     """
 
     line: int
@@ -66,10 +66,10 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disputed:
-    """File that stops the patch.
+    """Conflicting file of the stopped patch.
 
-    :ivar sides: blob on each side that contains the file, for ``git cat-file`` in the store: ``base`` (before
-        the patch), ``ours`` (the new ref with the patches applied so far) and ``theirs`` (the patch).
+    :ivar sides: id of the file's blob in the store, by side: ``base`` (before the patch), ``ours`` (the new ref
+        with the patches applied so far) and ``theirs`` (the patch). A side without the file is left out.
     """
 
     path: str
@@ -94,10 +94,10 @@ class Cause:
 class Suggestion:
     """Existing resolution that may resolve the conflict.
 
-    :ivar source: :data:`RECORDED`, or the ref whose stack has a patch that applies.
-    :ivar paths: files that a recorded resolution resolves.
+    :ivar source: :data:`RECORDED` for a recorded resolution; otherwise, the ref whose version of the patch applies.
+    :ivar paths: files that the recorded resolution resolves.
     :ivar left: number of conflicting files that the recorded resolution doesn't resolve.
-    :ivar diff: diff from our side to the resolution.
+    :ivar diff: diff from the side ``ours`` to the resolution.
     """
 
     source: str
@@ -109,7 +109,7 @@ class Suggestion:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DroppedNow:
-    """Line that upstream added, but that is missing in the worktree's files."""
+    """Line that upstream added. It is missing in the conflict worktree's files."""
 
     path: str
     line: int
@@ -123,8 +123,8 @@ class Brief:
 
     :ivar why: message of the patch, without trailers.
     :ivar dependents: patches (``upstream/name``) that require the patch or don't apply without it.
-    :ivar history: range of refs that was searched for the causes; empty if the history isn't available
-        locally. Then ``hint`` contains the command that fetches the history.
+    :ivar history: range of refs in which patchq searched for the causes, such as ``vllm v1..v2``. Empty if the
+        history isn't available locally; then ``hint`` contains the command that fetches the history.
     """
 
     upstream: str
@@ -155,7 +155,7 @@ class Brief:
 def brief(project: Project, upstream: str, *, fetch: bool = False) -> Brief:
     """Return the conflict report of the stopped patch.
 
-    :param fetch: fetch upstream's history first, to find the commits behind the conflicts.
+    :param fetch: fetch upstream's history first, to find the commits that caused the conflicts.
     :raises UserError: if no patch is stopped.
     :raises SourceError: if the history cannot be fetched.
     """
@@ -262,7 +262,10 @@ def _fetch_history(project: Project, progress: RebaseProgress) -> None:
 
 
 def _causes(project: Project, progress: RebaseProgress, files: Sequence[Disputed]) -> tuple[str, tuple[Cause, ...]]:
-    """Return the range of refs that was searched, and the commits in this range that caused the conflicts."""
+    """Return the range of refs that was searched, and the commits in this range that caused the conflicts.
+
+    Both are empty if upstream's history isn't available locally.
+    """
     paths: dict[str, list[str]] = {}
     infos, dates = [], ""
     with at_hand(project, progress.upstream) as history:
@@ -298,7 +301,10 @@ def _causes(project: Project, progress: RebaseProgress, files: Sequence[Disputed
 
 
 def _made(git: Git, between: str, file: Disputed) -> list[str]:
-    """Return the commits that added or removed a copy of the conflicting lines."""
+    """Return the commits that added or removed conflicting lines of a file.
+
+    If the file has no conflicting lines, because one side removed the file, return the last commit that changed it.
+    """
     lines: list[str] = []
     for clash in file.collisions:
         base, ours = set(clash.base), set(clash.ours)
@@ -337,7 +343,7 @@ def _dependents(project: Project, progress: RebaseProgress, stop: Stop) -> tuple
 
 
 def _dropped(project: Project, progress: RebaseProgress, stop: Stop) -> tuple[DroppedNow, ...]:
-    """Return upstream's lines that are missing in the worktree's files.
+    """Return upstream's lines that the files in the conflict worktree lack, although the patch doesn't remove them.
 
     The result is empty while a file has conflict markers.
     """

@@ -1,4 +1,4 @@
-"""``retire``: evidence that upstream has a patch at a ref, and the entry in the ledger that drops the patch."""
+"""Command ``retire``: collect evidence that upstream has a patch at a ref, and record the drop in the ledger."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class DropEvidence:
         available locally.
     :ivar state: result of the proof on the ref without patches: ``passed``, ``failed``, ``error`` or ``not run``.
     :ivar proof: ``state`` followed by the message of the proof.
-    :ivar how: reason for the drop; set once the patch is dropped.
+    :ivar how: reason for the drop; empty until the patch is dropped.
     """
 
     patch: str
@@ -48,7 +48,7 @@ class DropEvidence:
 
     @property
     def landed(self) -> list[UpstreamCommit]:
-        """Return the upstream commits, among ``commits``, that contain the patch."""
+        """Return the commits in ``commits`` that contain the patch."""
         return [commit for commit in self.commits if commit.did == HunkState.PRESENT]
 
 
@@ -64,8 +64,8 @@ def gather(
 ) -> list[DropEvidence]:
     """Return the evidence for the named patches at a ref.
 
-    :param names: patches to check (default: all patches whose whole change upstream has).
-    :raises UserError: if a named patch is not carried onto the ref.
+    :param names: patches to check (default: all patches whose whole change is in upstream).
+    :raises UserError: if a rebase onto the ref would not carry a named patch.
     """
     found = forecast(project, upstream, [ref], set_name=set_name, from_ref=from_ref)
     cells = [_cell(found, name) for name in names]
@@ -90,21 +90,21 @@ def retire(
     :param how: reason for the drop. Required if the proof cannot run or if upstream doesn't have
         the whole patch.
     :raises UserError: if upstream doesn't have the whole patch and ``how`` is empty.
-    :raises BuildError: if the proof fails on the ref without patches. Also if the proof can't run and the other
-        evidence is not enough: upstream has only a part of the patch, or ``how`` is empty.
+    :raises BuildError: if the proof fails on the ref without patches. Also if the proof can't run, unless upstream
+        has the whole patch and ``how`` is given.
     """
     (seen,) = gather(project, upstream, ref, [name], prove, set_name=set_name, from_ref=from_ref)
     if seen.outcome != Outcome.ABSORBED and not how:
         raise UserError(
             f"upstream's {ref} doesn't have all of {seen.patch}" + (f": {seen.evidence}" if seen.evidence else ""),
-            hint="if upstream replaced the patch, name the replacement after --how",
+            hint="if upstream replaced the patch, describe the replacement with --how TEXT",
         )
     if seen.state != ProofState.PASSED and not (
         seen.state == ProofState.NOT_RUN and how and seen.outcome == Outcome.ABSORBED
     ):
         hint = "the patch is still needed, or its proof tests more than upstream's change does"
         if seen.state == ProofState.NOT_RUN:
-            hint = "to drop it without a proof, give the reason after --how; the ledger keeps the reason"
+            hint = "to drop the patch without a proof, give the reason with --how TEXT; the ledger keeps the reason"
         raise BuildError(f"{seen.patch} is not retired: its proof on the bare {ref}: {seen.proof}", hint=hint)
     if seen.state != ProofState.PASSED:
         how = on_evidence_alone(seen.evidence, how)
@@ -146,14 +146,16 @@ def _cell(found: Forecast, name: str) -> ForecastCell:
             why = source.absent[short].describe()
         raise UserError(f"{found.upstream}/{short} is not carried onto {source.ref}: {why}", hint="`patchq list`")
     if cell.known:
-        raise UserError(f"the stack of {source.ref} has {cell.patch}", hint=f"`patchq drop {cell.patch}` removes it")
+        raise UserError(
+            f"the stack of {source.ref} already has {cell.patch}", hint=f"`patchq drop {cell.patch}` removes it"
+        )
     return cell
 
 
 def _with_proof(
     project: Project, upstream: str, ref: str, cell: ForecastCell, prove: Prove, set_name: str, from_ref: str
 ) -> DropEvidence:
-    """Run the patch's proof on the ref without patches, and add the result to the forecast."""
+    """Run a patch's proof on the ref without patches. Return the result with the evidence of the forecast."""
     set_name = project.choose_set(set_name)
     name = cell.patch.partition("/")[2]
     with project.locked("retire"), at_hand(project, upstream) as history:

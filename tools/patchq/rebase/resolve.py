@@ -1,8 +1,8 @@
 """Resolutions of a stopped patch: where they come from, how they are checked and how they are recorded.
 
-``rebase --continue`` uses the resolution in the conflict worktree. ``resolve`` can also use other
-resolutions. Both commands run the same checks. If a check fails, nothing changes. ``undo`` returns to the
-stopped patch.
+``rebase --continue`` uses the resolution in the conflict worktree. ``resolve`` can also use resolved files,
+a recorded resolution, another ref's version of the patch, or a merge tool. Both commands run the same checks.
+If a check fails, nothing changes. After a resolution, ``undo`` returns to the stopped patch.
 """
 
 from __future__ import annotations
@@ -85,13 +85,13 @@ def resume(
 
     :param wish: checks to skip, and removed lines of upstream to accept.
     :param include: more paths to take from the worktree.
-    :param retire: drop the patch instead, because upstream has it or no longer needs it; see
+    :param retire: True to drop the patch instead, because upstream has it or replaced it; see
         :func:`patchq.rebase.stops.retire_on_word`.
     :param how: description of the resolution for the ledger.
     :raises ConflictError: if files still have conflict markers.
     :raises BuildError: if a check or the proof fails.
-    :raises UserError: if the resolved patch changes nothing or would remove upstream's lines, or if there is
-        no evidence for ``retire``.
+    :raises UserError: if the resolved patch changes nothing, or if it would remove upstream's lines. Also if there
+        is no evidence for ``retire``.
     """
     wish = wish or ResolveRequest()
     with project.locked("rebase"):
@@ -138,19 +138,24 @@ def _refuse(
                     options += f" --drop-upstream-line {sh(line.name)}"
             raise UserError(
                 f"{name}: {check.message}",
-                hint=f"put them back in {path}; or, to drop them, "
-                f"`patchq rebase {progress.upstream} --continue{options}`",
+                hint=f"put the lines back in {path}, or run "
+                f"`patchq rebase {progress.upstream} --continue{options}` to drop them",
             )
         raise BuildError(
-            f"{name} is resolved, but refused: {check.name}: {check.message}",
-            hint=f"fix it in {path}, then `patchq rebase {progress.upstream} --continue`; `--no-proof` runs no proof",
+            f"the resolution of {name} is refused: {check.name}: {check.message}",
+            hint=f"fix it in {path}, then run `patchq rebase {progress.upstream} --continue`; `--no-proof` skips the "
+            "proof",
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Where to take a resolution from: one of the fields, or the conflict worktree if no field is set.
+    """Source of a resolution. If no source is set, the resolution is taken from the conflict worktree.
 
+    :ivar files: resolved files; see :func:`from_files`.
+    :ivar recorded: True to use the project's recorded resolutions.
+    :ivar ref: ref whose version of the patch to use.
+    :ivar merger: name of the merge tool to run.
     :ivar include: more paths to take from the worktree.
     :ivar tree: tree of a proposed resolution.
     :ivar how: description of ``tree`` for the ledger.
@@ -172,9 +177,9 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolution:
-    """Candidate for a resolution, after the checks.
+    """Resolution of the stopped patch, with the results of its checks.
 
-    :ivar kept: True if the candidate was recorded. Then ``rebase`` is the new state of the rebase.
+    :ivar kept: True if the resolution was recorded. Then ``rebase`` is the new state of the rebase.
     :ivar diff: diff of the resolved patch.
     :ivar left_out: changed files of the worktree that are not part of the resolution.
     """
@@ -199,9 +204,9 @@ def resolve(
 ) -> Resolution:
     """Check a resolution of the stopped patch. If all checks pass, record it and continue the rebase.
 
-    :param dry_run: run the checks only.
+    :param dry_run: only run the checks.
     :raises UserError: if no patch is stopped, or if the source contains no resolution.
-    :raises EditedTreeError: if the source isn't the worktree, but the worktree contains edits.
+    :raises EditedTreeError: if the worktree contains edits and isn't the source of the resolution.
     """
     with project.locked("resolve"):
         progress = load(project, upstream)
@@ -217,7 +222,7 @@ def resolve(
             if candidate.tree != held and held != progress.files and not dry_run:
                 raise EditedTreeError(
                     f"{upstream}: the worktree holds edits of the stopped patch; they are kept",
-                    hint=f"`patchq resolve {upstream}` checks them; `git checkout HEAD -- .` in the worktree "
+                    hint=f"`patchq resolve {upstream}` checks the edits; `git checkout HEAD -- .` in the worktree "
                     "discards them",
                 )
         step = stops.as_step(project, progress, stop, candidate.tree, candidate.how)
@@ -252,7 +257,7 @@ def _candidate(project: Project, progress: RebaseProgress, stop: Stop, source: S
 
 
 def find_resolution(project: Project) -> RebaseProgress | None:
-    """Return the rebase in progress, if the last operation resolved one of its stopped patches."""
+    """Return the rebase in which the last operation resolved a stopped patch; None if there is no such rebase."""
     last = project.journal.last()
     changed = last[1]["files"] if last else ()
     for upstream in upstreams_under_way(project):
@@ -288,7 +293,7 @@ def undo_resolution(project: Project) -> tuple[str, str] | None:
             raise EditedTreeError(
                 f"{upstream}: the worktree holds edits of {progress.stop.patch}, which stopped after {patch}; "
                 "nothing was undone",
-                hint=f"`git -C {sh(worktree.path)} stash -u` sets them aside",
+                hint=f"`git -C {sh(worktree.path)} stash -u` sets the edits aside",
             )
     settled = progress.settled.pop()
     del progress.done[settled.steps :]
@@ -304,7 +309,7 @@ def undo_resolution(project: Project) -> tuple[str, str] | None:
 
 
 def step_of(step: PatchStep, checks: Sequence[ResolutionCheck], dropped: Sequence[UpstreamLine]) -> PatchStep:
-    """Return a step with the result of the proof and the removed lines of upstream."""
+    """Return a copy of ``step`` with the result of the proof and upstream's lines that the patch removes."""
     word = ""
     for check in checks:
         if check.name == PASSES_WITH:
@@ -346,9 +351,9 @@ def settle(
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Candidate tree for resolving the stopped patch.
+    """Tree that may resolve the stopped patch.
 
-    :ivar how: description of the tree's source for the ledger.
+    :ivar how: source of the tree, as text for the ledger, for example ``from a.txt``.
     :ivar undecided: conflicting paths that the source doesn't resolve.
     """
 
@@ -358,11 +363,11 @@ class Candidate:
 
 
 def from_files(project: Project, progress: RebaseProgress, stop: Stop, given: Sequence[str]) -> Candidate:
-    """Return a candidate made of resolved files, or of one patch file applied to the current tip.
+    """Return the candidate from resolved files, or from a patch file that is applied to the current tip.
 
-    :param given: resolved files, each matched to the conflicting path that shares the most trailing components;
-        ``PATH=FILE`` for any other path; ``PATH=`` to remove a path; or a single ``.patch`` or ``.diff`` file.
-    :raises UserError: if a file is missing, or if it doesn't match exactly one conflicting path.
+    :param given: a single ``.patch`` or ``.diff`` file, or resolved files. ``FILE`` resolves the conflicting path
+        that shares the most trailing components, ``PATH=FILE`` resolves ``PATH``, and ``PATH=`` removes ``PATH``.
+    :raises UserError: if a file is missing, or if ``FILE`` doesn't match exactly one conflicting path.
     :raises ConflictError: if the patch doesn't apply exactly.
     """
     paths = list(map(os.fsdecode, stop.paths))
@@ -385,6 +390,8 @@ def from_files(project: Project, progress: RebaseProgress, stop: Stop, given: Se
 def _path_of(given: str, paths: Sequence[str]) -> str:
     """Return the conflicting path that shares the most trailing components with a file.
 
+    For example, ``/tmp/a/x.py`` matches ``src/a/x.py`` better than ``src/b/x.py``.
+
     :raises UserError: if no path or more than one path matches best.
     """
 
@@ -400,8 +407,8 @@ def _path_of(given: str, paths: Sequence[str]) -> str:
     found = sorted(paths, key=shared, reverse=True)
     if not found or not shared(found[0]) or (len(found) > 1 and shared(found[0]) == shared(found[1])):
         raise UserError(
-            f"{given} matches none of the conflicting files, or more than one: {', '.join(paths)}",
-            hint=f"name the file: --from {sh(f'{paths[0]}={given}')}",
+            f"{given} doesn't match exactly one of the conflicting files: {', '.join(paths)}",
+            hint=f"name the path that the file resolves: --from {sh(f'{paths[0]}={given}')}",
         )
     return found[0]
 
@@ -409,7 +416,7 @@ def _path_of(given: str, paths: Sequence[str]) -> str:
 def _read(path: Path) -> bytes:
     data = fsio.read_limited(path, MOST_BYTES)
     if data is None:
-        raise UserError(f"{path} doesn't exist", hint="name a file with the resolution")
+        raise UserError(f"{path} doesn't exist", hint="name a file that contains the resolution")
     return data
 
 
@@ -427,7 +434,7 @@ def _from_patch(project: Project, progress: RebaseProgress, stop: Stop, path: Pa
 
 
 def recorded_files(project: Project, progress: RebaseProgress, stop: Stop) -> dict[bytes, bytes]:
-    """Return the conflicting files that the project's recorded resolutions resolve."""
+    """Return the content of each conflicting file that a recorded resolution resolves, by path."""
     parked = stops.conflicting(project, stop, stop.parked)
     return rerere.replay(
         project.store, stops.stop_stages(stop), parked, layout=project.layout, upstream=progress.upstream
@@ -437,8 +444,8 @@ def recorded_files(project: Project, progress: RebaseProgress, stop: Stop) -> di
 def from_recorded(project: Project, progress: RebaseProgress, stop: Stop) -> Candidate:
     """Return the candidate from the project's recorded resolutions.
 
-    :raises UserError: if no resolution is recorded, or if the recorded resolution needs review, because it changes
-        lines outside of the conflicts.
+    :raises UserError: if no resolution is recorded. Also if the recorded resolution changes lines outside of the
+        conflicts, because it then needs review.
     """
     files = recorded_files(project, progress, stop)
     parked = stops.conflicting(project, stop, stop.parked)
@@ -463,7 +470,9 @@ def from_recorded(project: Project, progress: RebaseProgress, stop: Stop) -> Can
 
 
 def at_refs(project: Project, progress: RebaseProgress, stop: Stop, only: str = "") -> Iterator[tuple[str, TreeId]]:
-    """Yield the other pinned refs whose version of the patch applies, each with the resulting tree.
+    """Yield pinned refs whose version of the stopped patch applies, each with the resulting tree.
+
+    The ref whose stack is being carried is left out.
 
     :param only: check this ref only.
     """
@@ -493,7 +502,7 @@ def from_ref(project: Project, progress: RebaseProgress, stop: Stop, ref: str) -
     if ref not in found:
         raise UserError(
             f"{stop.patch} of {progress.upstream} {ref} doesn't apply here, or {ref} has no such patch",
-            hint="`patchq conflict` names the refs whose patch applies",
+            hint="`patchq conflict` lists the refs whose version of the patch applies",
         )
     return Candidate(found[ref], f"as at {ref}")
 
@@ -517,14 +526,14 @@ def from_merger(project: Project, progress: RebaseProgress, stop: Stop, name: st
         if sides.get(path, {}).keys() != {1, 2, 3}:
             raise UserError(
                 f"{show_path(path)} doesn't exist as a file on all three sides, so it can't be merged",
-                hint=f"--from {sh(show_path(path) + '=')} removes the file; add a file name to take its content",
+                hint=f"--from {sh(show_path(path) + '=')} removes the file; a file name after `=` replaces it",
             )
         files[path] = run_merger(program, path, sides[path])
     return Candidate(_tree(project, progress, stop, files), f"by the merger {name}")
 
 
 def find_merger(lock: Lock, name: str) -> str:
-    """Return the program of a merger, by the merger's name.
+    """Return the program of the merger ``name``.
 
     :raises UserError: if the lock has no merger of this name.
     """
@@ -538,7 +547,7 @@ def find_merger(lock: Lock, name: str) -> str:
 def run_merger(program: str, path: bytes, sides: Mapping[int, bytes]) -> bytes:
     """Merge a file with a structural merge tool that accepts the same arguments as mergiraf.
 
-    :param sides: base (1), ours (2) and the patch (3).
+    :param sides: contents of the file by git's stage number: base (1), ours (2) and the patch (3).
     :raises SourceError: if the program is not installed, fails or leaves a conflict.
     """
     with tempfile.TemporaryDirectory(prefix="patchq-") as text:
@@ -552,16 +561,21 @@ def run_merger(program: str, path: bytes, sides: Mapping[int, bytes]) -> bytes:
         except runner.CommandError as error:
             why = "is not installed"
             if error.code != 127:
-                why = f"leaves {show_path(path)}: {error.output or error.code}"
-            raise SourceError(f"the merge program {program} {why}", hint="resolve it by hand") from None
+                why = f"didn't merge {show_path(path)}: {error.output or error.code}"
+            raise SourceError(f"the merge program {program} {why}", hint="resolve the conflict by hand") from None
         data = fsio.read_or_none(folder / f"merged{end}")
     if data is None:
-        raise SourceError(f"the merger {program} wrote nothing for {show_path(path)}", hint="resolve it by hand")
+        raise SourceError(
+            f"the merge program {program} wrote nothing for {show_path(path)}", hint="resolve the conflict by hand"
+        )
     return data
 
 
 def _tree(project: Project, progress: RebaseProgress, stop: Stop, files: Mapping[bytes, bytes | None]) -> TreeId:
-    """Return the stopped patch's tree with the given files replaced. None removes a file."""
+    """Replace files in the tree that was checked out for the stopped patch, and return the new tree.
+
+    :param files: new contents by path; None removes a file.
+    """
     info = stops.original(project, progress, stop)
     modes = {s.path: s.entry.mode for s in stops.stop_stages(stop)}
     return replace_files(project.store, CommitId(stop.parked), info, files, modes)
@@ -576,7 +590,8 @@ class ResolutionCheck:
 
     :ivar name: ``settled``, ``applies``, ``upstream lines``, ``text``, ``python``, ``passes with``
         or ``fails without``.
-    :ivar state: ``passed``, ``failed`` or ``not run``. A resolution is refused only for ``failed``.
+    :ivar state: ``passed``, ``failed`` or ``not run``. The resolution is refused only if a check is
+        ``failed``.
     """
 
     name: str
@@ -588,7 +603,7 @@ class ResolutionCheck:
 class ResolveRequest:
     """Options for the checks.
 
-    :ivar proofs: run the patch's proof.
+    :ivar proofs: True to run the patch's proof.
     :ivar dropped: upstream's lines that the patch may remove: ``PATH:LINE``, or ``PATH`` for all lines of a
         file.
     """
@@ -598,13 +613,19 @@ class ResolveRequest:
 
 
 def dropped_by(project: Project, progress: RebaseProgress, stop: Stop, commit: CommitId) -> list[UpstreamLine]:
-    """Return the lines of upstream that are lost if a commit replaces the stopped patch."""
+    """Return upstream's lines that ``commit`` removes, but the original patch doesn't.
+
+    :param commit: new version of the stopped patch.
+    """
     old = CommitId(progress.commits[stop.patch])
     return find_dropped(project.store, old=old, new=commit, upstream=progress.base)
 
 
 def carried_range(project: Project, progress: RebaseProgress, history: History | None) -> str:
-    """Return upstream's commits between the two refs, as a range for git; empty if the local history is incomplete."""
+    """Return the range of upstream's commits from the old ref to the new one, as an argument of ``git log``.
+
+    The result is empty if the local history lacks one of the refs.
+    """
     if history is None:
         return ""
     old, new = history.commit(stops.source_pin(project, progress)), history.commit(progress.onto)
@@ -614,7 +635,7 @@ def carried_range(project: Project, progress: RebaseProgress, history: History |
 
 
 def commits_of(project: Project, progress: RebaseProgress, lines: Sequence[UpstreamLine]) -> dict[UpstreamLine, str]:
-    """Return the upstream commits that added the given lines, if upstream's history is available locally."""
+    """Return the upstream commit that added each of the given lines. Lines without a known commit are left out."""
     found: dict[UpstreamLine, str] = {}
     if not lines:
         return found
@@ -766,9 +787,10 @@ def _proof(
 
 
 def _no_proof(project: Project, progress: RebaseProgress, stop: Stop, prove: Prove) -> tuple[ProofState, str]:
-    """Run the proof without the patch. Return ``PASSED`` and a message if the proof fails by an assertion.
+    """Run the proof without the patch, to check that the proof then fails.
 
-    :returns: ``NOT_RUN`` if the proof wasn't run, and ``FAILED`` in all other cases.
+    :returns: state and message of the check. The state is ``PASSED`` if the proof fails by an assertion, ``NOT_RUN``
+        if the proof can't run, and ``FAILED`` otherwise.
     """
     state, message = stops.run_proof(project, progress, stop.patch, progress.tip, prove)
     if state == ProofState.FAILED:

@@ -1,4 +1,4 @@
-"""``rebase``: carry a stack onto another ref, to ``patches/<upstream>/<ref>/``.
+"""Command ``rebase``: carry a stack onto another ref, and write the new stack to ``patches/<upstream>/<ref>/``.
 
 Patches are applied in memory, in order. If a patch stops, its conflict is checked out in a separate worktree,
 with conflict markers that name the patch and the ref. The applied stack does not change. A state file records
@@ -65,7 +65,7 @@ from patchq.upstream.history import at_hand
 
 
 class Answer(Enum):
-    """The user's decision about a stopped patch, as named in the summary of the operation."""
+    """User's decision about a stopped patch, as named in the summary of the journal's operation."""
 
     RESOLUTION = "resolution"
     RETIREMENT = "retirement"
@@ -89,13 +89,13 @@ def start(
     only: Sequence[str] = (),
     from_ref: str = "",
 ) -> Result:
-    """Carry an upstream's stack from the nearest pinned ref onto a ref, until a patch stops.
+    """Carry an upstream's stack from the nearest pinned ref onto ``ref``, until a patch stops.
 
     If the ref already has a stack, its patches are kept and only the missing ones are carried.
     Patches that the ledger drops are not tried again.
 
-    :param new_set: set for the new pin (default: a set that already contains the pin, else a new one named
-        after the ref).
+    :param new_set: name of the set that gets the new pin (default: a set that already contains the pin, else a new
+        set named after the ref).
     :param retire: drop patches that upstream has, if their proofs pass on the new ref without patches.
     :param leave_out: don't stop at patches that conflict, but leave them for a later rebase.
     :param codemods: if a patch stops, run the command in its ``Codemod:`` trailer, in the sandbox.
@@ -110,7 +110,7 @@ def start(
         if state_path(project, upstream).exists() and not _over(project, load(project, upstream)):
             raise UserError(
                 f"a rebase of {upstream} is under way",
-                hint=f"`patchq rebase {upstream} --continue`, `--skip` or `--abort`",
+                hint=f"run `patchq rebase {upstream}` with `--continue`, `--skip` or `--abort`",
             )
         (own,) = project.stacks(set_name, [upstream])
         if own.pin.ref == ref and not from_ref:
@@ -123,8 +123,8 @@ def start(
             )
         if twins := find_twins([*project.lock.upstreams[upstream].pins, ref]):
             raise UserError(
-                f"{upstream}: the pins {twins[0]} and {twins[1]} are the same folder on macOS and Windows",
-                hint="rebase onto the commit instead",
+                f"{upstream}: the pins {twins[0]} and {twins[1]} have the same folder on macOS and Windows",
+                hint="rebase onto the commit id instead of the tag or branch",
             )
         onto = complete_pin(project, own.pin, ref)
         base = stops.base_of(project, onto)
@@ -165,7 +165,10 @@ def start(
 
 
 def _at_it(project: Project, own: Stack, set_name: str) -> tuple[str, ...]:
-    """Return notes for a rebase to the ref that the set already uses. The notes name stacks that could be carried."""
+    """Return notes for a rebase onto the ref that the set already uses.
+
+    If this ref has no patches, the notes name stacks that can be carried to it.
+    """
     upstream, ref = own.pin.upstream, own.pin.ref
     notes = [f"{upstream} is at {ref} in the set {set_name}"]
     if not own.names:
@@ -191,7 +194,7 @@ def skip(project: Project, upstream: str, *, prove: Prove, how: str = "") -> Res
         if note := stops.keep_files(project, progress, stop, files):
             notes.append(f"{stop.patch}: {note}")
         if unopposed := stops.unopposed_paths(project, progress, stop):
-            notes.append(f"{stop.patch}: skipped, although they apply: its changes of {', '.join(unopposed)}")
+            notes.append(f"{stop.patch}: its changes of {', '.join(unopposed)} are also skipped, although they apply")
         record_answer(project, progress, stop, files, Answer.SKIP)
         result = go_on(project, progress, stops.skipped(stop, how), files, prove)
         return replace(result, notes=(*notes, *result.notes))
@@ -249,7 +252,7 @@ def record_answer(
     """Record the user's decision about a stop as an operation, which ``undo`` can revert.
 
     :param tree: tree of the conflict worktree, which ``undo`` restores.
-    :param files: files of the project that are written for this decision.
+    :param files: files of the project to write in the same operation.
     """
     changed = dict(files or {})
     # `undo` finds the operation by this file, which no other operation changes.
@@ -279,8 +282,8 @@ def _land(
 ) -> bool:
     """Convert apply results into steps of the rebase.
 
-    :returns: False if a patch stops. True if all results were converted, or if the remaining patches must be applied
-        again on top of a recorded resolution.
+    :returns: False if a patch stops; True otherwise. If a patch was resolved without the user, the patches after it
+        are not converted, because they must be applied again on top of the resolution.
     """
     landings = list(map(column.landings.__getitem__, range(len(patches))))
     recorded = rerere.recorded(project.layout, progress.upstream).is_dir()
@@ -318,7 +321,10 @@ def _land(
 def _commits_ahead(
     project: Project, progress: RebaseProgress, patches: Sequence[Patch], column: Column
 ) -> dict[str, CommitId]:
-    """Write the commits of the patches that apply, unless the chain is interrupted by a patch with rules."""
+    """Write the commits of the patches that apply; return the commits by patch name.
+
+    Return an empty dict if a patch applies only by its rules, because its proof must run first.
+    """
     whole = []
     for number, patch in enumerate(patches):
         landing = column.landings[number]
@@ -339,9 +345,10 @@ def _step_without_user(
     recorded: bool,
     prove: Prove,
 ) -> PatchStep | None:
-    """Return the step for a stopped patch if a drop, a resolution or a codemod settles the stop without the user.
+    """Drop, resolve or postpone a stopped patch without the user, if possible.
 
     :param recorded: True if there are recorded resolutions for the upstream.
+    :returns: the step for the patch; None if the user must decide.
     """
     assert progress.stop
     step = None
@@ -364,8 +371,8 @@ def _prove_rule(
 ) -> tuple[Landing, PatchStep | None]:
     """Commit the changes that a patch's rules make, and run the patch's proof on them.
 
-    :returns: the apply result and the step. If the proof fails, the result is the conflict without the rules, and the
-        step is None.
+    :returns: the apply result and the step. If the proof fails, the apply result is the conflict that the patch has
+        without its rules, and the step is None.
     """
     commit = _commits(project, progress, [(patch, landing)], column)[patch.name]
     state, message = stops.run_proof(project, progress, patch.name, commit, prove)
@@ -385,7 +392,7 @@ def _prove_rule(
 
 
 def _over(project: Project, progress: RebaseProgress) -> Result | None:
-    """Complete a rebase that was killed while it was ending or being aborted; return None for other phases."""
+    """Complete a rebase that was killed while it was finishing or aborting. For another phase, return None."""
     if progress.phase == FINISHING:
         return _finish(project, progress)
     if progress.phase == ABORTING:
@@ -397,7 +404,7 @@ def _over(project: Project, progress: RebaseProgress) -> Result | None:
 
 
 def go_on_after_kill(project: Project, progress: RebaseProgress, prove: Prove) -> Result:
-    """Continue a rebase that was killed before the conflict worktree was ready, or while the rebase was ending."""
+    """Continue a rebase that was killed before its conflict worktree was ready, or while it was finishing."""
     if over := _over(project, progress):
         return over
     if progress.stop and progress.stop.resolution:  # `undo` was killed
@@ -436,7 +443,7 @@ def _commit(
     column: Column,
     ahead: Mapping[str, CommitId],
 ) -> None:
-    """Add a step for each apply result. Write its commit unless ``ahead`` contains it."""
+    """Add a step for each apply result. Write the commits, unless ``ahead`` already contains them."""
     commits = ahead or _commits(project, progress, run, column)
     for patch, landing in run:
         commit = commits[patch.name]
@@ -467,9 +474,9 @@ def _stack_digest(project: Project, pin: Pin) -> str:
 
 
 def _refuse_changed_target(project: Project, progress: RebaseProgress) -> None:
-    """Check that nobody changed the stack of the new ref since the rebase began, because it would be overwritten.
+    """Check that the new ref's stack has not changed since the rebase began, because the rebase overwrites it.
 
-    :raises UserError: if somebody did.
+    :raises UserError: if the stack has changed.
     """
     upstream, onto = progress.upstream, progress.onto
     # A command that was killed while it finished may have written the new stack already.
@@ -536,7 +543,10 @@ def _finish(project: Project, progress: RebaseProgress) -> Result:
 
 
 def _without_requires(info: CommitInfo, upstream: str, names: set[str]) -> tuple[CommitInfo, list[str]]:
-    """Remove the ``Requires:`` trailers that name patches of this upstream other than ``names``."""
+    """Remove each ``Requires:`` trailer that names a patch of this upstream, unless the patch is in ``names``.
+
+    :returns: the changed commit, and the patches that the removed trailers name.
+    """
     lines, gone = [], []
     for line in info.message.splitlines(keepends=True):
         name = line.removeprefix("Requires:").strip()
@@ -600,7 +610,7 @@ def _clean_up(project: Project, progress: RebaseProgress) -> None:
 
 
 def _choose_set(project: Project, set_name: str, new_set: str, onto: Pin) -> str:
-    """Return the set for the new pin: ``new_set``, else a set that contains the pin, else a new name.
+    """Return the set for the new pin: ``new_set``, else a set that already contains the pin, else a new set's name.
 
     :param set_name: set to prefer if it contains the pin.
     """

@@ -1,4 +1,4 @@
-"""State file of a rebase in progress. All other data can be recreated from it."""
+"""State file of a rebase in progress. All other data of the rebase can be recreated from this file."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class PatchStep:
     :ivar commit: commit of the patch, or an empty string if the new stack doesn't have the patch.
     :ivar offsets: line offsets of the hunks.
     :ivar checked: evidence that the hunks belong at these offsets.
-    :ivar dropped: upstream's lines that the patch drops with the user's consent: path, line, text.
-    :ivar undecided: True if the patch is left for a later rebase. Then ``stopped`` says why it stopped.
+    :ivar dropped: lines of upstream that the user allowed the patch to remove, each as path, line number and text.
+    :ivar undecided: True if the patch is left for a later rebase. Then ``stopped`` contains the reason for the stop.
     """
 
     patch: str
@@ -61,9 +61,9 @@ class PatchStep:
 class Stop:
     """Stopped patch, for which the user must decide.
 
-    :ivar conflicts: conflicting paths, with the number of each conflict's first line; see
+    :ivar conflicts: conflicting paths, each with the line numbers at which its conflicts begin; see
         :class:`patchq.merge.patches.FileConflict`.
-    :ivar parked: commit whose tree, with conflict markers, was checked out in the conflict worktree.
+    :ivar parked: commit that was checked out in the conflict worktree. Its files contain conflict markers.
     :ivar carries: number of later patches that apply without this one.
     :ivar stops: number of later patches that don't apply without it.
     :ivar ready: True if the conflict worktree is ready for the user.
@@ -111,7 +111,8 @@ class Settled:
 class RebaseProgress:
     """Content of the state file of a rebase.
 
-    :ivar target_digest: digest of the new ref's stack when the rebase began; empty in the files of older versions.
+    :ivar target_digest: digest of the new ref's stack when the rebase began; empty if an older
+        version of patchq began the rebase.
     """
 
     upstream: str
@@ -144,7 +145,7 @@ class RebaseProgress:
 
 
 class RebaseState(TextEnum):
-    """State in which a command leaves a rebase."""
+    """State of a rebase after a command."""
 
     DONE = "done"
     STOPPED = "stopped"
@@ -155,9 +156,9 @@ class RebaseState(TextEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """Rebase after a command.
+    """Result of a command for a rebase.
 
-    :ivar set_name: set of the new pin; empty if no patch was left for a new set.
+    :ivar set_name: set of the new pin; empty if no set was created, because no patch is left.
     :ivar dropped: patches that were not tried because the ledger drops them.
     """
 
@@ -209,7 +210,7 @@ def under_way(project: Project) -> list[Result]:
 
 
 def tally_result(found: Result) -> RefTally:
-    """Count the steps of a rebase by outcome, as :func:`tally` counts the cells of a forecast."""
+    """Count the steps of a rebase by outcome, as :func:`summary` counts the cells of a forecast."""
     dropped = []
     cells = []
     for s in found.steps:
@@ -255,7 +256,7 @@ def take(project: Project, progress: RebaseProgress, step: PatchStep) -> None:
 
 
 def stop_worktree(project: Project, progress: RebaseProgress) -> Worktree:
-    """Return the conflict worktree, which is separate from the applied one."""
+    """Return the conflict worktree, which is separate from the worktree of the applied stack."""
     return project.worktree(f"{progress.upstream}@{ref_to_folder(progress.onto.ref)}")
 
 
@@ -290,8 +291,8 @@ def load(project: Project, upstream: str) -> RebaseProgress:
     if data is None:
         raise UserError(
             f"no rebase of {upstream} is under way",
-            hint=f"`patchq forecast {upstream} --newest` shows the cost of the newest release; "
-            f"`patchq rebase {upstream} --onto` with a tag starts a rebase",
+            hint=f"`patchq forecast {upstream} --newest` shows which patches conflict with the newest release; "
+            f"`patchq rebase {upstream} --onto TAG` starts a rebase",
         )
     raw = fsio.load_state(data, path, VERSION)
     try:
@@ -307,12 +308,12 @@ def _progress(raw: dict[str, Any], upstream: str) -> RebaseProgress:
     """Parse the state. Names and ids are checked, because they are used as paths and as arguments of git."""
     raw.pop("version")
     if raw["upstream"] != upstream or raw["onto"]["upstream"] != upstream:
-        raise ValueError("it is another upstream's")
+        raise ValueError("the state belongs to another upstream")
     for name in (raw["set_name"], raw["new_set"]):
         check_name(name, "a set")
     for value in _ids_of(raw):
         if not _ID.fullmatch(value):
-            raise ValueError(f"{value!r} is not an id")
+            raise ValueError(f"{value!r} is not a git id")
     stop = raw.pop("stop")
     done = list(map(_step, raw.pop("done")))
     attempts = list(map(_attempt, raw.pop("attempts")))

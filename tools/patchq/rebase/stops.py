@@ -47,8 +47,7 @@ _MOST_NAMED = 20
 #: Message for a conflicting path without markers that the user has not resolved.
 UNDECIDED = "one side changed it, and the other removed or replaced it"
 
-#: Function that runs a proof and returns its state :class:`ProofState`
-#: and a message.
+#: Function that runs a proof and returns the proof's state and a message.
 Prove = Callable[[ProofRequest], tuple[ProofState, str]]
 
 
@@ -95,7 +94,7 @@ def parked_commit(
 
 
 class StoppedUpstream:
-    """Upstream's history or releases between the old and the new ref, read at the first use."""
+    """Upstream's history or releases between the old and the new ref, read when first used."""
 
     def __init__(self, project: Project, progress: RebaseProgress, patches: Sequence[Patch], moves: Moves) -> None:
         self.project, self.progress, self.patches, self.moves = project, progress, patches, moves
@@ -137,14 +136,17 @@ class StoppedUpstream:
         return once_more(self.patches, column, self._past)
 
     def look(self, patch: Patch) -> UpstreamMatch:
-        """Return how well upstream's code matches a patch."""
+        """Compare a patch with upstream's code."""
         base, versions = self._columns
         last = len(versions) - 1
         return self._asked.about(patch, matches(patch, base, versions, [last])[last])
 
 
 def retire(project: Project, progress: RebaseProgress, stop: Stop, prove: Prove) -> PatchStep | None:
-    """Drop a patch if upstream has its whole change, and if the patch's proof passes without it."""
+    """Drop a patch if upstream has its whole change and its proof passes on bare upstream.
+
+    :returns: the step for the patch; None if the patch is not dropped.
+    """
     if stop.outcome != Outcome.ABSORBED:
         return None
     state, message = run_proof(project, progress, stop.patch, progress.base, prove, bare=True)
@@ -156,12 +158,19 @@ def retire(project: Project, progress: RebaseProgress, stop: Stop, prove: Prove)
 
 
 def retire_on_word(project: Project, progress: RebaseProgress, stop: Stop, prove: Prove, how: str) -> PatchStep:
-    """Drop a patch on the user's statement that upstream has it, if the patch's proof passes without it."""
+    """Drop a patch that upstream has or replaced, according to the user.
+
+    The patch's proof must pass on bare upstream. If the proof can't run, ``how`` is required, and upstream must
+    have the whole patch.
+
+    :raises UserError: if upstream has no part of the patch and ``how`` is empty.
+    :raises BuildError: if the proof fails, or if it can't run and the other evidence is not enough.
+    """
     name = f"{progress.upstream}/{stop.patch}"
     if not stop.grade and not how:
         raise UserError(
             f"no part of {name} was found in {progress.onto.ref}",
-            hint="if upstream replaced the patch, name the replacement after --how; `--skip` leaves the patch out",
+            hint="if upstream replaced the patch, describe the replacement with --how TEXT; `--skip` drops the patch",
         )
     state, message = run_proof(project, progress, stop.patch, progress.base, prove, bare=True)
     if state == ProofState.PASSED:
@@ -170,10 +179,10 @@ def retire_on_word(project: Project, progress: RebaseProgress, stop: Stop, prove
         on_evidence = on_evidence_alone(stop.evidence, how)
         return replace(_retired(stop, on_evidence), proof=proof_word(state, message))
     rebase = f"patchq rebase {progress.upstream}"
-    hint = f"resolve the conflict, then `{rebase} --continue`; or `{rebase} --skip` leaves the patch out"
+    hint = f"resolve the conflict, then run `{rebase} --continue`; or leave the patch out: `{rebase} --skip`"
     if state == ProofState.NOT_RUN and stop.outcome == Outcome.ABSORBED:
         hint = (
-            f"to drop it without a proof: `{rebase} --continue --retire --how REASON`; to leave it out: "
+            f"to drop the patch without a proof: `{rebase} --continue --retire --how REASON`; to leave it out: "
             f"`{rebase} --skip`"
         )
     raise BuildError(
@@ -320,7 +329,7 @@ def _stage_numbers(stop: Stop) -> dict[bytes, set[int]]:
 
 
 def conflicting(project: Project, stop: Stop, tree: str) -> dict[bytes, bytes]:
-    """Return the contents, in ``tree``, of the files that conflict because both sides changed them."""
+    """Return the contents in ``tree`` of the conflicting files that both sides contain, by path."""
     both = []
     for path, numbers in sorted(_stage_numbers(stop).items()):
         if numbers >= {2, 3}:
@@ -378,7 +387,10 @@ def replay(project: Project, progress: RebaseProgress, patch: Patch, prove: Prov
 
 
 def codemod(project: Project, progress: RebaseProgress, patch: Patch, prove: Prove) -> PatchStep | None:
-    """Run the command of a stopped patch's ``Codemod:`` in the sandbox. Use its result if the proof then passes."""
+    """Run the command in a stopped patch's ``Codemod:`` trailer, in the sandbox.
+
+    :returns: the step with the command's result; None unless the proof passes on this result.
+    """
     from patchq.replay.scripts import CODEMOD, run_command  # slow to import
 
     stop, store = progress.stop, project.store
@@ -467,7 +479,7 @@ def _own_paths(project: Project, progress: RebaseProgress, stop: Stop, worktree:
 
 
 def put_aside(project: Project, worktree: Worktree, taken: Taken) -> str:
-    """Keep the worktree's left-out changes as a commit, and restore tracked files.
+    """Keep the changes that a resolution leaves out as a commit, and restore the tracked files of the worktree.
 
     Untracked files stay where they are.
 
@@ -484,7 +496,7 @@ def put_aside(project: Project, worktree: Worktree, taken: Taken) -> str:
             worktree.git.run("restore", f"--source={taken.tree}", "--worktree", "--staged", "--", f":(literal){path}")
     fsio.sync_file_system(project.layout.private)
     names = ", ".join(taken.left_out)
-    return f"left out, because the patch doesn't change it: {names}; kept as the commit {kept}"
+    return f"left out, because the patch doesn't change these files: {names}; kept as the commit {kept}"
 
 
 def _keep(store: Git, tree: TreeId, parent: CommitId, message: str) -> CommitId:
@@ -519,7 +531,7 @@ def keep_commits(project: Project, progress: RebaseProgress, worktree: Worktree)
     if head is None or head == progress.tip:
         return ""
     project.store.run("update-ref", f"{KEPT}{head}", head)
-    return f"your commits' messages are left out, as the patch keeps its own; kept as the commit {head}"
+    return f"the patch keeps its own message; your commits and their messages are kept as the commit {head}"
 
 
 def keep_ignored(project: Project, worktree: Worktree) -> str:
@@ -567,16 +579,16 @@ def resolved(
         raise ConflictError(
             f"{name}: conflict markers are left in {show_paths(marked)}",
             _conflicts(progress, stop, marked, "still has conflict markers"),
-            hint=f"resolve them in {worktree.path}, then `patchq rebase {progress.upstream} --continue`",
+            hint=f"resolve the conflicts in {worktree.path}, then run `patchq rebase {progress.upstream} --continue`",
         )
     if undecided:
-        command = "`git rm` or `git add` it"
+        command = "`git add PATH` or `git rm PATH`"
         if any(s.entry.mode == GITLINK and s.path in undecided for s in stop_stages(stop)):
             command = "`git update-index --cacheinfo 160000,COMMIT,PATH`"
         raise ConflictError(
             f"{name}: {show_paths(undecided)}: {UNDECIDED}",
             _conflicts(progress, stop, undecided, "is not decided"),
-            hint=f"{command} in {worktree.path}, or `patchq rebase {progress.upstream} --skip`",
+            hint=f"run {command} in {worktree.path}, or run `patchq rebase {progress.upstream} --skip`",
         )
     if tree == project.store.tree_of([progress.tip])[0]:
         edited = ""
@@ -676,7 +688,9 @@ def source_pin(project: Project, progress: RebaseProgress) -> Pin:
     """
     pins = project.lock.upstreams[progress.upstream].pins
     if progress.from_ref not in pins:
-        raise UserError(f"{progress.upstream} {progress.from_ref} is not pinned any more", hint="`--abort`")
+        raise UserError(
+            f"{progress.upstream} {progress.from_ref} is not pinned any more", hint="abort the rebase with `--abort`"
+        )
     return pins[progress.from_ref]
 
 

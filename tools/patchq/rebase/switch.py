@@ -45,8 +45,8 @@ class Used:
 def name_for(lock: Lock, set_name: str, upstream: str, ref: str) -> str:
     """Return the name for a copy of a set with ``upstream`` at another ref.
 
-    If an earlier rebase of the same upstream added a part to the name, this part is replaced. Otherwise,
-    names would grow with every rebase.
+    If the name already contains the upstream's old ref, the new ref replaces it: ``gb10-vllm-v1`` becomes
+    ``gb10-vllm-v2``. So names don't grow with every rebase.
     """
     new = _part(upstream, ref)
     old = lock.sets[set_name].get(upstream)
@@ -85,7 +85,7 @@ def use(project: Project, set_name: str, *, name: str = "", keep: bool = False, 
         else:
             called = set_name
         if called != set_name and called in lock.sets and called not in gone:
-            raise UserError(f"there is a set {called} already", hint="another name after --as")
+            raise UserError(f"a set {called} already exists", hint="give another name with --as")
         _refuse_under_way(project, [*gone, *([set_name] if called != set_name else [])])
         pins = _unused_pins(lock, gone)
         change = Change(verb="use", summary=f"use {called}")
@@ -104,7 +104,7 @@ def use(project: Project, set_name: str, *, name: str = "", keep: bool = False, 
         if unsure:
             notes.insert(0, f"the ledger doesn't show that {called} was rebased from {' or '.join(unsure)}")
         if heir and heir != called:
-            notes += [f"the containers of {heir} are now those of {called}"]
+            notes += [f"{called} takes over the container settings of {heir}"]
         names = tuple(f"{p.upstream} {p.ref}" for p in pins)
         return Used(
             set_name=called,
@@ -190,8 +190,8 @@ def _rewrite(lock: Lock, data: bytes, set_name: str, called: str, gone: Sequence
 def _environments(lock: Lock, set_name: str, gone: Sequence[str]) -> tuple[str, list[str]]:
     """Return the removed set whose container settings the new default set inherits, and the other removed sets.
 
-    Only removed sets with container settings are considered. The first value is empty if the new default set
-    has its own settings, or if no removed set has any.
+    Removed sets without container settings are ignored. The first value is empty if the new default set has
+    container settings itself, or if no removed set has any.
     """
     having = sorted((s for s in gone if s in lock.environments), key=lambda s: s != lock.default_set)
     if set_name in lock.environments or not having:
@@ -217,7 +217,7 @@ def _root(lock: Lock, set_name: str) -> str:
 
 
 def _older(lock: Lock, other: str, set_name: str) -> bool:
-    """Return whether ``other`` has the same root name as ``set_name``, and its ref is not newer."""
+    """Return whether ``other`` has the same root name as ``set_name``, and none of its refs is newer."""
     mine = {pin.upstream: pin for pin in lock.pins_of(set_name)}
     theirs = {pin.upstream: pin for pin in lock.pins_of(other)}
     if _root(lock, other) != _root(lock, set_name) or mine.keys() != theirs.keys():
@@ -231,7 +231,7 @@ def _refuse_under_way(project: Project, sets: Sequence[str]) -> None:
         if progress.set_name in sets or progress.new_set in sets:
             raise UserError(
                 f"a rebase of {upstream} from the set {progress.set_name} is under way",
-                hint=f"`patchq rebase {upstream} --continue` or `--abort` first",
+                hint=f"first run `patchq rebase {upstream} --continue` or `--abort`",
             )
 
 
@@ -249,9 +249,9 @@ def _stack_files(project: Project, pins: Sequence[Pin]) -> list[str]:
 def _refuse_unkept(
     project: Project, lock: Lock, sets: Sequence[str], pins: Sequence[Pin], files: Sequence[str]
 ) -> None:
-    """Refuse to remove files or tables whose current form isn't in git's history.
+    """Check that git's history has the current state of the files and of the lock's tables to remove.
 
-    :raises UserError: if there are any; the message names what isn't in git's history.
+    :raises UserError: if git's history lacks any of them; the message names up to three.
     """
     if not sets:
         return

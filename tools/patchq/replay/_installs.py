@@ -1,4 +1,4 @@
-"""Effect of package installers on the package, derived from the calls that a replay recorded."""
+"""Effects of installers such as pip on the adopted package, derived from the calls that a replay recorded."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class _Install:
 def effects(calls: Sequence[tuple[str, ...]], package: Package, *, installs_base: bool) -> Iterator[Effect]:
     """Yield the effects of the recorded calls of a step.
 
-    :param installs_base: True for the first step that installs the package.
+    :param installs_base: True if the step is the first that installs the package.
     """
     requirements: list[str] = []
     for call in reversed(calls):
@@ -131,7 +131,7 @@ def _parse(arguments: Sequence[str], requirements: Sequence[str]) -> _Install:
 
 
 def _name_of(word: str) -> str | None:
-    """Return the distribution that a word of ``pip install`` names; None if the word names none.
+    """Return the name of the distribution in an argument of ``pip install``; None if the name is unknown.
 
     >>> [_name_of(w) for w in ("a_b[c]>=1", "/x/a-1-py3-none-any.whl", "a @ git+https://x", "./a", "git+https://x#egg=a")]
     ['a-b', 'a', 'a', None, 'a']
@@ -151,7 +151,7 @@ def _name_of(word: str) -> str | None:
 
 
 def _own(word: str, install: _Install, package: Package, *, installs_base: bool) -> Reason | None:
-    """Return the reason why installing the package changes it; None if the pinned version stays installed."""
+    """Return the reason why a ``pip install`` changes the package's files; None if it leaves them unchanged."""
     if ".whl" in word or "://" in word or word.startswith((".", "/")):
         return Reason.REINSTALLS
     try:

@@ -21,7 +21,7 @@ _VARIABLE = re.compile(r"\$(?:\{(\w+)(?:(:?[-+?])((?:[^{}]|\{[^{}]*\})*))?\}|(\w
 class Heredoc:
     """Here-document of an instruction.
 
-    :ivar plain: True if its delimiter was quoted, so that variables in the text aren't replaced.
+    :ivar plain: True if the delimiter was quoted, so that variables in the text aren't replaced.
     """
 
     name: str
@@ -87,7 +87,7 @@ def parse(data: bytes, where: str) -> list[Instruction]:
     try:
         lines = data.decode("utf-8-sig").replace("\r\n", "\n").split("\n")
     except UnicodeDecodeError as error:
-        raise FormatError(f"{where} can't be read: {error}", hint="name its commands with --run") from None
+        raise FormatError(f"{where} can't be read: {error}", hint="give the commands of the file with --run") from None
     return list(_InstructionReader(lines))
 
 
@@ -149,7 +149,7 @@ class _InstructionReader:
         return "".join(found).strip()
 
     def _heredoc(self, name: str, *, strip: bool, plain: bool) -> Heredoc | None:
-        """Read a here-document; return None if its end is missing, because ``1 <<n`` is not a here-document."""
+        """Read a here-document. Return None if its end is missing: ``1 <<n`` is not a here-document."""
         found: list[str] = []
         for number in range(self.at, len(self.lines)):
             if strip:
@@ -215,7 +215,7 @@ def expand(text: str, values: Mapping[str, str]) -> str:
 
 def _bounded(value: str) -> str:
     if len(value) > _MOST_VALUE:
-        raise FormatError(f"a value of more than {_MOST_VALUE} bytes", hint=HINT)
+        raise FormatError(f"a value is longer than {_MOST_VALUE} bytes", hint=HINT)
     return value
 
 
@@ -238,7 +238,7 @@ def split(text: str, values: Mapping[str, str]) -> list[str]:
             current = []
             left -= len(words[-1]) if words else 0
             if left < 0:
-                raise FormatError(f"values of more than {MOST_DOCKERFILE} bytes", hint=HINT)
+                raise FormatError(f"the values together are longer than {MOST_DOCKERFILE} bytes", hint=HINT)
         elif single is not None:
             current.append(single)
         elif double is not None:

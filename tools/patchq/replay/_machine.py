@@ -39,8 +39,8 @@ class CommandResult:
 class Container:
     """File system made of folders of this machine, in which commands can be run.
 
-    ``image`` is the root folder. Below ``/usr``, commands can read this machine's files, but can't change them. Only in
-    the folders of ``over``, which contain links to this machine's files, can commands add files.
+    ``image`` is the root folder. Below ``/usr``, commands can read this machine's files, but can't change them.
+    Commands can add files there only in the folders of ``over``, which contain links to this machine's files.
 
     :ivar place: path of the site-packages folder.
     :ivar context: folder of the build context, or None.
@@ -98,7 +98,7 @@ class Container:
             (programs / "activate").write_text(f'export VIRTUAL_ENV={prefix} PATH="{prefix}/bin:$PATH"\n')
 
     def copy_to(self, folder: Path) -> Container:
-        """Return a copy, for a build stage that starts from this one."""
+        """Copy the container to ``folder``, for a build stage that starts from this container's stage."""
         for name in ("image", "over", "tools", "site"):
             shutil.copytree(self.folder / name, folder / name, symlinks=True)
         new = Container(folder, self.site.copy_to(folder / "site"), self.place, self.context)
@@ -106,14 +106,14 @@ class Container:
         return new
 
     def _real(self, path: str) -> Path:
-        """Return the folder of this machine that stores a folder to which commands may write."""
+        """Return the folder of this machine that stores ``path``, a writable folder of the container."""
         for top in self._opened:
             if path == top or path.startswith(top + "/"):
                 return self.over / path.lstrip("/")
         return self.image / path.lstrip("/")
 
     def make_point(self, path: str) -> None:
-        """Create a folder to which commands can write, or on which a folder can be mounted.
+        """Create a folder in the container, to which commands can write, or on which a folder can be mounted.
 
         :raises UserError: if a command has replaced one of its parent folders by a link.
         """
@@ -176,8 +176,9 @@ class Container:
         mounts: Iterable[Mount] = (),
         stage: Container | None = None,
     ) -> CommandResult:
-        """Run a script; its path is appended to ``argv``.
+        """Run a script.
 
+        :param argv: command to which the script's path is appended.
         :param mounts: additional folders to mount for this command.
         :param stage: container of another build stage, whose files are mounted at :data:`STAGE`.
         """
@@ -228,4 +229,4 @@ def _make_folder(root: Path, path: str) -> None:
 
 def _replaced(path: str) -> UserError:
     shown = show_path(os.fsencode(path))
-    return UserError(f"{shown} can't be a folder: a command made a file or link of it", hint="nothing was adopted")
+    return UserError(f"{shown} can't be a folder: a command replaced it by a file or link", hint="nothing was adopted")

@@ -19,9 +19,9 @@ class ShellStep:
 
     :ivar text: command as written.
     :ivar where: file and line of the command.
-    :ivar setup: commands, such as ``cd``, to run before it.
-    :ivar comment: comment above it.
-    :ivar program: interpreter of the command: a shell, or the program that the script names.
+    :ivar setup: setup commands, such as ``cd``, to run before the command.
+    :ivar comment: comment above the command.
+    :ivar program: interpreter of the command: a shell, or the program in the script's ``#!`` line.
     """
 
     text: str
@@ -34,8 +34,8 @@ class ShellStep:
 def steps_of(text: str, where: str, line: int = 1) -> list[ShellStep]:
     """Return the commands of a shell script, split at ``;`` and at the ``&&`` of its last line.
 
-    A loop, or commands joined by ``||``, are returned as one command. Commands joined by ``&&`` before the
-    last line are also returned as one, because their first command may fail without ending the script.
+    A loop is returned as one command, and so are commands joined by ``||``. Commands joined by ``&&`` before the
+    last line are also returned as one command, because the first of them may fail without ending the script.
 
     >>> [s.text for s in steps_of("cd /x && sed -i s/a/b/ f; git apply y || true", "it")]
     ['sed -i s/a/b/ f', 'git apply y || true']
@@ -121,7 +121,7 @@ def _only_sets_up(node: Any) -> bool:
 
 
 def _folders_in(node: Any) -> list[str]:
-    """Return the ``cd`` commands among commands joined by ``&&``."""
+    """Return the setup commands, such as ``cd``, among commands joined by ``&&``."""
     if node.type != "list" or not _is_and(node):
         return []
     found = []

@@ -1,6 +1,6 @@
 """Programs that replace installers and other programs in a replay.
 
-Each of them records how it is called. Replacements of programs that can't change the package, such as
+Each replacement records its calls. Replacements of programs that can't change the package, such as
 ``apt-get``, do nothing else. Replacements of programs that need the network fail.
 """
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 #: Folder of the programs in the sandbox.
 FOLDER = "/.patchq"
-#: They need a network or rights, and change other files than the package's.
+#: Programs that need a network or special rights, and that can't change the package.
 QUIET = tuple(
     "apt apt-get apk yum dnf microdnf zypper add-apt-repository apt-key update-alternatives ldconfig "  # noqa: SIM905
     "locale-gen useradd "
@@ -65,7 +65,7 @@ case $1 in
 esac
 printf '%s\\0' "$(($#+1))" "${0##*/}" "$@" >> /.patchq/log
 """
-#: Without site: the shim of Python's start-up is for the Dockerfile's own programs.
+#: Option ``-I`` ignores ``sitecustomize.py``, which is only for the Dockerfile's own programs.
 _PIP = """#!/bin/sh
 exec {python} -I /.patchq/pip.py "$@"
 """
@@ -235,7 +235,7 @@ def main(words):
 
 sys.exit(main(sys.argv[1:]))
 """
-#: Exit code of the program that copies, if a source is missing; its message is the source.
+#: Exit code of ``copy.py`` if a source is missing. Its output is then the source.
 MISSING = 66
 #: Copy files as COPY and ADD do: ``copy.py FILE``, a file with JSON.
 _COPY = r"""

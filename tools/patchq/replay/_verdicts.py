@@ -34,7 +34,7 @@ _NOT_FOUND = re.compile(r"^\S*: (?:line )?\d+: (\S+): (?:command )?not found$", 
 
 
 def is_edit(text: str) -> bool:
-    """Return True if a command looks like an edit of files. A test such as ``python -c "import x"`` isn't one."""
+    """Return True if a command looks like an edit of files. A test such as ``python -c "import x"`` doesn't."""
     return bool(_EDITS.search(" " + _PYTHON_CODE.sub(_without_test, text)))
 
 
@@ -58,7 +58,7 @@ class PackageNames:
     place: str
 
     def are_in(self, text: str) -> bool:
-        """Return True if a text contains the name of a file of the package, its folder, or a patch to apply."""
+        """Return True if a text names a file of the package or the package's folder, or applies a patch."""
         if _PATCHES.search(_SYSTEM_PACKAGES.sub("", text)) or self.place in text or "-packages/" in text:
             return True
         return any(word.rsplit("/", 1)[-1] in self.files for word in _WORD.findall(text))
@@ -137,9 +137,9 @@ def _of_changes(step: Replayed) -> list[Account]:
 
 
 def _without_effect(step: Replayed) -> tuple[str, ...]:
-    """Return the files and expressions in a step's text that a ``sed -i`` doesn't need for its result.
+    """Return the files and expressions of ``sed -i`` that changed nothing and that occur in the step's text.
 
-    Files that the shell found by a pattern are left out: most of them aren't meant to change.
+    A file that only a pattern such as ``*.py`` names is left out, because most such files aren't meant to change.
     """
     found = []
     for program, *words in step.outcome.calls:

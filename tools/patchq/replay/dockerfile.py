@@ -32,9 +32,10 @@ _ENV = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", 
 _SHELLS = ("sh", "bash", "dash", "ash")
 #: Instructions that only describe containers.
 _UNRELATED = frozenset("LABEL EXPOSE VOLUME STOPSIGNAL HEALTHCHECK USER MAINTAINER".split())  # noqa: SIM905
-#: Largest script whose text is searched for names of the package, and most files of a context.
+#: Maximum size in bytes of a script that is searched for names of the package, and maximum number of files that are
+#: read from a context.
 _MOST_SCRIPT, _MOST_FILES = 64 << 10, 5_000
-#: Length of a value that is no path.
+#: Minimum length of a value that can't be a path.
 _LONG = 256
 _INSTALLS = re.compile(r"\b(?:pip3?|uv)\b[^;&|]*\binstall\b([^;&|]*)")
 
@@ -93,8 +94,8 @@ def replay_dockerfile(
 
     All commands are printed before the first one runs.
 
-    :param tip: commit of the tree whose package is installed.
-    :param base: tree of the release.
+    :param tip: commit whose package is installed in the base image.
+    :param base: tree of the release, without patches.
     :raises FormatError: if the Dockerfile can't be read.
     :raises UserError: if there is no sandbox, or a command exceeds its limits.
     """
@@ -229,7 +230,7 @@ class _Replay:
         )
 
     def _fate_by(self, text: str) -> StepStatus:
-        """Return the outcome of an instruction that can't be replayed."""
+        """Return the outcome of an instruction that can't be replayed: refused if ``text`` may name the package."""
         if self.names.may_be_in(text):
             return StepStatus.REFUSED
         return StepStatus.NOT_UNDERSTOOD
@@ -301,7 +302,7 @@ class _Replay:
         try:
             self.stage.env |= assignments(instruction, self.stage.values)
         except Unset:
-            # The base image may set it. A later use of the variable is named.
+            # The base image may set the missing variable. A later use of the variables assigned here is reported.
             for word in instruction.value.split():
                 self.stage.env.pop(word.partition("=")[0], None)
 
@@ -374,7 +375,7 @@ class _Replay:
                 and not self._may_matter(last.text)
                 and not self._may_matter(step.text)
             ):
-                # One run for steps that don't name the package: the first that fails ends it.
+                # Steps that don't name the package share one run, which ends at the first step that fails.
                 found[-1] = replace(last, text=f"{last.text}\n{step.text}")
             else:
                 found.append(replace(step, where=where, program=program))
@@ -398,7 +399,7 @@ class _Replay:
         return "\n".join([text, *(script for name, script in self.scripts.items() if name in words)])
 
     def _prelude(self, instruction: Instruction) -> tuple[list[str], _StageState | None]:
-        """Return the commands to run before a RUN's own, and the stage that the RUN mounts."""
+        """Return the commands to run before those of a RUN, and the stage that the RUN mounts, or None."""
         lines = []
         source: _StageState | None = None
         for value in instruction.all_flags("mount"):
@@ -493,7 +494,7 @@ class _Replay:
         )
 
     def _copy_stage(self, account: Account, wish: Mapping[str, object], other: _StageState) -> None:
-        """Copy the package from another stage. The other stage's patches become patches of this one."""
+        """Copy the package from another stage. The other stage's patches become patches of this stage."""
         before = len(self.stage.accounts)
         self._replay(account, ("python3", "-I", "/.patchq/copy.py"), json.dumps(wish), text="", source=other)
         if self.stage.tree == other.tree:
@@ -525,7 +526,7 @@ class _Replay:
         installs_base: bool = False,
         missing: StepStatus | None = None,
     ) -> None:
-        """Run a command, and add the outcomes.
+        """Run a command, and add its outcomes to the stage.
 
         :param missing: outcome of a COPY whose source file is missing.
         """
@@ -592,7 +593,7 @@ class _Replay:
         return found
 
     def _shadows(self, stage: _StageState) -> list[Account]:
-        """Return an outcome if ``PYTHONPATH`` makes Python import another copy of the package."""
+        """Return an outcome if ``PYTHONPATH`` makes Python import another copy of the package; else, no outcome."""
         folders = []
         for one in stage.env.get("PYTHONPATH", "").split(":"):
             if one.startswith("/"):
@@ -615,7 +616,7 @@ class _Replay:
 
 
 def _roughly_expanded(text: str, values: Mapping[str, str]) -> str:
-    """Replace the variables in a shell command whose values are known."""
+    """Replace those variables of a shell command whose values are known."""
 
     def one(match: re.Match[str]) -> str:
         value = values.get(match[1], match[0])
@@ -627,7 +628,7 @@ def _roughly_expanded(text: str, values: Mapping[str, str]) -> str:
 
 
 def _before_base(account: Account) -> Account:
-    """Return the outcome of a step that runs before the package is installed."""
+    """Return the outcome of a step that runs before the package is installed, and so can't change the package."""
     if account.status is StepStatus.NOT_UNDERSTOOD:
         return replace(account, status=StepStatus.UNRELATED)
     return account
@@ -639,7 +640,7 @@ def _overlaps(target: str, place: str) -> bool:
 
 
 def _script_of(instruction: Instruction, shell: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """Return the script of a RUN and its interpreter; an empty interpreter if it is unknown."""
+    """Return the script of a RUN, and the script's interpreter. The interpreter is empty for a Windows shell."""
     words = instruction.words
     if words is not None:
         return shlex.join(words), ("/bin/sh",)
@@ -671,7 +672,7 @@ def _remote(sources: Sequence[str]) -> list[str]:
 def _texts_of(
     instruction: Instruction, sources: Sequence[str], values: Mapping[str, str]
 ) -> tuple[list[tuple[str, str]], list[str]]:
-    """Return the here-documents of a COPY by name, and its other source files."""
+    """Return the names and texts of a COPY's here-documents, and the COPY's other sources."""
     by_name: dict[str, Heredoc] = {here.name: here for here in instruction.heredocs}
     texts, others = [], []
     for word in sources:
@@ -706,7 +707,7 @@ def _files_below(folder: Path) -> Iterator[Path]:
 
 
 def _ignore_rules(build: Build) -> list[str]:
-    """Return the lines of the Dockerfile's or context's ``.dockerignore``."""
+    """Return the rules of the Dockerfile's ``Dockerfile.dockerignore`` or, without it, of ``.dockerignore``."""
     for path in (build.context / f"{Path(build.where).name}.dockerignore", build.context / ".dockerignore"):
         if path.is_file() and not path.is_symlink():
             data = fsio.read_limited(path, 1 << 20) or b""

@@ -13,7 +13,7 @@ from patchq.system import fsio
 
 #: Limits in bytes: a patch or edited file; all patches of an import.
 MOST, MOST_ALL = 256 << 20, 512 << 20
-#: Limits: stages of a Dockerfile, and steps of one that are run.
+#: Limits: number of stages of a Dockerfile, and number of its steps that are run.
 MOST_STAGES, MOST_STEPS = 100, 500
 #: Limits in bytes: a Dockerfile; the shell commands in a script or one instruction. The parser needs quadratic time
 #: for text that is not shell code.
@@ -22,7 +22,7 @@ MOST_DOCKERFILE, MOST_COMMANDS = 256 << 10, 20 << 10
 MOST_SCRIPT = 4 << 20
 #: Limit of mails in an mbox.
 MOST_MAILS = 10_000
-HINT = "see the limits in docs/reference/formats.md; is it a patch?"
+HINT = "check the input; docs/reference/formats.md lists the limits"
 
 
 def too_large(where: str, size: str, most: int) -> UserError:

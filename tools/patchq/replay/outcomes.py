@@ -78,7 +78,7 @@ class Account:
 
 
 class NotTaken(UserError):
-    """Error for steps that change the package, or should change it, and can't become patches.
+    """Error for steps that can't become patches, although they change the package or should change it.
 
     :ivar taken: number of steps that could become patches.
     """
@@ -96,6 +96,6 @@ class NotTaken(UserError):
 
 
 def short(text: str) -> str:
-    """Return the first line of a step's text."""
+    """Return the first line of a step's text, and the number of lines if there are more."""
     first, *rest = text.strip().split("\n")
     return first + (f" … ({len(rest) + 1} lines)" if rest else "")

@@ -28,7 +28,7 @@ _PREFIXES = ("", "src", "python", "lib")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wheel:
-    """Files of the release's wheel that are below site-packages, each with its content."""
+    """Files that the release's wheel installs in site-packages: contents by path."""
 
     files: Mapping[str, bytes]
 
@@ -66,7 +66,7 @@ def find_package(
 ) -> Package:
     """Return the location of a package, given the files of its source tree.
 
-    :param files: paths of the tree.
+    :param files: files of the tree, by path.
     :param name: import name of the package.
     """
     paths = [path.decode("utf-8", "surrogateescape") for path in files]
@@ -119,10 +119,10 @@ def _tops_below(paths: Collection[str], prefix: str) -> set[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackageChanges:
-    """Changes of a site-packages folder that a step made.
+    """Changes that a step made in a site-packages folder.
 
-    :ivar tree: source tree with the changes of those installed files that come from the source tree.
-    :ivar generated: changed files that the source tree doesn't contain.
+    :ivar tree: source tree with the step's changes. It includes only files that come from the source tree.
+    :ivar generated: changed files of the package that don't come from the source tree.
     :ivar others: added, changed or removed files that don't belong to the package.
     """
 
@@ -157,7 +157,7 @@ class SitePackages:
         self.hidden = {name for name in tree if name not in wheel.files}
 
     def copy_to(self, folder: Path) -> SitePackages:
-        """Return an object for ``folder``, to which the caller has already copied this object's files."""
+        """Return a copy of this object for ``folder``. The caller must have copied the files already."""
         new = copy.copy(self)
         new.folder = folder
         new._others = dict(self._others)

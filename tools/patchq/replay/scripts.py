@@ -66,7 +66,7 @@ def _special_files(folder: str, names: list[str]) -> list[str]:
 
 
 def _copy_named(script: Path, text: str, target: Path) -> None:
-    """Copy a script, and those files of its folder that it names. It can't read the other files."""
+    """Copy a script, and those files of its folder that the script names. Commands can read only these copies."""
     found = {script}
     for word in re.findall(r"[\w./+@*?\[\]-]+", text):
         parts = [part for part in word.split("/") if part not in ("", ".")]
@@ -129,11 +129,11 @@ def _replay(
     :raises UserError: if there is no command or no sandbox, or a command exceeds its limits.
     """
     if not steps:
-        raise UserError("no command edits a file of the tree", hint="name a command that does by --run 'COMMAND'")
+        raise UserError("no command edits a file of the tree", hint="give a command that edits a file: --run 'COMMAND'")
     tree = store.tree_of([tip])[0]
     moved = find_moves(steps, store.list_tree(tip))
     for old, new in moved.items():
-        say(f"{old} is read as {new + ' in the tree' if new else 'the tree'}")
+        say(f"{old} is replaced by {new + ' in the tree' if new else 'the tree'}")
     for step in steps:
         say(f"{step.where}: {short(step.text)}")
     found = []
@@ -194,12 +194,14 @@ def check_limits(account: Account, ran: Ran, limits: Limits) -> None:
         raise UserError(
             f"{account.where}: `{short(account.text)}` was stopped: the limit is {limits.of(ran.over)}",
             hint="see the limits in docs/reference/formats.md; nothing was adopted: make the edit in the worktree, and "
-            "`patchq new`",
+            "run `patchq new`",
         )
 
 
 def snapshot(store: Git, folder: Path, before: TreeId, where: str) -> TreeId:
-    """Return the tree of a folder's files, byte for byte. git's attributes and ignore rules have no effect.
+    """Store a folder's files in git, byte for byte, and return their tree.
+
+    git's attributes and ignore rules have no effect.
 
     :param where: command that wrote the files.
     :raises UserError: if folders are nested too deeply.
@@ -225,7 +227,7 @@ def snapshot(store: Git, folder: Path, before: TreeId, where: str) -> TreeId:
 
 
 def find_moves(steps: Sequence[ShellStep], files: Collection[bytes]) -> dict[str, str]:
-    """Return the folders in absolute paths of commands, with the folders of the tree to which they correspond.
+    """Return the absolute folders that commands name, each with the corresponding folder of the tree.
 
     >>> step = ShellStep(text="sed -i s/a/b/ /usr/lib/python3/dist-packages/pkg/x.py", where="it")
     >>> find_moves([step], [b"src/pkg/x.py", b"y"])

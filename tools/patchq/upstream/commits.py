@@ -1,9 +1,9 @@
-"""Search for patches in upstream's commits, and for later changes to them.
+"""Search for patches in upstream's commits, and for upstream's later changes to the same lines.
 
 There are three kinds of evidence, strongest first: a commit with the same patch id; one or more commits that
 together made the change of every block; a commit after which a file is identical to the patched file.
 
-The main line follows first parents, and defines the order of events. A merge counts as one step. If a merge
+The main line follows first parents, and defines the order of the steps. A merge counts as one step. If a merge
 hides the commit that made the change, the line through that commit is searched instead.
 """
 
@@ -44,7 +44,7 @@ _CLEARED = 4
 class Lineage(StatusSteps):
     """Line of upstream's commits, in which each commit is the parent of the next one.
 
-    :ivar releases: names of releases, by their commits.
+    :ivar releases: names of releases, by commit.
     """
 
     def __init__(
@@ -58,9 +58,10 @@ class Lineage(StatusSteps):
     ) -> None:
         """Read the changes of the commits.
 
-        :param known: cache of the commits' changes, updated in place. It is shared, because lines have most
-            commits in common.
-        :param against: for each merge whose first parent isn't on the line, the parent that is.
+        :param known: cache of the changes in each commit, updated in place. Several lines share this cache, because
+            they have most commits in common.
+        :param against: parent to compare a merge with, by merge. Only merges whose first parent isn't on the line
+            have an entry.
         """
         self.git, self.need, self.releases = git, need, releases
         self.commits = commits
@@ -206,7 +207,7 @@ class Lineage(StatusSteps):
 
 
 def pull_request_of(subject: str) -> str:
-    """Return the number of the pull request that a commit's subject names as its own; empty if it names none.
+    """Return the number of a commit's pull request from the commit's subject; empty if the subject has no number.
 
     >>> pull_request_of('Revert "Add x (#12)" (#34)'), pull_request_of("Merge pull request #5 from a/b")
     ('34', '5')
@@ -220,7 +221,7 @@ def pull_request_of(subject: str) -> str:
 def names_of(message: str) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
     """Return a message's subject in lower case, and the pull request numbers and commit ids in the message.
 
-    The commit's own pull request comes first. Cherry-picked and backported commits count.
+    The commit's own pull request comes first. The ids are those of cherry-picked, backported or linked commits.
     """
     subject = message.split("\n", 1)[0]
     numbers = list(filter(None, [pull_request_of(subject)]))
@@ -274,7 +275,7 @@ class SideBranches:
         return []
 
     def named(self, patch: Patch) -> list[int]:
-        """Return the last commits that :func:`named_by` finds and that change paths of the patch."""
+        """Return the numbers of the last commits that name the patch (:func:`named_by`) and change its paths."""
         if not self.has_any:
             return []
         numbers = named_by(self._side, patch)
@@ -354,9 +355,11 @@ class Landed:
         return []
 
     def _look_beside(self, patch: Patch, found: UpstreamVerdict | None) -> UpstreamVerdict | None:
-        """Return the state of a patch on a line through side branches, if that line contains the whole patch.
+        """Search for a patch on lines through side branches.
 
-        Otherwise, return ``found`` or, if ``found`` is None, the first state on such a line.
+        :param found: state of the patch on the main line; None if unknown.
+        :returns: the state on the first line that contains the whole patch. If no line does: ``found`` or, if it is
+            None, the first known state.
         """
         if self.sides is None:
             return found

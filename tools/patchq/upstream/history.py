@@ -1,4 +1,4 @@
-"""Upstream's history, if available locally: a repository on this machine, or a fetched copy.
+"""Upstream's history on this machine: upstream's own repository, if it is local, or a fetched copy.
 
 The commits of pins are fetched without their history. If `patchq fetch --history` has fetched the history
 without files, missing files are fetched when they are needed.
@@ -36,7 +36,7 @@ class History:
         self._releases: dict[CommitId, str] | None = None
 
     def bring(self, pin: Pin) -> None:
-        """Fetch a pin's history if the local copy contains no files and doesn't contain the pin's commit."""
+        """Fetch a pin's history if the copy was fetched without files and lacks the pin's commit."""
         if self._partial and pin.commit and not self.git.ref_or_none(pin.commit):
             with suppress(SourceError):  # the ref stays unavailable
                 self._releases = None
@@ -133,7 +133,7 @@ def fetch(project: Project, upstream: str) -> str:
     if not found.url:
         raise SourceError(
             f"{upstream} has no git source",
-            hint=f"add one: `patchq pin {upstream} --ref {sh(next(iter(found.pins)))} --url` with its git URL",
+            hint=f"add the source: `patchq pin {upstream} --ref {sh(next(iter(found.pins)))} --url GIT-URL`",
         )
     with project.locked("fetch"):
         repository = partial_repository(fetched(project, upstream, files=False))
@@ -145,7 +145,7 @@ def fetch(project: Project, upstream: str) -> str:
 
 @contextmanager
 def at_hand(project: Project, upstream: str) -> Iterator[History | None]:
-    """Yield the history of an upstream that is available locally; None if there is none."""
+    """Yield an upstream's history; None if it isn't available locally."""
     found: list[Git] = []
     refs: dict[str, str] = {}
     partial: Git | None = None
@@ -175,13 +175,13 @@ def at_hand(project: Project, upstream: str) -> Iterator[History | None]:
 
 
 def _readable(project: Project, folder: Path) -> Path | None:
-    """Return the git folder of a local repository; None if it is missing or belongs to another user."""
+    """Return the git folder of a local repository; None if the repository is missing or another user owns it."""
     if not folder.is_dir() or not is_repository(folder):
         return None
     try:
         check_owner(folder)
     except SourceError as error:
-        project.say(f"upstream's history is not looked at: {error.message}")
+        project.say(f"upstream's history is not used: {error.message}")
         return None
     return _objects_of(folder)
 

@@ -1,6 +1,6 @@
 """Comparison of a patch with upstream's trees: how much of the patch upstream has, and since which release.
 
-The grade of a patch is computed from its files, and the grade of a file from its blocks
+The grade of a patch is computed from its files' grades, and the grade of a file from its blocks
 (:mod:`patchq.merge.blocks`). The result is refined by upstream's history (:mod:`patchq.upstream.commits`) or,
 if no history is available, by its releases (:mod:`patchq.upstream.releases`).
 """
@@ -32,7 +32,7 @@ _LEFT = 0.75
 class FileSight:
     """Result of comparing one file of a patch with upstream.
 
-    :ivar where: label of the first version that contains the change; empty if none does.
+    :ivar where: label of the first version that contains the change; empty if no version does.
     :ivar share: share of the changed lines that the last version contains.
     :ivar reverted: True if an earlier version contains the change and the last one doesn't.
     """
@@ -54,7 +54,7 @@ def look(
     """Compare one file of a patch with upstream's versions of the file.
 
     :param patched: content of the file after the patch; None if the patch deletes it.
-    :param base: content of upstream's file for which the patch was written.
+    :param base: content of the file in the upstream tree for which the patch was written.
     :param versions: labels and contents of upstream's later versions, oldest first, target last.
     """
     target = versions[-1][1]
@@ -97,7 +97,7 @@ class UpstreamMatch:
     """Result of comparing a whole patch with upstream.
 
     :ivar grade: lowest grade of the patch's files.
-    :ivar where: label of the first version that contains all of its files' changes.
+    :ivar where: label of the first version that contains the changes of all files.
     :ivar past: evidence from upstream's history.
     :ivar by_history: True if upstream's history contains a commit with the same patch id.
     """
@@ -180,9 +180,9 @@ def match(patch: Patch, base: Column, versions: Sequence[tuple[str, Column]]) ->
 def matches(
     patch: Patch, base: Column, versions: Sequence[tuple[str, Column]], targets: Sequence[int]
 ) -> dict[int, UpstreamMatch]:
-    """Compare a patch with upstream's trees, once for each target as the last tree. Return the results by target.
+    """Compare a patch with upstream's trees up to each target. Return the results by target.
 
-    A target is an index in ``versions``.
+    :param targets: for each comparison, the index in ``versions`` of the last tree.
     """
     if not targets:
         return {}
@@ -201,7 +201,7 @@ def matches(
 
 
 def with_past(seen: UpstreamMatch, past: UpstreamVerdict | None) -> UpstreamMatch:
-    """Combine the result of a comparison with history, which also shows later changes and reverts."""
+    """Combine the result of a comparison with upstream's history, which also shows later changes and reverts."""
     if past is None:
         return seen
     message = replace(seen, past=past.message, by_history=past.taken and past.identical, commits=past.commits)
@@ -215,7 +215,7 @@ def with_past(seen: UpstreamMatch, past: UpstreamVerdict | None) -> UpstreamMatc
 
 
 class Asked:
-    """Source of evidence about a stack's patches at one target: upstream's history, else its releases."""
+    """Source of evidence about a stack's patches at one target: upstream's history or, without it, releases."""
 
     def __init__(self, past: Landed | None, releases: Releases | None) -> None:
         self.past, self.releases = past, releases

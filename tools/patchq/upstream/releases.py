@@ -1,9 +1,9 @@
 """Search for patches in upstream's releases, used if no commits are available locally.
 
-The difference between two releases is treated as one step, like a commit. If a release also contains later
-patches of the stack, each of these patches is a separate step at the end. An earlier patch must be compared
-with a tree without the later ones. Therefore, the later patches are reverted in memory, last patch first, as
-by `git apply -R`. Because a release is weaker evidence than a commit, the criteria are stricter.
+The difference between two releases is treated as one step, like a commit. A release may contain several
+patches of the stack. A patch must be compared with trees that lack the patches after it in the stack. Therefore,
+these are reverted in memory, last patch first, as by `git apply -R`, and each is a separate step at the end of
+the release. Because a release is weaker evidence than a commit, the criteria are stricter.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ class UpstreamRelease:
 
 
 def on_the_way(project: Project, old: Pin, new: Pin, known: Mapping[str, CommitId]) -> list[UpstreamRelease]:
-    """Return the releases between two pins that are pinned and in the store, oldest first.
+    """Return the pinned releases between two pins, oldest first. Releases that the store lacks are left out.
 
     The result is empty if one of the two pins is not a release. Unpinned releases in the store are left out,
     because git would search each of them for renamed files. In a rebase of our own stack, this search took a
     sixth of the time.
 
-    :param known: commits of refs that are compared anyway. Releases between the pins are included.
+    :param known: commits that are compared anyway, by ref. Releases among them are included even if unpinned.
     """
     ends = version_of(old.ref), version_of(new.ref)
     if ends[0] is None or ends[1] is None:
@@ -85,7 +85,7 @@ def on_the_way(project: Project, old: Pin, new: Pin, known: Mapping[str, CommitI
 class _ReleaseStep:
     """Step in release number ``release``.
 
-    :ivar own: number of the stack's patch that the release contains, or -1 for all other changes.
+    :ivar own: number of the stack's patch that makes this step, or -1 for the release's other changes.
     """
 
     release: int
@@ -120,7 +120,7 @@ class Releases:
     def look(self, patch: Patch, at: int | None = None) -> UpstreamVerdict | None:
         """Return the state of a patch in upstream; None if the releases contain no evidence.
 
-        :param at: number of the patch up to which patches count as earlier (default: the patch's own number).
+        :param at: number of the last patch that is not reverted in the releases (default: the patch's own number).
         """
         if at is None:
             at = self.patches.index(patch)
@@ -139,7 +139,7 @@ class Releases:
         return found
 
     def _later(self, patch: Patch, at: int) -> list[int]:
-        """Return the patches after number ``at`` that share files with the patch or with each other."""
+        """Return the patches after number ``at`` that share files with the patch, directly or through each other."""
         later, paths = [], set(patch.paths)
         for number in range(at + 1, len(self.patches)):
             if self.patches[number].paths & paths:
@@ -200,7 +200,7 @@ class Releases:
         return self.moved[before, after, path]
 
     def new_lines(self, release: int, like: bytes) -> set[bytes]:
-        """Return the lines of a release's new files that have the same suffix as ``like``."""
+        """Return the lines of those new files of a release that have the same suffix as the path ``like``."""
         suffix = PurePosixPath(show_path(like)).suffix
         if (release, suffix) not in self.new:
             before, column = (self.base, *self.columns)[release : release + 2]
@@ -231,8 +231,8 @@ class Releases:
     def _settle(self, number: int) -> None:
         """Find the release that contains a patch, and revert the patch in that release.
 
-        A file that is identical to the patched file contains every change of the stack up to this
-        patch, regardless of the patch's other files.
+        A file that is identical to the patched file is reverted even if the release lacks the patch's other
+        changes.
         """
         patch = self.patches[number]
         _, came = self._judge(patch, number)
@@ -291,7 +291,7 @@ class Releases:
         return column.bare.get(place)
 
     def _taken_out(self, patch: Patch, number: int, release: int) -> dict[bytes, TreeEntry | None]:
-        """Return the files of a release after reverting a patch. Files in which that is impossible are left out."""
+        """Return the files of a release after reverting a patch. Files in which it can't be reverted are left out."""
         found: dict[bytes, TreeEntry | None] = {}
         merges: list[tuple[bytes, TreeEntry, TreeEntry, TreeEntry]] = []
         whole = True

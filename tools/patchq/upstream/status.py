@@ -1,6 +1,6 @@
 """State of each hunk of a patch after upstream's steps: present, changed since, or reverted.
 
-A step is a commit. If no commits are available locally, it is the difference between two releases. A later
+A step is a commit or, if no commits are available locally, the difference between two releases. A later
 change of a patch's lines counts as a revert only if it restores the lines from before the patch.
 """
 
@@ -30,7 +30,7 @@ _WORD = re.compile(rb"\w+")
 
 
 def _few(words: Sequence[str]) -> str:
-    """Format up to three names, and the number of the remaining ones."""
+    """Join up to three names, and add the number of the others: ``a, b, c and 2 more``."""
     more = ""
     if len(words) > 3:
         more = f" and {len(words) - 3} more"
@@ -55,7 +55,7 @@ class UpstreamCommit:
     If no commits are available locally, ``commit`` is empty and the evidence is a release. If ``subject`` is
     set in this case, the evidence is the stack's own patch with that subject, which the release contains.
 
-    :ivar did: the state of the hunks after the commit.
+    :ivar did: state of the patch's hunks after the commit.
     :ivar pull_request: number of the commit's pull request; empty if unknown.
     :ivar release: first release that contains the commit; empty if unknown.
     """
@@ -133,10 +133,12 @@ class FileVersion:
 
 @dataclass(slots=True, kw_only=True)
 class HunkStatus:
-    """State of one hunk upstream: the step that introduced the hunk, and the step that last changed it.
+    """State of one hunk upstream. Steps are given by number, or -1 for none.
 
+    :ivar landed: step that introduced the hunk; the last such step if upstream reverted the hunk in between.
+    :ivar lost: step that last changed or reverted the hunk.
     :ivar first: first step after which upstream had the hunk.
-    :ivar unsure: True if the step is too large to distinguish a revert from a rewrite.
+    :ivar unsure: True if the step ``lost`` is too large to distinguish a revert from a rewrite.
     :ivar cleared: True if upstream deleted the file together with others in its folder, such as changelog
         fragments.
     """
@@ -188,10 +190,10 @@ class StatusSteps(ABC):
         return False
 
     def makes(self, number: int, path: bytes, block: Block, times: int = 0) -> bool:
-        """Return whether a step makes the exact change of a block between the same lines.
+        """Return whether a step makes the same change as a block, between the same lines.
 
-        :param times: number of occurrences at which the change is also accepted between other lines; 0 for
-            never.
+        :param times: if positive, also accept a change between other lines, if the step makes it at least
+            ``times`` times.
         """
         same = []
         for b in self.made(number).get(path, ()):
@@ -309,7 +311,8 @@ class File:
         """Store the file and its versions.
 
         :param named: steps that name the patch.
-        :param floor: file before all steps, if the patch was written on top of other patches.
+        :param floor: upstream's file before all steps, without the stack's earlier patches; None to ignore
+            these patches.
         """
         self.steps, self.patch, self.edit, self.versions = steps, patch, edit, versions
         self.named, self.floor = named, floor
@@ -404,12 +407,12 @@ class File:
         return status
 
     def _above_floor(self, block: Block, now: Text, times: int) -> bool:
-        """Return whether upstream made a block's change, not an earlier patch of the stack."""
+        """Return whether a block's change was made by upstream, and not by an earlier patch of the stack."""
         return self.floor is None or is_there(block, self.floor, now, times)
 
 
 def _taken_back(block: Block, inverse: Block, before: Text, now: Text, times: int, base: Text) -> bool:
-    """Return whether upstream reverted a change between two versions, and restored the old lines.
+    """Return whether upstream reverted a block between two versions, so that the old lines are back.
 
     :param base: content of the file before the patch, to recognize lines that the patch only moves.
     """
