@@ -83,4 +83,4 @@ def test_usage_errors_keep_their_exit_code(stack: Patchq) -> None:
     with broken(FULL) as fd:
         done = run(stack, "nope", "--json", stdout=fd)
     assert done.returncode == 2
-    assert "No such verb 'nope'" in done.stderr
+    assert "No such command 'nope'" in done.stderr

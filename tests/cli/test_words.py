@@ -54,7 +54,7 @@ def test_errors_of_usage_in_json(stack: Patchq) -> None:
     told = json.loads(stack.fails(2, "show", "--json"))
     assert (told["schema"], told["exit"], told["error"]) == ("patchq/error/1", 2, "UsageError")
     assert "PATCH" in told["message"]
-    assert json.loads(stack.fails(2, "aply", "--json"))["message"].startswith("No such verb")
+    assert json.loads(stack.fails(2, "aply", "--json"))["message"].startswith("No such command")
 
 
 def test_reword(stack: Patchq) -> None:

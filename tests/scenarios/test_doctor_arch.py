@@ -243,7 +243,7 @@ def test_where_none_can_compile_nothing_is_claimed(
     (broken / "nvcc").unlink()
     done = CliRunner().invoke(cli, ["doctor", "--arch", "sm_121f"])
     assert done.exit_code == 1
-    assert "there is no nvcc here" in done.output
+    assert "no nvcc was found on this machine" in done.output
 
 
 def test_a_broken_one_that_is_named_is_an_error_that_says_why(broken: Path) -> None:

@@ -204,7 +204,7 @@ def test_a_patch_file_that_a_person_edited_meanwhile_is_kept(stack: Patchq, monk
     path.write_bytes(path.read_bytes() + b"# mine\n")
     assert "`patchq undo --pending`" in stack.fails(1, "apply")
     said = stack.ok("undo", "--pending")
-    assert "patches/up/v1/series was edited since and is kept" in said
+    assert "patches/up/v1/series was edited after that command, and is kept" in said
     assert path.read_bytes().endswith(b"# mine\n")
     stack.ok("apply")
 

@@ -50,7 +50,10 @@ def test_lines_of_no_patch_are_refused_with_the_commands(stack: Patchq) -> None:
     before = stack.snapshot()
     said = stack.fails(1, "fold", "up")
     assert "b.txt:30: lines of no patch" in said
-    assert "`patchq fold up --partial` folds the other 1; then `patchq new up b` makes a patch of them" in said
+    assert (
+        "`patchq fold up --partial` folds the other edits (1); then `patchq new up b` makes a patch of these edits"
+        in said
+    )
     assert stack.snapshot() == before
 
 
@@ -62,7 +65,7 @@ def test_lines_of_two_patches_are_refused(stack: Patchq) -> None:
     path.write_bytes(b"".join([*lines[:4], b"both\n", *lines[6:]]))
     said = stack.fails(1, "fold", "up")
     assert "a.txt:5: lines of first and fourth" in said
-    assert "`patchq export up --amend fourth` puts them into fourth" in said
+    assert "`patchq export up --amend fourth` puts these edits into fourth" in said
 
 
 def test_partial_leaves_the_rest_and_can_be_undone(stack: Patchq) -> None:

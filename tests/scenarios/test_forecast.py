@@ -145,7 +145,7 @@ def test_nothing_is_moved(stack: Patchq, upstream: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        ((), "no ref to forecast"),
+        ((), "no target ref is given"),
         (("--onto", "nowhere"), "has no tag or branch 'nowhere'"),
         (("--releases", ">=1"), "has no archive on the package index"),
     ],

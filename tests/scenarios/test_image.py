@@ -228,7 +228,7 @@ def test_a_changed_file_is_refused_whatever_record_says(image: Made, tmp_path: P
     old, new = (",".join(record_line("lib/other.py", d)).encode() for d in (good, b"x = 3\n"))
     assert old in image.site[record]
     image.site[record] = image.site[record].replace(old, new)
-    assert "but match RECORD: RECORD was changed with them: lib/other.py" in image.refused(tmp_path)
+    assert "but match RECORD, so RECORD was changed, too: lib/other.py" in image.refused(tmp_path)
     image.site[name] = good
     image.layers.append({f"{SITE}/lib/.wh.other.py": b""})
     assert "in its RECORD, but missing: lib/other.py" in image.refused(tmp_path), "taken away by a later layer"

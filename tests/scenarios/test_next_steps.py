@@ -33,7 +33,7 @@ def patches(patchq: Patchq, *args: str) -> list[str]:
 
 def test_a_pin_of_another_ref_names_the_stack_that_stays(moved: Patchq) -> None:
     said = moved.ok("pin", "up", "--ref", "next")
-    assert "up next has no patches yet; the stack of v1 (3 patches) stays in patches/up/v1" in said
+    assert "up next has no patches yet; the stack of v1 (3 patches) is still in patches/up/v1" in said
     assert patches(moved) == []
     moved.ok(*suggested(said, "rebase"))
     assert patches(moved) == ["first", "second", "third"]
@@ -113,7 +113,7 @@ def test_a_set_that_the_lock_does_not_have_is_refused(stack: Patchq) -> None:
 def test_a_typo_names_the_near_word(stack: Patchq) -> None:
     assert "hint: did you mean v1? `git ls-remote" in stack.fails(1, "pin", "up", "--ref", "v11")
     assert "hint: did you mean first?" in stack.fails(1, "export", "up", "--amend", "frist")
-    assert "No such verb 'biuld': did you mean build?" in stack.fails(2, "biuld")
+    assert "No such command 'biuld': did you mean build?" in stack.fails(2, "biuld")
 
 
 def test_a_missing_argument_of_pin_is_explained(stack: Patchq) -> None:

@@ -51,7 +51,7 @@ def test_lines_that_are_in_several_places_stop(blocks: Patchq) -> None:
     said = blocks.fails(3, "apply")
     assert "in more than one place (lines 11 and 17), but not in line 9, where the header places them" in said
     assert "git would guess line 11" in said
-    assert "these lines occur more than once, at the lines 11, 17" in said
+    assert "the file contains these lines more than once, at lines 11, 17" in said
     assert "after the + of @@ -9,7 +9,7 @@" in said
     assert {p: d for p, d in blocks.snapshot().items() if not p.endswith("twenty.patch")} == before
     body = json.loads(blocks.run("apply", "--json").stdout)

@@ -163,7 +163,7 @@ def test_apply_runs_the_rule_where_the_diff_does_not_apply(coded: Patchq) -> Non
         data.replace(b"-    old_name(x)\n", b"-    old_name(y)\n").replace(b"+    new_name(x)\n", b"+    new_name(y)\n")
     )
     out = coded.ok("apply")
-    assert "renamed: applied by its rules" in out
+    assert "renamed: the diff doesn't apply, so the patch's rules made the change" in out
     assert (coded.tree() / "pkg/code.py").read_bytes() == CODE.replace(b"old_name", b"new_name")
     assert findings(coded) == ["renamed: its diff doesn't apply; the change was made by its rules instead"]
     assert "up to date" in coded.ok("apply")

@@ -163,8 +163,8 @@ def test_a_set_that_installs(pair: Patchq, index: Path) -> None:
     offer(index, "common", "5")
     assert installs(pair) == []
     message = pair.ok("check", "--installs")
-    assert "set default on aarch64: 3 packages resolve" in message
-    assert "set default on x86_64: 3 packages resolve" in message
+    assert "set default on aarch64: 3 packages can be installed together" in message
+    assert "set default on x86_64: 3 packages can be installed together" in message
 
 
 def test_the_siblings_are_the_sets_own(pair: Patchq, index: Path) -> None:
@@ -176,17 +176,19 @@ def test_the_siblings_are_the_sets_own(pair: Patchq, index: Path) -> None:
 
 def test_what_the_index_lacks_is_no_contradiction(pair: Patchq, index: Path) -> None:
     offer(index, "common", "4")
-    message = "set default on x86_64: the available index has nothing for common==5; its newest version is 4"
+    message = "set default on x86_64: the package index has nothing for common==5; its newest version is 4"
     assert installs(pair) == [("warning", message)]
-    assert "2 packages resolve without 1 that the index lacks" in pair.ok("check", "--installs", "--set", "default")
+    assert "2 packages can be installed together without 1 that the index lacks" in pair.ok(
+        "check", "--installs", "--set", "default"
+    )
 
 
 def test_nor_is_what_it_lacks_further_down(pair: Patchq, index: Path) -> None:
     offer(index, "common", "5", "deep>=9", "absent")
     offer(index, "deep", "8")
     assert [m.partition(": ")[2] for _, m in installs(pair)] == [
-        "the available index has nothing for deep>=9; its newest version is 8",
-        "the available index has nothing for absent; it has no version of it",
+        "the package index has nothing for deep>=9; its newest version is 8",
+        "the package index has nothing for absent; it has no version of this package",
     ]
 
 

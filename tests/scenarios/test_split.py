@@ -80,7 +80,7 @@ def test_the_user_chooses_who_keeps_the_proof(wide: Patchq, keeper: str) -> None
 
 def test_what_cannot_be_split_is_refused(wide: Patchq) -> None:
     before = wide.snapshot()
-    assert "nothing would be left in it" in wide.fails(
+    assert "nothing would be left in the patch" in wide.fails(
         1, "split", "wide", "narrow", "--file", "a.txt", "--hunk", "b.txt:1", "--file", "new.txt"
     )
     assert "has 3 hunks in a.txt, not 4" in wide.fails(1, "split", "wide", "narrow", "--hunk", "a.txt:4")

@@ -20,7 +20,7 @@ _SECRET = re.compile(r"(https?://)[^\s/?#]*@|((?<![\w+.-])\w[\w+.-]*://[^\s/?#:@
 def without_secrets(text: str) -> str:
     """Remove passwords from the URLs in a text.
 
-    In http(s) URLs, remove the user too: it may be a token.
+    In http(s) URLs, also remove the user name, which may be a token.
 
     >>> without_secrets("https://me:secret@host/x, https://token@host, ssh://git:secret@host, ssh://git@host:22/~me")
     'https://host/x, https://host, ssh://git@host, ssh://git@host:22/~me'
@@ -104,7 +104,7 @@ class ConflictKind(str, Enum):
 
     #: The file doesn't contain the old lines of a hunk, or contains them in several places.
     LINES = "lines"
-    #: The file doesn't contain the old lines of a hunk, but it contains the new ones.
+    #: The file doesn't contain the old lines of a hunk, but it contains the new lines.
     APPLIED = "applied"
     #: The tree has no file of that name.
     MISSING = "missing"
@@ -123,8 +123,7 @@ class Conflict:
 
     ``hunk`` is the ``@@`` line of the hunk, or an empty string if the file as a whole is the problem. ``expected`` and
     ``found`` are lines, decoded for display. ``places`` are the line numbers, from 1, of the expected lines if they
-    occur more than once. If an earlier patch of the same import causes the mismatch, ``owner`` is its name. Otherwise,
-    ``owner`` is empty.
+    occur more than once. ``owner`` is the earlier patch of the same import that causes the mismatch, or empty.
     """
 
     upstream: str

@@ -38,7 +38,7 @@ def install_command(extra: str) -> str:
 
 
 def missing(extra: str) -> list[str]:
-    """Return an extra's libraries that are not installed, by import name, without importing any library."""
+    """Return the import names of an extra's libraries that are not installed. No library is imported."""
     found: list[str] = []
     for name in LIBRARIES[extra]:
         if find_spec(name) is None:

@@ -1,4 +1,4 @@
-"""Types for values that must not be confused, and escapes for displaying unusual characters. Data only."""
+"""Types for values that must not be confused, and functions that format names for messages."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def show_paths(paths: Iterable[bytes]) -> str:
 
 
 def name_for(path: str) -> str:
-    """Return a name for a new patch that changes a file, for commands that users may copy.
+    """Suggest a name for a new patch that changes a file. The name appears in commands that users may copy.
 
     >>> name_for("vllm/model_executor/envs.py"), name_for(".gitignore")
     ('envs', 'gitignore')
@@ -69,7 +69,7 @@ def name_for(path: str) -> str:
 
 
 def sh(word: object) -> str:
-    """Quote a word of a command that users may copy, if a shell would interpret it.
+    """Quote a word of a command that users may copy, if a shell would interpret the word.
 
     >>> print(sh("v1.0"), sh("v1.0;x"), sh("it's"))
     v1.0 'v1.0;x' "it's"
@@ -81,7 +81,7 @@ def sh(word: object) -> str:
 
 
 def proof_path(patch: str) -> str:
-    """Return the path of the test that proves a patch by default.
+    """Return the default path of the test that proves a patch.
 
     >>> proof_path("up/fix-it")
     'tests/stacks/up/test_fix_it.py'
@@ -131,7 +131,7 @@ class AppliedPatch:
 
     @property
     def outcome(self) -> str:
-        """Outcome as written in the ledger: ``clean``, ``offset`` or ``by rule``."""
+        """Outcome of applying the patch: ``clean``, ``offset`` or ``by rule``."""
         if self.by_rule:
             return "by rule"
         if self.offsets:

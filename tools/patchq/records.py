@@ -1,7 +1,7 @@
-"""A decorator that makes frozen records, as ``dataclasses.dataclass`` does, in a fifth of the time.
+"""A replacement for ``dataclasses.dataclass`` that makes frozen dataclasses with slots in a fifth of the time.
 
-Python's decorator compiles six methods for each class, and a short command imports dozens of records. Here, only
-``__init__`` is compiled; the other methods are shared by all records.
+Python's decorator compiles six methods for each class, and a short command imports dozens of such classes. Here, only
+``__init__`` is compiled; all classes share the other methods.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(cls=None, /, *, frozen=False, slots=False, **options):
-        """Make a class a dataclass. Other options than ``kw_only`` for frozen classes with slots are left to Python."""
+        """Make a class a dataclass.
+
+        Classes that aren't frozen with slots, or that need more options than ``kw_only``, get Python's own decorator.
+        """
 
         def make(given):
             own = given.__dict__.keys() & _SHARED.keys()
@@ -77,7 +80,7 @@ def _add_init(cls: Any) -> None:
 
 
 def _getter(names: list[str]) -> Any:
-    """Return a function that returns these attributes of a record as a tuple."""
+    """Return a function from a record to the tuple of these attributes."""
     if len(names) > 1:
         return staticmethod(attrgetter(*names))
     return staticmethod(lambda record: tuple(getattr(record, name) for name in names))

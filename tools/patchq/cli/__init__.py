@@ -1,4 +1,7 @@
-"""Command line. Each command has a module that parses its options, makes one call of the core and prints the result."""
+"""Command line.
+
+Each command has a module that parses the options, calls one function of the core and prints the result.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ import click
 from patchq import __version__
 from patchq.cli.boundary import Boundary
 
-#: Verbs by group. Each verb has its module in patchq.cli.commands, which is imported when the verb runs, and a summary.
+#: Commands by group: module in patchq.cli.commands, which is imported when the command runs, and summary.
 GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Begin": {
         "init": ("init", "Create a project."),
@@ -32,25 +35,25 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "move": ("move", "Move a patch within its stack."),
         "drop": ("drop", "Remove a patch from its stack."),
         "split": ("split", "Split files or hunks of a patch off into a new patch."),
-        "fold": ("fold", "Fold your edits into the patches that own those lines."),
-        "log": ("log", "List the operations and what each changed."),
+        "fold": ("fold", "Fold your edits into the patches that own the edited lines."),
+        "log": ("log", "List the operations and the changes that each made."),
         "undo": ("undo", "Undo the last operation."),
         "redo": ("redo", "Redo the operation that was undone last."),
     },
     "Look ahead": {
         "forecast": ("forecast", "Show the cost of carrying a stack to other refs."),
         "diff": ("diff", "Compare two versions of stacks."),
-        "compare": ("compare", "Compare the stacks with those of another fork."),
-        "deps": ("deps", "Show which patches need which."),
+        "compare": ("compare", "Compare the stacks with the stacks of another fork."),
+        "deps": ("deps", "Show the dependencies between patches."),
         "drift": ("drift", "Find patches that apply but changed meaning."),
         "ledger": ("ledger", "Show the outcome of each patch on each ref."),
     },
     "Carry": {
-        "rebase": ("rebase", "Carry a stack to another ref and pin it."),
+        "rebase": ("rebase", "Carry a stack to another ref and pin that ref."),
         "conflict": ("conflict", "Show the patch at which a rebase stopped."),
         "resolve": ("resolve", "Resolve the stopped patch and continue the rebase."),
         "retire": ("retire", "Drop patches that upstream has at a ref."),
-        "use": ("use", "Make a set the default and remove older ones."),
+        "use": ("use", "Make a set the default and remove older sets."),
     },
     "Prove": {
         "test": ("test", "Run the proofs of the patches."),
@@ -73,7 +76,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "publish": ("publish", "Publish applied stacks as branches and tags."),
     },
 }
-#: All verbs: module and summary.
+#: All commands: module and summary.
 VERBS = {name: verb for verbs in GROUPS.values() for name, verb in verbs.items()}
 
 
@@ -100,7 +103,7 @@ class Verbs(Boundary):
         if not ctx.resilient_parsing and args and not args[0].startswith("-") and args[0] not in VERBS:
             from patchq.errors import nearest
 
-            ctx.fail(f"No such verb {args[0]!r}: {nearest(args[0], list(VERBS), 'try --help')}")
+            ctx.fail(f"No such command {args[0]!r}: {nearest(args[0], list(VERBS), 'try --help')}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -114,7 +117,10 @@ class Verbs(Boundary):
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="patchq", message="%(prog)s %(version)s")
 @click.option(
-    "--project", metavar="DIR", default=".", help="Project folder.  [default: the one that contains the current folder]"
+    "--project",
+    metavar="DIR",
+    default=".",
+    help="Project folder.  [default: the project that contains the current folder]",
 )
 @click.option(
     "--wait", metavar="SECONDS", type=float, default=10.0, help="Time to wait for another patchq.  [default: 10]"

@@ -57,7 +57,7 @@ class Boundary(click.Group):
             echo_usage(error)
             code = 1
         except (click.Abort, KeyboardInterrupt):
-            echo("interrupted; the next command finishes or undoes this one", err=True)
+            echo("interrupted; the next patchq command finishes or undoes this one", err=True)
             code = INTERRUPTED
         except OutputLost as error:
             code = _show_lost(error)
@@ -80,7 +80,11 @@ class Boundary(click.Group):
 
 
 def _show_os_error(error: OSError, as_json: bool) -> int:
-    """Print an OSError that the machine caused as an error, any other one as a bug of patchq. Return the exit code."""
+    """Print an OSError, and return the exit code.
+
+    An OSError that the machine caused, such as a full disk, is printed as an error; all others are printed as a bug of
+    patchq.
+    """
     if not flush():  # click prints --help and --version without patchq's echo()
         return _show_lost(OutputLost(error))
     # A full disk or missing permissions are not a bug of patchq. If /tmp is full, tempfile reports a missing file.
@@ -145,7 +149,7 @@ def _of_the_machine(error: OSError) -> PatchqError:
         where = f" ({error.filename})"
     return UserError(
         f"{error.strerror}{where}; nothing was lost",
-        hint="fix that and run the command again: it finishes or undoes the interrupted one",
+        hint="fix the cause and run the command again: the new run finishes or undoes the interrupted one",
     )
 
 
@@ -183,7 +187,9 @@ def show_conflict(conflict: Conflict, *, err: bool = True) -> None:
     for line in conflict.expected:
         echo(f"    | {line}", fg=None if conflict.places or line in conflict.found else "red", err=err)
     if conflict.places:
-        echo(f"  these lines occur more than once, at the lines {', '.join(map(str, conflict.places))}", err=err)
+        echo(
+            f"  the file contains these lines more than once, at lines {', '.join(map(str, conflict.places))}", err=err
+        )
         return
     after = f"after {conflict.owner} of this import, " if conflict.owner else ""
     echo(f"  {after}the file has, at line {conflict.line}:", err=err)

@@ -13,7 +13,7 @@ _CHANGES = {
     UseChange.CALL: "its call of {name} no longer matches the parameters",
     UseChange.DEFAULT: "{name}, which it calls, has another default",
     UseChange.FORM: "{name}, which it uses, is now {detail}",
-    UseChange.RETURNS: "{name}, which it calls, returns another number of values",
+    UseChange.RETURNS: "{name}, which it calls, now returns another number of values",
     UseChange.OVERRIDE: "{name}, which it overrides, has other parameters or is gone",
     UseChange.ABSTRACT: "its class must now define {name}",
     UseChange.BODY: "{name}, which it calls, behaves differently",
@@ -62,7 +62,7 @@ def _worded(clash: Clash) -> tuple[str, str]:
         by = " and ".join(filter(None, (_names(clash.ours), _names(clash.theirs)))) or both
         return f"{where}: {by} add different definitions of {clash.name}", "keep one of them"
     if clash.kind is ClashKind.SHARED_PROOF:
-        return f"{both} change {clash.path}; git merges it", "run it after the merge"
+        return f"{both} change the proof {clash.path}, and git merges them", "run the proof after the merge"
     return (
         f"{other} adds or changes {clash.name}; {one} carries the stack to {clash.detail} without that change",
         f"carry {clash.name} to {clash.detail}, too: `patchq rebase {clash.upstream} --onto {sh(clash.detail)}`",

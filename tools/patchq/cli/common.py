@@ -100,12 +100,12 @@ def without_proof(project: Project, set_name: str) -> list[str]:
 
 
 def exported_json(result: Exported) -> dict[str, Any]:
-    """Return the changes of a stack as a JSON object."""
+    """Return the result of a command that changed a stack, as a JSON object."""
     return {**asdict(result), "moved": _moved(result)}
 
 
 def _moved(result: Exported) -> str:
-    """Describe a move; return an empty string if no patch was moved."""
+    """Return the text for a moved patch, such as ``fix after base, by 2 places``; empty if no patch was moved."""
     move = result.moved
     if move is None:
         return ""
@@ -116,7 +116,7 @@ def _moved(result: Exported) -> str:
 
 
 def show_exported(result: Exported, as_json: bool, schema: str) -> None:
-    """Print the changes of a stack by a command, as text or JSON."""
+    """Print the result of a command that changed a stack, as text or JSON."""
     if as_json:
         emit(schema, exported_json(result))
         return

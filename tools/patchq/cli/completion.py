@@ -1,4 +1,4 @@
-"""Shell completion for the names of patches, upstreams, sets and refs, chosen by the name of the parameter."""
+"""Shell completion of patches, upstreams, sets and refs. The kind of values depends on the name of the parameter."""
 
 from __future__ import annotations
 

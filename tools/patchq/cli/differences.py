@@ -42,7 +42,7 @@ SENTENCES = {
     Code.UNREADABLE: "can't be read",
     Code.MANIFEST_MALFORMED: "{0}",
     Code.MANIFEST_DISAGREES: "its manifest does not match the installed package: {0}",
-    Code.WHEEL_DIFFERS: "differ from {0} but match RECORD: RECORD was changed with them",
+    Code.WHEEL_DIFFERS: "differ from {0} but match RECORD, so RECORD was changed, too",
     Code.WHEEL_CHANGED: "{0} is not the wheel that was built here",
     Code.WHEEL_UNKNOWN: "matches none of the built wheels",
     Code.WHEEL_UNREADABLE: "{0}",
@@ -71,17 +71,16 @@ SENTENCES = {
     Code.ATTESTATION_MALFORMED: "its attestation can't be read",
     Code.SIGNATURE: "its attestation {0} ({1})",
     Code.MATERIALS_MISSING: "it has no bill of materials",
-    Code.MATERIALS_DIFFER: "its bill of materials differs from that of the wheels",
+    Code.MATERIALS_DIFFER: "its bill of materials differs from the wheels' bill of materials",
     Code.SITE_LINK: "is a link to {0}: patchq can't determine where Python would look",
 }
 _KERNELS = {
     "own": "{place}: {kernels} of this stack",
-    "other": "{place}: {kernels} of another stack, which this one does not use",
+    "other": "{place}: {kernels} of another stack, which the installed stack does not use",
     "maybe": "{place}: {kernels}, maybe of another stack: this FlashInfer would load them",
-    "cubins": "{place} {version} is installed: prebuilt cubins;"
-    " FlashInfer refuses it with a patched version by its own check",
+    "cubins": "{place} {version} is installed: prebuilt cubins; the version check of a patched FlashInfer refuses them",
     "foreign": "{place} {version} is installed: kernels compiled from unpatched sources;"
-    " FlashInfer refuses it with a patched version by its own check",
+    " the version check of a patched FlashInfer refuses them",
 }
 _ALLOWABLE = (
     Code.STARTUP_CODE,
@@ -123,7 +122,7 @@ def sentences(found: tuple[Difference, ...], level: Level) -> list[str]:
 
 
 def as_json(found: tuple[Difference, ...]) -> list[dict[str, Any]]:
-    """Return differences as JSON objects; each contains its sentence."""
+    """Return differences as JSON objects, each with its sentence as ``message``."""
     result: list[dict[str, Any]] = []
     for one in found:
         result.append(
@@ -161,5 +160,5 @@ def kernel_sentence(kernels: PrebuiltKernels) -> str:
 
 
 def can_allow(found: tuple[Difference, ...]) -> bool:
-    """Return whether the lock can allow at least one of the problems by its name."""
+    """Return whether at least one of the problems can be allowed in the lock."""
     return any(one.level is Level.PROBLEM and one.code in _ALLOWABLE for one in found)

@@ -84,9 +84,9 @@ def show_alarms(alarms: Sequence[Alarm], head: str = "") -> None:
 
 
 def show_reached(reached: Reached) -> None:
-    """Print, in one line, a change of upstream that can affect a patch."""
+    """Print one line about a distant change of upstream that may affect a patch."""
     of = reached.definition or "a statement of the file"
-    echo(f"in reach: patch {reached.patch}: {of} ({reached.at}), by {reached.shared}: {reached.now or 'gone'}")
+    echo(f"may affect patch {reached.patch}: {of} ({reached.at}), both use {reached.shared}: {reached.now or 'gone'}")
 
 
 def show_unseen(unseen: Sequence[NotCompared]) -> None:

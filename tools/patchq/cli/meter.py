@@ -18,10 +18,10 @@ PATIENCE, PAUSE = 1.0, 0.1
 
 
 class Meter:
-    """Progress line that is overwritten in place. It is cleared before other output and at the end.
+    """Progress line that is overwritten in place. The line is cleared before other output and at the end.
 
     The library rich renders the line. Its own live display isn't used, because it starts a thread, which isn't safe
-    when patchq forks. It also hides the cursor, which would stay hidden after patchq was killed.
+    when patchq forks. The live display also hides the cursor, which would stay hidden if patchq were killed.
 
     :param write: function that writes to standard error.
     :param line: function that renders an object to one terminal line and returns its width.

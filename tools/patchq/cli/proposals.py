@@ -1,4 +1,4 @@
-"""Output of the resolutions that patchq proposes for a stopped patch. If the user confirms one, it is kept."""
+"""Output of the resolutions that patchq proposes for a stopped patch. A proposal that the user confirms is kept."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Wish:
 
 
 def propose(project: Project, upstream: str, wish: Wish, show: Show, *, as_json: bool) -> None:
-    """Propose resolutions for a stopped patch, or keep one of those from the last call.
+    """Propose resolutions for a stopped patch, or keep a proposal of the last call.
 
     :param show: function that prints a rebase's result. Its second argument is the number of steps to skip.
     """
@@ -105,7 +105,7 @@ def _body(upstream: str, found: Proposals | None, kept: Resolution | None, numbe
 
 
 def _show(found: Proposals) -> None:
-    """Print the proposals with their checks and diffs. Then print why the other strategies proposed nothing."""
+    """Print the proposals with their checks and diffs. Then print why the other strategies made no proposal."""
     for proposal in found.proposals:
         _show_proposal(proposal)
     if not found.proposals:
@@ -126,7 +126,7 @@ def _show_proposal(proposal: ProposedResolution) -> None:
     for path in proposal.unread:
         echo(f"  not compiled: {path}")
     if proposal.carries or proposal.stops:
-        echo(f"  {proposal.carries} of the later patches apply with it, {proposal.stops} stop")
+        echo(f"  {proposal.carries} later patches apply on top of this resolution, {proposal.stops} stop")
     lines = proposal.diff.splitlines()
     for line in lines[:_MOST_LINES]:
         echo(f"  {line}", fg={"+": "green", "-": "red"}.get(line[:1]))
@@ -139,7 +139,7 @@ _WHY_NOT = {
     StrategyOutcome.CONFLICT: "a conflict is left",
     StrategyOutcome.LOST_CHANGE: "the result lacks a change of one side: {where}",
     StrategyOutcome.MADE_TWICE: "both sides add this line, and the result has it twice: {where}",
-    StrategyOutcome.STALE_NAME: "one side removes a name that the other uses: {where}",
+    StrategyOutcome.STALE_NAME: "one side removes a name that the other side uses: {where}",
     StrategyOutcome.MISPLACED: "whitespace may have a meaning in {where}",
 }
 

@@ -80,9 +80,9 @@ def wheels_folder(set_name: str, folder: Path | None = None) -> str:
 
 
 def build_needed(set_name: str, folder: Path | None = None) -> str:
-    """Return the command that builds the wheels of the applied stacks; empty if ``dist/SET`` has them.
+    """Return the command that builds the wheels of the applied stacks; empty if ``dist/SET`` already contains them.
 
-    :param folder: folder with the wheels. If the user named one, the command is empty.
+    :param folder: folder that the user named; None for ``dist/SET``. With a folder, the command is empty.
     """
     from patchq.build.reference import is_built
 

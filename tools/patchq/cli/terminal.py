@@ -56,7 +56,8 @@ class OutputLost(PatchqError):
     def __init__(self, error: OSError) -> None:
         super().__init__(
             f"the output can't be written: {error.strerror}",
-            hint="redirect the output to another place and run the command again: it finishes or undoes this one",
+            hint="redirect the output to another place and run the command again: "
+            "the new run finishes or undoes this one",
         )
         self.reader_is_gone = error.errno == errno.EPIPE
 
@@ -68,7 +69,7 @@ messages_lost = False
 def write(text: str, *, err: bool = False, nl: bool = True) -> None:
     """Write text to standard output or standard error.
 
-    If standard error can't be written, continue, and fail at the end.
+    If standard error can't be written, patchq continues, and fails at its end.
 
     :raises OutputLost: if standard output can't be written.
     """

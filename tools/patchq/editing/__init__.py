@@ -1,3 +1,3 @@
-"""Edits that concern several patches: split a patch in two, or fold edits into the patches that own their lines."""
+"""Edits that concern several patches: split a patch in two, or fold edits into the patches of the edited lines."""
 
 __all__ = ["fold", "split", "update"]

@@ -1,7 +1,8 @@
 """Owners of a file's lines: the patch of a stack that wrote each line.
 
-A file has one version after each patch of the stack. An unchanged line is the same object in several versions. So an
-edit of the line in the last version can be repeated in every other version that contains the line.
+A file has one version after each patch of the stack. A line that a patch leaves unchanged is the same object in the
+versions before and after that patch. So an edit of a line in the last version can be repeated in every other version
+that contains this object.
 """
 
 from __future__ import annotations
@@ -66,16 +67,16 @@ class Line:
 
 @dataclass(slots=True)
 class Version:
-    """Lines of a file after the first patches of the stack.
+    """Lines of a file after the first N patches of the stack.
 
-    :ivar gaps: patches that removed lines before each line, and after the last line.
+    :ivar gaps: for each line and for the end of the file, the patches that removed lines directly before it.
     """
 
     lines: list[Line] = field(default_factory=list)
     gaps: list[frozenset[int]] = field(default_factory=lambda: [frozenset()])
 
     def patched(self, changed: Sequence[ReplacedLines], content: bytes, patch: int) -> Version:
-        """Return the next version: the file after a patch has changed it to ``content``."""
+        """Return the next version: the file after a patch changes its content to ``content``."""
         new = split_lines(content)
         lines: list[Line] = []
         gaps: list[frozenset[int]] = []
@@ -127,7 +128,7 @@ class Version:
 
 @dataclass(slots=True, kw_only=True)
 class LineEdits:
-    """Edits of lines. They can be made in every version that contains these lines."""
+    """Edits of lines, which can be repeated in every version that contains these lines."""
 
     removed: set[int] = field(default_factory=set)
     before: dict[int, list[Line]] = field(default_factory=dict)
@@ -135,7 +136,7 @@ class LineEdits:
     at_start: list[Line] = field(default_factory=list)
 
     def add(self, last: Version, region: ReplacedLines, new: Sequence[bytes], owner: int) -> None:
-        """Add an edit that was made in the last version."""
+        """Add the edit ``region`` of the last version. Its new lines belong to the patch ``owner``."""
         written = [Line(text, owner) for text in new[region.new_start : region.new_end]]
         old = last.lines[region.start : region.end]
         if old:

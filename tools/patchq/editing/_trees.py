@@ -1,4 +1,4 @@
-"""Creation of trees in which some files are replaced."""
+"""Creation of copies of trees, with some files replaced."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Replaced = Mapping[bytes, NewFile | TreeEntry | None]
 
 
 def write_trees(store: Git, trees: Sequence[tuple[TreeId, Replaced]]) -> list[TreeId]:
-    """Write each tree with its replaced files, and return the new trees. One git process writes all trees."""
+    """Write a copy of each tree with its files replaced, and return the new trees. One git process writes all trees."""
     marks = []
     with MergeObjects(store, set()) as objects:
         for tree, replaced in trees:

@@ -1,8 +1,9 @@
 """The command ``fold``: move edits of a worktree into the patches that own the edited lines.
 
 A patch owns the lines that it wrote, and the places where it removed lines. An edit belongs to a patch if that patch
-alone owns the edited lines, or for an insertion, the adjacent lines. The edit is made in the file after that patch and
-after each patch above it, without merging. So each patch still applies, and the stack's tree becomes the edited tree.
+alone owns the edited lines (for an insertion: the adjacent lines). The edit is repeated in the file's versions after
+that patch and after each patch above it, without merging. So each patch still applies, and the stack's tree becomes the
+edited tree.
 """
 
 from __future__ import annotations
@@ -70,21 +71,21 @@ class Folded:
 
 
 class UnownedEditsError(UserError):
-    """Error for edits that belong to no single patch. Nothing was changed.
+    """Error for edits whose lines belong to no patch or to several patches. Nothing was changed.
 
-    :ivar edits: edits without a single owner.
-    :ivar others: number of the other edits.
+    :ivar edits: edits that have no owner, or several owners.
+    :ivar others: number of edits that have exactly one owner.
     """
 
     def __init__(self, stack: Stack, edits: Sequence[OwnedEdit], others: int) -> None:
         self.edits, self.others = tuple(edits), others
         upstream = stack.pin.upstream
-        lines = [f"{upstream}: no single patch owns these edits; nothing was changed"]
+        lines = [f"{upstream}: the lines of these edits belong to no patch or to several patches; nothing was changed"]
         for edit in edits[:20]:
             lines.append(f"    {edit.place}: {_owned_by(edit)}")
         hint = _next(stack, edits)
         if others:
-            hint = f"`patchq fold {upstream} --partial` folds the other {others}; then {hint}"
+            hint = f"`patchq fold {upstream} --partial` folds the other edits ({others}); then {hint}"
         super().__init__("\n".join(lines), hint=hint)
 
 
@@ -95,16 +96,16 @@ def _owned_by(edit: OwnedEdit) -> str:
 
 
 def _next(stack: Stack, edits: Sequence[OwnedEdit]) -> str:
-    """Return the commands for edits that have no single owner."""
+    """Return the commands that handle edits with no owner or several owners."""
     upstream = stack.pin.upstream
     name = PatchNames(stack.names).take(slug(PurePosixPath(edits[0].path).stem))
-    found = [f"`patchq new {upstream} {sh(name)}` makes a patch of them"]
+    found = [f"`patchq new {upstream} {sh(name)}` makes a patch of these edits"]
     owners: dict[str, None] = {}
     for edit in edits:
         owners.update(dict.fromkeys(edit.owners))
     if owners:
         last = [*owners][-1]
-        found.append(f"`patchq export {upstream} --amend {sh(last)}` puts them into {last}")
+        found.append(f"`patchq export {upstream} --amend {sh(last)}` puts these edits into {last}")
     return ", ".join(found)
 
 
@@ -127,7 +128,10 @@ class _Edited:
 
 @dataclass(slots=True)
 class _Placed:
-    """Edits of a file, to make after the patch ``owner`` and after each patch above it."""
+    """Edits of a file that belong to the patch ``owner``.
+
+    The edits are made in the versions after this patch and after each patch above it.
+    """
 
     owner: int
     file: _Edited
@@ -137,9 +141,9 @@ class _Placed:
 def fold(project: Project, upstream: str, *, partial: bool = False) -> Folded:
     """Move the edits of a worktree into the patches that own the edited lines.
 
-    :param partial: leave edits without a single owner in the worktree instead of refusing.
-    :raises UnownedEditsError: if edits have no single owner.
-    :raises UserError: if there are no edits, or if the stack's files changed after it was applied.
+    :param partial: True to leave edits with no owner or several owners in the worktree, instead of raising an error.
+    :raises UnownedEditsError: if edits have no owner or several owners.
+    :raises UserError: if there are no edits, or if the stack's patch files changed after the stack was applied.
     :raises EditedTreeError: if a git operation is under way in the worktree.
     """
     with project.locked("fold"):
@@ -154,7 +158,7 @@ def fold(project: Project, upstream: str, *, partial: bool = False) -> Folded:
         if found.merged:
             tree = f"git -C {sh(worktree.path)}"
             raise UserError(
-                f"{upstream}: the stack's files changed since it was applied",
+                f"{upstream}: the stack's patch files changed after the stack was applied",
                 hint=f"`{tree} stash -u && patchq apply {upstream} && {tree} stash pop`, then `patchq fold {upstream}`",
             )
         names = [entry.name for entry in entries]
@@ -174,7 +178,7 @@ def fold(project: Project, upstream: str, *, partial: bool = False) -> Folded:
         made = _with_edits(project.store, entries, placed)
         if not left and made[-1].commit.tree != edited:
             raise ConflictError(
-                f"{upstream}: the edits can't be folded without changing the stack's tree; nothing was changed",
+                f"{upstream}: folding the edits would not give the edited tree; nothing was changed",
                 [Conflict(upstream=upstream, patch=names[-1], path="", reason="folded tree differs")],
                 hint=_next(stack, edits),
             )
@@ -203,7 +207,8 @@ def _check_head(stack: Stack, state: State, worktree: Worktree) -> CommitId:
         )
     if status.head != state.tip:
         raise UserError(
-            f"{upstream}: the worktree has commits that are not in the stack", hint=f"`patchq export {upstream}` first"
+            f"{upstream}: the worktree has commits that are not in the stack",
+            hint=f"run `patchq export {upstream}` first",
         )
     return state.tip
 
@@ -317,7 +322,10 @@ def _replaced(version: Version, content: bytes, number: int) -> Version:
 
 
 def _owned(store: Git, file: _Edited) -> list[tuple[set[int], OwnedEdit, _Placed | None]]:
-    """Return each edit of a file with its owners. If there is only one owner, also return where to make the edit."""
+    """Return each edit of a file with its owners.
+
+    For an edit with exactly one owner, also return the versions to edit.
+    """
     old, new = file.change.old, file.change.new
     path = show_path(file.change.path)
     changed = None

@@ -31,7 +31,7 @@ _HUNK = re.compile(r"(.+):([0-9]{1,9})")
 
 
 class ProofKeeper(Enum):
-    """Choice of the patch that keeps the proof after a split."""
+    """Patch that keeps the proof after a split."""
 
     OLD = "old"
     NEW = "new"
@@ -131,8 +131,8 @@ def split(
     :param files: paths to move.
     :param hunks: hunks to move, each as ``PATH:NUMBER``.
     :param message: message of the new patch.
-    :param before: put the new patch directly before the original one.
-    :param keeper: which of the two patches keeps the proof's trailers.
+    :param before: True to put the new patch directly before the original patch.
+    :param keeper: patch that keeps the ``Proof:`` trailers, or both.
     :raises UserError: if the name is taken, or if one of the two patches would be empty.
     """
     check_name(new, "a patch")
@@ -233,7 +233,7 @@ def _choose(found: Sequence[_Split], patch: str, files: Sequence[str], hunks: Se
             count = len(file.hunks)
             raise UserError(
                 f"{patch} has {counted(count, 'hunk')} in {match[1]}, not {number}",
-                hint=f"`patchq split {patch}` lists them",
+                hint=f"`patchq split {patch}` lists the hunks",
             )
         file.chosen.add(number - 1)
     for file in found:
@@ -245,7 +245,7 @@ def _choose(found: Sequence[_Split], patch: str, files: Sequence[str], hunks: Se
         raise UserError("no file or hunk is named", hint=f"`patchq split {patch}` lists the files and hunks")
     if all(file.whole for file in found):
         raise UserError(
-            f"all of {patch} is named, so nothing would be left in it",
+            f"all files and hunks of {patch} are named, so nothing would be left in the patch",
             hint=f"`patchq split {patch}` lists the files and hunks",
         )
 
@@ -265,7 +265,7 @@ def _same_mode(change: PathChange) -> bool:
 def _halves(
     store: Git, entry: ReconciledEntry, found: Sequence[_Split], new: str, *, before: bool
 ) -> list[tuple[str, TreeId]]:
-    """Return the name and the tree of each of the two patches, in order."""
+    """Return the names and trees of the two patches, lower patch first."""
     parent = store.tree_of([entry.commit.parents[0]])[0]
     blobs = []
     for file in found:
@@ -300,9 +300,9 @@ def _keep_hunks(
     *,
     moved: bool,
 ) -> None:
-    """Add a file in which only some of its hunks are applied.
+    """Add a file to ``replaced``, with only the hunks in ``kept`` applied.
 
-    :param moved: True if the file's rename and new mode belong to this patch, too.
+    :param moved: True to apply the file's rename and new mode, too.
     """
     old = next(change for change in file.changes if change.old)
     assert old.old
@@ -353,7 +353,7 @@ def _without_proof(message: str) -> str:
 
 
 def _without(block: Sequence[str], keys: Collection[str]) -> list[str]:
-    """Return the trailers whose keys, in lower case, are not in ``keys``."""
+    """Return the trailers except those whose keys, in lower case, are in ``keys``."""
     return [line for line in block if _key(line) not in keys]
 
 

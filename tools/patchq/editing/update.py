@@ -1,4 +1,4 @@
-"""Update of imported patches to newer versions of their commits."""
+"""Update of imported patches to newer versions of the commits from which they were imported."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from patchq.stacks.reconcile import ReconciledEntry
 
 
 class Update(str, Enum):
-    """Result for a commit of the branch, or for a patch whose commit the branch no longer contains."""
+    """Kind of result for a commit of the branch."""
 
     NEW = "new"
     CHANGED = "changed"
@@ -66,7 +66,7 @@ class Updated:
 
 
 def origin_id(message: str, repository: str) -> str:
-    """Return the commit id in the ``Origin:`` of a patch imported from this repository; else an empty string.
+    """Return the commit id in a patch's ``Origin:``; empty if the patch wasn't imported from this repository.
 
     >>> origin_id("Fix\\n\\nOrigin: up@abc\\n", "up"), origin_id("Fix\\n\\nOrigin: up@abc\\n", "other")
     ('abc', '')
@@ -80,7 +80,9 @@ def origin_id(message: str, repository: str) -> str:
 def pair(
     store: Git, entries: Sequence[ReconciledEntry], revisions: Sequence[Revision], repository: str
 ) -> dict[int, str]:
-    """Return the patch for each commit that is a new version of a patch, by the commit's index.
+    """Match commits with patches.
+
+    Return a dict from the index of a commit to the name of its patch. New commits are left out.
 
     Commits and patches are compared by the commit id in ``Origin:``, then by ``Change-Id:``, then by author, date and
     subject, then by diff. A patch that was imported from ``repository`` also matches by subject alone, or by an author
@@ -145,13 +147,12 @@ def update(
 ) -> tuple[list[ReconciledEntry], list[Updated]]:
     """Return the stack with updated patches, and the result for each commit.
 
-    Matched patches keep their names, trailers and places. If the branch has reordered its commits, their
-    patches exchange places. The patch of a new commit is placed after the patch of the preceding commit. If a
-    commit conflicts, its patch stays unchanged.
+    Matched patches keep their names, trailers and places. If the commits are in another order now, their patches
+    exchange places. The patch of a new commit is placed after the patch of the preceding commit. If a commit conflicts,
+    its patch stays unchanged.
 
     :param pairs: result of :func:`pair`.
-    :param original: function that returns the commit from which a patch was imported, if that commit is
-        available.
+    :param original: function that returns the commit from which a patch was imported, if that commit is available.
     :raises ConflictError: if a patch that doesn't come from the branch conflicts with the new versions.
     """
     by_name = {entry.name: entry for entry in entries}
@@ -215,7 +216,7 @@ def insert(
             after = pick(store, upstream, revision.name, *revision.trees, onto)
             if after == onto:
                 message = f"{revision.name} changes nothing at its place"
-                raise ConflictError(message, [], hint="an earlier patch makes the same change: leave this one out")
+                raise ConflictError(message, [], hint="an earlier patch makes the same change: leave this patch out")
             result.append(ReconciledEntry(revision.name, replace(revision.info, tree=after)))
             onto = after
         if index < len(entries):
@@ -230,7 +231,10 @@ def insert(
 def _ordered(
     entries: Sequence[ReconciledEntry], count: int, pairs: Mapping[int, str]
 ) -> list[tuple[ReconciledEntry | None, int | None]]:
-    """Return the patches in their new order, each with the index of its commit (None if it comes from no commit)."""
+    """Return pairs of a patch and the index of its commit, in the new order.
+
+    The patch is None for a new commit; the index is None for a patch that comes from no commit.
+    """
     by_name = {entry.name: entry for entry in entries}
     matched = sorted(pairs)
     slots = iter(matched)
@@ -260,7 +264,7 @@ def _choose(
 ) -> tuple[Update, Revision | None]:
     """Return the result for a matched commit, and the patch's new version if the patch changes.
 
-    :param before: commit from which the patch was imported; None if it no longer exists.
+    :param before: commit from which the patch was imported; None if this commit no longer exists.
     """
     kept = store.patch_ids_of([entry.commit.commit])[0]
     (new,) = _patch_ids(store, [revision])
@@ -286,9 +290,9 @@ def _choose(
 
 
 def _message(kept: str, new: str) -> str:
-    """Return the text of ``new`` (the old text if ``new`` is empty) with the trailers of ``kept``.
+    """Return the text of ``new`` with the trailers of ``kept``, followed by trailers that only ``new`` has.
 
-    Add trailers that only ``new`` has.
+    If ``new`` is empty, return ``kept``.
     """
     text, trailers = split_trailers(clean_message(kept))
     if not new:

@@ -49,9 +49,8 @@ def blame(
 ) -> list[Culprit]:
     """Find the upstream commits that broke patches.
 
-    Search along first parents. The search begins at the last ref (or the pin) to which a patch applies, and
-    ends at the first ref at which the patch stops. If several commits break the patch, one of them is
-    reported.
+    Search along first parents. The search for a patch ends at the first ref at which the patch stops, and begins at the
+    ref before it (or at the pin). If several commits break the patch, one of them is reported.
 
     :param breaks: first ref at which each patch (``upstream/name``) stops.
     :param refs: refs in order, oldest first.
@@ -67,7 +66,7 @@ def blame(
     if not pin.url:
         raise SourceError(
             f"{upstream} has no git source",
-            hint=f"add one: `patchq pin {upstream} --ref {sh(pin.ref)} --url` with its git URL",
+            hint=f"add its git URL: `patchq pin {upstream} --ref {sh(pin.ref)} --url URL`",
         )
     # Not in the store, whose commits have no parents.
     history = bare_repository(project.layout.private / "history" / f"{upstream}.git")
@@ -97,7 +96,7 @@ class _BlameSearch:
         self.stops: dict[CommitId, set[str]] = {}
 
     def _stops_at(self, commit: CommitId) -> set[str]:
-        """Return the patches that stop on a commit. All patches are merged onto it in one call."""
+        """Return the patches that stop on a commit. All patches are merged onto the commit in one call."""
         if commit not in self.stops:
             (column,) = carry(self.both, self.patches, [commit], self.base)
             stopped = set()
@@ -113,7 +112,7 @@ class _BlameSearch:
             out = self.history.run("rev-list", "--first-parent", "--reverse", f"{good}..{bad}")
         except runner.CommandError as error:
             raise UserError(
-                f"{ref} has no history here: {error.output}", hint="run `patchq forecast` without --blame"
+                f"git can't list the commits up to {ref}: {error.output}", hint="run `patchq forecast` without --blame"
             ) from None
         line = [CommitId(c) for c in out.decode().split()]
         low, high, tried = 0, len(line) - 1, 0

@@ -42,12 +42,12 @@ from patchq.upstream.status import UpstreamCommit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class From:
-    """Choice of the stack from which a ref's patches are carried.
+    """Source of the patches that are carried to a ref.
 
     :ivar from_ref: ref of the source stack.
-    :ivar why: reason for the choice of the stack.
+    :ivar why: reason for the choice of the source stack.
     :ivar absent: patches that are not carried, each with its reason.
-    :ivar dropped: absent patches that the ledger drops.
+    :ivar dropped: decisions in the ledger to drop patches.
     """
 
     ref: str
@@ -63,7 +63,7 @@ class Forecast:
 
     :ivar refs: refs in the order of the request.
     :ivar cells: cells in the order of the series.
-    :ivar from_ref: ref of the first source stack. ``sources`` contains the source of each ref.
+    :ivar from_ref: ref of the first source stack. ``sources`` contains the source stack for each ref.
     :ivar rows: all patches, from the set's stack and from the other source stacks.
     """
 
@@ -73,11 +73,11 @@ class Forecast:
     cells: tuple[ForecastCell, ...]
     sources: tuple[From, ...] = ()
     rows: tuple[str, ...] = ()
-    #: Requirements of each ref that the set's other pins don't meet and the lock doesn't accept.
+    #: For each ref, differences between its requirements and the set's other pins.
     siblings: tuple[SiblingDifference, ...] = ()
     #: Definitions that more than one patch changes, if requested.
     shared: tuple[Shared, ...] = ()
-    #: Changes of meaning under the patches that apply, if requested.
+    #: Drift in patches that apply, if requested.
     drift: tuple[RefDrift, ...] = ()
     #: True if upstream's history is available locally.
     history: bool = False
@@ -123,18 +123,16 @@ def forecast(
     from_ref: str = "",
     shared: bool = False,
 ) -> Forecast:
-    """Carry an upstream's stack onto each ref, from the nearest pinned ref.
+    """Carry the stack of the nearest pinned ref onto each ref.
 
     A patch that conflicts is left out, and later patches are carried without it.
 
     :param refs: pinned refs, refs of the git host if the host is reachable, or releases of the pin's archive
         (``v0.14.0`` or ``0.14.0``).
-    :param releases: version specifier such as ``>=0.14``. All matching releases with a source archive are
-        added.
+    :param releases: version specifier such as ``>=0.14``. All matching releases with a source archive are added.
     :param ahead: add upstream's default branch, or its newest release.
     :param from_ref: pinned ref of the stack to carry. If it is given, the refs' own stacks are ignored.
-    :param shared: also find definitions that two patches change (in this stack or in a sibling's), and drift
-        under patches that apply.
+    :param shared: also find definitions that two patches of the set change, and drift in patches that apply.
     :raises UserError: if there is no ref, if a ref is not found, or if ``from_ref`` has no stack.
     """
     set_name = project.choose_set(set_name)
@@ -148,7 +146,8 @@ def forecast(
         wanted = list(dict.fromkeys(wanted))
         if not wanted:
             raise UserError(
-                "no ref to forecast", hint="`--newest`, `--releases '>=1.2'`, or `--onto` with a tag or branch"
+                "no target ref is given",
+                hint="name a tag or branch with `--onto`, or use `--newest` or `--releases '>=1.2'`",
             )
         known, hosts = {last.ref: last} if last else {}, Hosts()
         with same_pages(), ThreadPoolExecutor(8) as pool:  # lookups wait for the network
@@ -211,7 +210,10 @@ def _stacked(plan: CarryPlan, column: Column) -> Stacked:
 
 
 def _apart(project: Project, set_name: str, pin: Pin, base: CommitId) -> list[SiblingDifference]:
-    """Return the requirements of a ref that the set's other pins don't fulfil and the lock doesn't accept."""
+    """Return the differences between a ref's requirements and the set's other pins.
+
+    Differences that the lock accepts are left out.
+    """
     found: list[SiblingDifference] = []
     for d in differences(project, set_name, {pin.upstream: base}, instead=pin):
         if not d.meant:
@@ -244,7 +246,7 @@ def _carried(
     bases: Sequence[CommitId],
     shared: bool,
 ) -> tuple[list[ForecastCell], list[Stacked]]:
-    """Return the cells of several refs to which the plans carry the same patches.
+    """Return the cells of several refs. All plans carry the same patches.
 
     :param shared: also return, for each ref, the patches that apply there.
     """
@@ -278,10 +280,10 @@ def _carried(
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """Versions of upstream on the way to a ref.
+    """Versions of upstream between the source stack's ref and a new ref.
 
-    :ivar versions: releases, oldest first, followed by the ref itself.
-    :ivar asked: evidence about the patches at the ref.
+    :ivar versions: releases between the two refs, oldest first, followed by the new ref.
+    :ivar asked: evidence about the patches at the new ref.
     """
 
     versions: Sequence[tuple[str, Column]]
@@ -298,7 +300,10 @@ def _ways(
     versions: Sequence[tuple[str, Column]],
     pasts: Sequence[Landed | None],
 ) -> Iterator[list[_Way]]:
-    """Yield the versions of upstream on the way to each ref. Releases are read only if a patch stops."""
+    """Yield, for each ref, the versions of upstream between the source stack's ref and this ref.
+
+    The releases in between are only read if a patch stops.
+    """
     outcomes: set[str] = set()
     for _, column in versions:
         outcomes.update(landing.outcome for landing in column.landings.values())
@@ -372,7 +377,7 @@ def _cells(upstream: str, plan: CarryPlan, number: int, base: Column, ways: Sequ
 
 
 def _unproved(patch: Patch) -> str:
-    """Return the reason why a patch's proof can't run on this machine; empty if it can."""
+    """Return the reason why a patch's proof can't run on this machine; empty if the proof can run."""
     trailers = parse_trailers(patch.commit.message)
     if not any(key == "Proof" for key, _ in trailers):
         return "the patch names no proof"

@@ -1,4 +1,4 @@
-"""Drift under patches that apply, with the upstream commits that caused it."""
+"""Drift in patches that apply, with the upstream commits that caused the drift."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from patchq.project.project import Project
 from patchq.records import dataclass
 from patchq.upstream.history import History, at_hand
 
-#: Greatest number of commits of one file that are read to find the one that made a change.
+#: Maximum number of a file's commits to read while searching for the commit that made a change.
 _MOST_COMMITS = 500
-#: Kinds whose definition is upstream's new one.
+#: Kinds of alarms that name a new definition of upstream.
 _NAMED_BY_NEW = {Kind.CALLER.value, Kind.DUPLICATE.value, Kind.OVERRIDE.value}
-#: Kinds that concern a definition's signature or conditions alone.
+#: Kinds of alarms that don't depend on a definition's body.
 _WITHOUT_BODY = {
     kind.value for kind in (Kind.SIGNATURE, Kind.DEFAULT, Kind.TRAITS, Kind.GUARD, Kind.BASES, Kind.OVERRIDDEN)
 }
@@ -31,10 +31,9 @@ _WITHOUT_BODY = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatedDrift:
-    """Alarms with the commits that caused them.
+    """Alarms, each with the upstream commit that caused it.
 
-    :ivar history: True if upstream's history is available locally. Without the history, alarms name no
-        commits.
+    :ivar history: True if upstream's history is available locally. Without the history, alarms name no commits.
     """
 
     alarms: tuple[Alarm, ...]
@@ -72,7 +71,7 @@ def drift_of_plans(
     bases: Sequence[CommitId],
     applied: Mapping[str, Iterable[str]],
 ) -> list[RefDrift]:
-    """Return the alarms at each ref, for patches that apply and are not in the ref's own stack.
+    """Return the alarms at each ref, for patches that apply at the ref and that the ref's own stack doesn't contain.
 
     :param applied: names of the patches that apply, by ref.
     """
@@ -108,7 +107,10 @@ def _compare(project: Project, facts: PatchFacts, plan: CarryPlan, base: CommitI
 
 
 def dated(history: History, old: Pin, new: Pin, alarms: Iterable[Alarm]) -> Iterable[Alarm]:
-    """Yield alarms, each with the first commit between two pins that made the change, if such a commit is found."""
+    """Yield each alarm with the commit that caused it: the first commit between two pins that made the change.
+
+    If no such commit is found, yield the alarm unchanged.
+    """
     history.bring(new)
     base, target = history.commit(old), history.commit(new)
     for alarm in alarms:

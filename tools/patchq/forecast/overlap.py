@@ -25,7 +25,7 @@ class HunkOverlap:
 
     :ivar first, last: line numbers (from 1) in the ref for which the patch was written.
     :ivar by: releases (``v0.14.0``) or commits (``0123abcd subject``) that changed these lines.
-    :ivar gone: first ref that doesn't contain the file; empty if all do.
+    :ivar gone: first ref that doesn't contain the file; empty if every ref contains it.
     """
 
     path: str
@@ -69,7 +69,7 @@ _HUNK = re.compile(r"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@", re.MULTILINE)
 
 
 def _follow(store: Git, old: str, new: str, at: tuple[int, int]) -> tuple[tuple[int, int], bool]:
-    """Return the new position of a range of lines, and whether any of the lines changed."""
+    """Return the new position of a range of lines, and True if any of the lines changed."""
     out = store.run("diff", "--unified=0", "--no-color", "--no-ext-diff", "--text", old, new).decode("utf-8", "replace")
     first, last = at
     grown_before = grown_inside = 0

@@ -28,11 +28,11 @@ class SourceReason(Enum):
     """Reason for the choice of the stack that is carried."""
 
     #: The user named the ref.
-    ASKED = "as asked"
+    ASKED = "as requested"
     #: The ref is the set's ref, so the stack is the set's own stack.
-    OWN = "the set {0.set_name}'s own"
-    #: No other stack is nearer than the set's.
-    SET = "the set {0.set_name}'s"
+    OWN = "the stack that the set {0.set_name} uses"
+    #: No other stack is known to be nearer than the set's stack.
+    SET = "the stack of the set {0.set_name}"
     HISTORY = "the nearest stack by history, {0.commits} commits away"
     RELEASES = "the nearest stack by release order"
 
@@ -41,7 +41,7 @@ class SourceReason(Enum):
 class SourceChoice:
     """Choice of the stack that is carried.
 
-    :ivar commits: number of commits between the stack's ref and the new ref, for the reason ``HISTORY``.
+    :ivar commits: number of commits between the stack's ref and the new ref; only set if the reason is ``HISTORY``.
     """
 
     reason: SourceReason
@@ -78,7 +78,7 @@ class CarryPlan:
     :ivar source: stack that is carried.
     :ivar why: reason for choosing this stack.
     :ivar base: base commit of the source stack.
-    :ivar order: patches of the new stack, including those of the ref's own stack (``known``).
+    :ivar order: patches of the new stack, including the patches of the ref's own stack (``known``).
     :ivar commits: commit of each patch. If the ref's own stack contains the patch, its commit is used.
     :ivar absent: patches that are not carried, each with its reason.
     """
@@ -112,9 +112,9 @@ class CarryPlan:
         rebase = f"patchq rebase {self.onto.upstream} --onto"
         dropped = self.dropped
         if len(dropped) < len(self.absent):
-            line += f" (`{rebase} {sh(self.from_ref)}` carries them there first)"
+            line += f" (`{rebase} {sh(self.from_ref)}` first carries the missing patches to that stack)"
         if dropped:
-            line += f" (`{rebase} {sh(self.onto.ref)} --only {sh(dropped[0].patch)}` carries it anyway)"
+            line += f" (`{rebase} {sh(self.onto.ref)} --only {sh(dropped[0].patch)}` carries this patch anyway)"
         return line
 
 
@@ -125,12 +125,12 @@ def count_absent(absent: Iterable[Absence]) -> str:
 
 
 class Planner:
-    """Planner for one upstream of a set and any number of refs.
+    """Planner of rebases of one upstream's stack onto any number of refs.
 
     :param asked: pinned ref to start from (default: the nearest).
-    :param alone: ignore the refs' own stacks.
-    :param only: missing patches to carry, even if the ledger drops them (default: all missing patches that
-        the ledger doesn't drop).
+    :param alone: True to ignore the refs' own stacks.
+    :param only: missing patches to carry, even if the ledger drops them (default: all missing patches that the ledger
+        doesn't drop).
     :raises UserError: if ``asked`` has no stack, or if a patch in ``only`` is in no stack.
     """
 
@@ -152,7 +152,9 @@ class Planner:
         self.stacks = {ref: stack for ref, pin in pins.items() if (stack := load_stack(project.layout, pin)).names}
         if asked and asked not in self.stacks:
             having = ", ".join(self.stacks) or "none"
-            raise UserError(f"{upstream} has no stack for {asked!r}", hint=f"`--from` one that has: {having}")
+            raise UserError(
+                f"{upstream} has no stack for {asked!r}", hint=f"use `--from` with one of these refs: {having}"
+            )
         self.only = {find_patch([self._having(name)], name)[1] for name in only}
         self.latest = read_ledger(project.layout, upstream).latest()
         self._carried: dict[str, Carried] = {}
@@ -166,7 +168,7 @@ class Planner:
     def plan(self, onto: Pin, *, newest: bool = False) -> CarryPlan:
         """Plan the rebase onto a ref.
 
-        :param newest: the ref is newer than every pin.
+        :param newest: True if the ref is newer than every pin.
         """
         source, why = self._source(onto, newest)
         carried = self._commits(source)
@@ -207,7 +209,11 @@ class Planner:
         return found
 
     def _order(self, merged: Sequence[str], known: Sequence[str], drops: Mapping[str, Drop]) -> list[str]:
-        """Return the patches to carry: patches in ``known``, requested patches, and patches that are not dropped."""
+        """Return the patches to carry, in the order of ``merged``.
+
+        These are the patches in ``known``, and the requested patches (without a request, all patches that are not
+        dropped).
+        """
         order = []
         for name in merged:
             if self.only:
@@ -219,7 +225,7 @@ class Planner:
         return order
 
     def _drop(self, name: str, source: Stack, onto: Pin) -> Drop | None:
-        """Return the decision that keeps a patch out of the stack of ``onto``; None if there is no such decision."""
+        """Return the ledger's decision that keeps a patch out of the stack of ``onto``; None if there is none."""
         pins = self.project.lock.upstreams[self.upstream].pins.values()
         refs = refs_up_to(pins, onto)
         if name in source.names:
@@ -265,9 +271,10 @@ class Planner:
         return own, SourceChoice(reason=SourceReason.SET, set_name=self.set_name)
 
     def _nearest(self, onto: Pin, stacks: Sequence[Stack], newest: bool) -> tuple[Stack, SourceChoice] | None:
-        """Return the stack with the fewest commits between it and the ref, or the stack of the newest earlier release.
+        """Return the stack whose ref has the fewest commits between it and ``onto``.
 
-        Return None if there is neither a history nor a release to compare with.
+        Without a history, return the stack of the newest earlier release (or of the oldest release, if all are later).
+        Return None if the refs can't be compared by release either.
         """
         if self.history and (target := self.history.commit(onto)):
             counts = [(self._distance(target, stack), stack) for stack in stacks]
@@ -305,7 +312,10 @@ def refs_up_to(pins: Iterable[Pin], last: Pin) -> list[str]:
 
 
 def _merged_order(source: Sequence[str], target: Sequence[str]) -> list[str]:
-    """Return the source's order of patches. Patches that only the target contains follow their predecessors."""
+    """Return the patches of both stacks in the order of the source.
+
+    A patch that only the target contains follows its predecessor in the target.
+    """
     order = list(source)
     for n, name in enumerate(target):
         if name not in order:

@@ -19,14 +19,13 @@ class ForecastCell:
 
     :ivar files: files that conflict or are deleted upstream.
     :ivar offsets: line offsets of the hunks.
-    :ivar checked: evidence that the offsets are right.
-    :ivar message: reason why the patch stops, if ``files`` don't show it.
-    :ivar grade: how well upstream's code matches a stopped patch; see :mod:`patchq.upstream.match`.
-        ``evidence`` describes the match.
+    :ivar checked: name of the evidence that the offsets are right.
+    :ivar message: reason why the patch stops, if ``files`` doesn't show the reason.
+    :ivar grade: how well upstream's code matches a stopped patch; see :mod:`patchq.upstream.match`. ``evidence``
+        describes the match.
     :ivar known: True if the ref's own stack contains the patch.
-    :ivar commits: upstream commits behind the evidence, if history is available locally.
-    :ivar unproved: True if a recorded resolution applies, but no proof can confirm the resolution on this
-        machine.
+    :ivar commits: upstream commits that contain the matching changes, if history is available locally.
+    :ivar unproved: True if a recorded resolution applies, but no proof can confirm the resolution on this machine.
     """
 
     patch: str
@@ -55,12 +54,12 @@ class ForecastCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefTally:
-    """Number of a ref's patches with each outcome, and number of hunks and files that need review.
+    """Patches of a ref by outcome, and the number of hunks and files that need review.
 
-    :ivar known: number of patches in the ref's own stack.
-    :ivar upstream_has: number of patches with the outcome ``absorbed``.
-    :ivar lands: number of patches that apply: ``clean``, ``offset`` or ``merged``.
-    :ivar dropped: number of patches that the ledger drops.
+    :ivar known: patches in the ref's own stack.
+    :ivar upstream_has: patches with the outcome ``absorbed``.
+    :ivar lands: patches that apply: ``clean``, ``offset`` or ``merged``.
+    :ivar dropped: patches that the ledger drops.
     """
 
     ref: str

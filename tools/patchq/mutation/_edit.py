@@ -1,4 +1,4 @@
-"""Edit of a file's bytes, proposed by one of the parsers."""
+"""Edit of a file's bytes, proposed by a mutation operator."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Mutants of one file: its content with one small error in given lines. ``strength`` selects the files and lines.
+"""Mutants of one file: its content with one small error in given lines.
 
-Operators propose edits to a syntax tree. All other bytes of the file stay unchanged. LibCST parses Python;
-tree-sitter parses C++, CUDA and Jinja; cmake-parser parses CMake. Other files are not mutated.
+The module ``strength`` selects the files and lines. Mutation operators find the edits in the file's syntax tree. All
+other bytes of the file stay unchanged. LibCST parses Python; tree-sitter parses C++, CUDA and Jinja; cmake-parser
+parses CMake. Other files are not mutated.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from patchq.mutation._edit import Edit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutant:
-    """Edit of a line of a patch.
+    """File with one small error in a line of a patch.
 
     :ivar line: line of the edit in the patched file, from 1.
-    :ivar name: hash of the path and of the edited lines before and after the edit. So the name doesn't depend
-        on other lines.
+    :ivar name: hash of the path, and of the edited lines before and after the edit. Changes of other lines keep the
+        name.
     :ivar content: contents of the whole mutated file.
     """
 

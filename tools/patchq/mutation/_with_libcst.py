@@ -1,4 +1,4 @@
-"""Mutation operators for Python. The library LibCST supplies the bytes of each syntax node."""
+"""Mutation operators for Python. The library LibCST supplies the position of each syntax node."""
 
 from __future__ import annotations
 
@@ -210,10 +210,7 @@ class _Finder(cst.CSTVisitor):
         self.add(Edit(start=start, end=end, new=b"", operator="argument dropped"))
 
     def _other_name(self, arg: cst.Arg) -> None:
-        """Add an edit that replaces an argument by the next parameter of the enclosing function.
-
-        Only arguments that are parameters of the enclosing function themselves are replaced.
-        """
+        """Add an edit of an argument that is a parameter of the enclosing function: the next parameter replaces it."""
         if not isinstance(arg.value, cst.Name) or not self.scopes or arg.star:
             return
         names = self.scopes[-1]

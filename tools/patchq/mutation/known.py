@@ -17,7 +17,7 @@ class KnownStrength:
     """Last result of a patch's mutants.
 
     :ivar killed: number of killed mutants.
-    :ivar of: number of killed and surviving mutants, without the ``equivalent`` and ``not_tried`` ones.
+    :ivar of: number of killed and surviving mutants; equivalent mutants and mutants that were not tried don't count.
     :ivar sampled: True if only a sample of the patch's mutants was tried.
     """
 
@@ -46,7 +46,7 @@ def remember(project: Project, patch: str, found: dict[str, Any]) -> None:
 
 
 def known_strength(project: Project, patch: str) -> KnownStrength | None:
-    """Return the last result of a patch's mutants; None if no mutant was killed or survived."""
+    """Return the last result of a patch's mutants; None without killed or surviving mutants."""
     path = _file(project, patch)
     data = fsio.read_or_none(path)
     found = {}
@@ -64,7 +64,7 @@ def known_strength(project: Project, patch: str) -> KnownStrength | None:
 
 
 def known_score(project: Project, patch: str) -> float | None:
-    """Return the share of a patch's mutants that its proof killed in the last run; None if unknown."""
+    """Return the share of a patch's mutants that the proof killed in the last run; None if the share is unknown."""
     strength = known_strength(project, patch)
     if strength:
         return round(strength.score, 4)

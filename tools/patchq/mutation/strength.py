@@ -1,8 +1,7 @@
-"""Proof strength: select the mutants of a patch's lines, run its proof on each, and compute the share that it kills.
+"""Proof strength: run a patch's proof on mutants of the patch's lines, and compute the share that the proof kills.
 
 A mutant is a commit on top of the patched tree. The proof runs on the mutant in a separate checkout or on a Dask
-worker. The result is stored under the mutant's key. So a run that was interrupted or exceeded its budget can be
-resumed.
+worker. The result is cached. So a run that was interrupted or exceeded its budget can be resumed.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from patchq.proofs.warm import Warm, warm
 from patchq.system import project_files
 
 #: Message for a patch that was not reached within the budget's seconds.
-NOT_REACHED = "not tried: the time was over before its turn"
+NOT_REACHED = "not tried: the time limit was reached before its turn"
 #: Message for a patch that was not reached because the user interrupted the run.
 INTERRUPTED = "not tried: the run was interrupted before its turn"
 #: Seconds of a mutant's timeout on top of five times the duration of the proof.
@@ -69,8 +68,8 @@ class Strength:
     """Results of a patch's mutants.
 
     :ivar message: reason why there are no results; empty if there are results.
-    :ivar proof_fails: True if the proof fails without any mutant.
-    :ivar in_all: number of all mutants, including those that weren't chosen.
+    :ivar proof_fails: True if the proof fails on the patch itself.
+    :ivar in_all: number of all mutants, including mutants that weren't chosen.
     :ivar whole: True if every chosen mutant has a result.
     :ivar interrupted: True if the user interrupted the run before all mutants of this patch had a result.
     """
@@ -88,7 +87,7 @@ class Strength:
 
     @property
     def score(self) -> float | None:
-        """Share of killed mutants among the killed and surviving ones; None if no mutant was killed or survived."""
+        """Share of killed mutants among the killed and the surviving mutants; None if there are neither."""
         judged = self.count(MutantState.KILLED) + self.count(MutantState.SURVIVED)
         if judged:
             return self.count(MutantState.KILLED) / judged
@@ -115,7 +114,7 @@ class Budget:
 
 @dataclass(slots=True)
 class _Clock:
-    """End of a run: its deadline, if it has one, or an interrupt by the user."""
+    """End of a run: the deadline ``last``, if any, or an interrupt by the user."""
 
     last: float | None
     interrupted: bool = False
@@ -168,7 +167,8 @@ def mutate(
     After Ctrl-C, return the results so far.
 
     :param patches: names of patches; all if empty.
-    :param run_cells: function that runs the cells; local by default, in forks if there are many.
+    :param run_cells: function that runs the proofs (default: run them on this machine, in forked processes if there are
+        many).
     :param progress: function that is called with a patch and the result of one of its mutants.
     :raises UserError: for a patch that isn't in the set, or if the extra ``mutate`` is missing.
     """
@@ -220,7 +220,7 @@ def mutate(
                 strength = replace(strength, tried=tuple(tried))
             found.append(strength)
             if clock.interrupted and strength.score is None:
-                continue  # what an earlier run found stays
+                continue  # keep the result of an earlier run
             remember(project, strength.patch, as_json(strength))
     return sorted(found, key=lambda strength: order[strength.patch])
 
@@ -301,7 +301,7 @@ def _answer(mutant: Mutant, result: CellResult) -> Tried:
 def _cells(
     project: Project, whole: WholeSet, proof: Proof, set_name: str, machine: Machine, budget: Budget
 ) -> tuple[ProofCell, list[Mutant], dict[str, ProofCell], int]:
-    """Return the cell of the unchanged patch, the chosen mutants, their cells by name, and the number of mutants."""
+    """Return the cell without a mutant, the chosen mutants, their cells by name, and the number of all mutants."""
     here = ProofCell(
         proof=proof, variant=whole.variant, key=result_key(project, proof, whole.variant, machine), set_name=set_name
     )
@@ -341,7 +341,7 @@ def all_mutants(whole: WholeSet, proof: Proof) -> list[Mutant]:
 
 
 def _is_test(path: str) -> bool:
-    """Return whether a path is a test of upstream, which a patch may add."""
+    """Return whether a path is a test in upstream's tree. A patch may add such tests; they aren't mutated."""
     return path.startswith("tests/") or Path(path).name.startswith("test_")
 
 

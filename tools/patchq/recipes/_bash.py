@@ -58,7 +58,7 @@ class Word:
 
 @dataclass(slots=True)
 class Shell:
-    """State of reading shell code.
+    """Reader of shell code, with its state.
 
     :ivar words: values of variables and arrays.
     :ivar functions: bodies of functions.

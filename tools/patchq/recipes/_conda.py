@@ -86,7 +86,9 @@ def conda_entries(recipe: RecipeFile) -> Iterator[Entry]:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except (yaml.YAMLError, RecursionError) as error:
         message = str(error).partition("\n")[0]
-        raise FormatError(f"{recipe.path} is not valid YAML: {message}", hint="name the patch files") from None
+        raise FormatError(
+            f"{recipe.path} is not valid YAML: {message}", hint="import the patch files instead of the recipe"
+        ) from None
     todo: list[Any] = []
     if root is not None:
         todo = [root]

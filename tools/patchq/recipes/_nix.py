@@ -1,4 +1,4 @@
-"""Patches in a Nix expression: the list ``patches``, with ``patchFlags``, and edits in its phases."""
+"""Patches in a Nix expression: the list ``patches``, with ``patchFlags``, and edits in the build phases."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class _Expression:
         return "$…"
 
     def _value(self, variable: Any) -> Any:
-        """Return the expression to which a variable is bound; None if it has no binding or several ones."""
+        """Return the expression that is bound to a variable; None without a binding or with several bindings."""
         found = self.bindings.get(text_of(variable), [])
         if len(found) != 1:
             return None
@@ -135,7 +135,7 @@ def nix_entries(recipe: RecipeFile) -> Iterator[Entry]:
         lines = ", ".join(str(line_of(node)) for node in lists)
         raise UserError(
             f"{recipe.path} has {len(lists)} lists of patches (lines {lines})",
-            hint="name the patch files of one list, in order",
+            hint="import the patch files of one list, in order, instead of the recipe",
         )
     flags: list[str] = []
     for node in found.bindings.get("patchFlags", []):

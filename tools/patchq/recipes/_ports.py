@@ -1,7 +1,7 @@
-"""Patches of a BSD port: files ``patch-*`` in ``files`` or ``patches``, and patches that its Makefile names.
+"""Patches of a BSD port: files ``patch-*`` in ``files`` or ``patches``, and patches named in the port's Makefile.
 
-The Makefile names downloads (``PATCHFILES``), further files (``EXTRA_PATCHES``) and the strip level
-of the ``patch-*`` files (``PATCH_STRIP``). The default level is 0.
+The Makefile names downloads (``PATCHFILES``), further files (``EXTRA_PATCHES``) and the strip level of the ``patch-*``
+files (``PATCH_STRIP``). The default level is 0.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ASSIGN = re.compile(r"^(?P<comment>#?)\s*(?P<name>PATCHFILES|EXTRA_PATCHES|PATC
 
 
 def port_folder(path: Path) -> Path | None:
-    """Return the folder of a port's ``patch-*`` files: ``path`` or a folder in it; None if it isn't a port."""
+    """Return the folder of a port's ``patch-*`` files (``path`` or a subfolder); None if ``path`` isn't a port."""
     for folder in (path / "files", path / "patches", path):
         if any(_patches(folder)):
             return folder
@@ -70,7 +70,7 @@ def _follow(conditions: list[str], word: str, rest: str) -> None:
 
 
 def _listed(recipe: RecipeFile, match: re.Match[str], line: int, condition: str) -> list[Entry]:
-    """Return the entries for a Makefile variable: downloads, or files that aren't sorted by name."""
+    """Return the entries for a Makefile variable: downloads (``PATCHFILES``) or files (``EXTRA_PATCHES``)."""
     found = []
     for word in match["value"].split():
         if match["comment"]:

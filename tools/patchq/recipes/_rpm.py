@@ -24,7 +24,7 @@ _PATCH = re.compile(r"(?P<if>%\{(?P<not>!?)\?(?P<name>\w+):)?%\{?patch(?P<number
 _NAMED = re.compile(r"%\{?(?:PATCH|P:)(\d+)\}?|%\{?PATCH\b\}?(?!\d)")
 _MACRO = re.compile(r"%\{(!?\??)([\w]+)(?::([^{}]*))?\}|%(\w+)")
 _EDIT = re.compile(r"(?:sed|perl)\b.*\s-\w*i|cp\b|mv\b|ln\b|tee\b|autoreconf\b|(?:echo|cat)\b.*>\s*\S")
-#: Folders of a spec's patches: the spec's own, and those of an rpmbuild tree.
+#: Folders of a spec's patches: the spec's folder, and folders of an rpmbuild tree.
 _FOLDERS = ("", "SOURCES", "../SOURCES")
 #: Limits in characters: of all expanded texts together, and of one expanded text.
 _MOST_EXPANDED, _MOST_VALUE = 4 << 20, 2 << 10
@@ -32,7 +32,7 @@ _MOST_EXPANDED, _MOST_VALUE = 4 << 20, 2 << 10
 
 @dataclass(slots=True)
 class _Condition:
-    """Open ``%if`` block.
+    """``%if`` block around the current line.
 
     :ivar text: condition of the current branch.
     :ivar value: value of the condition; None if the spec alone doesn't determine it.
@@ -299,7 +299,7 @@ def _prepare_command(spec: _Spec, line: int, word: str, text: str) -> None:
 
 
 def _options(spec: _Spec, text: str) -> list[str]:
-    """Return the options of a line. A separate value is joined to its option: ``-n x`` becomes ``-nx``."""
+    """Return the options of a line. An option and its value are joined: ``-n x`` becomes ``-nx``."""
     try:
         words = shlex.split(spec.expand(text).replace("\\", ""), comments=True)[1:]
     except ValueError:
@@ -401,7 +401,7 @@ def _by_name(spec: _Spec, line: int, text: str) -> None:
 
 
 def _with_options(entry: Entry, options: Sequence[str]) -> Entry:
-    """Return the entry with those options of ``patch`` that change the result."""
+    """Return the entry after applying the options of ``patch`` that change the result, such as ``-p1`` or ``-R``."""
     for word in options:
         if re.fullmatch(r"-[Nstu]*p\d+", word):
             entry = replace(entry, strip=int(word.partition("p")[2]))

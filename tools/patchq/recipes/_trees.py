@@ -8,7 +8,7 @@ from typing import Any
 from patchq.errors import UserError
 from patchq.extras import need
 
-#: Limit in bytes of a recipe to parse. The parsers need quadratic time for some invalid text.
+#: Limit in characters of a recipe to parse. The parsers need quadratic time for some invalid text.
 MOST_PARSED = 256 << 10
 
 
@@ -19,7 +19,10 @@ def parse(language: str, text: str) -> Any:
     :raises UserError: if the parsers are not installed, or the text is too long for them.
     """
     if len(text) > MOST_PARSED:
-        raise UserError(f"the recipe has {len(text)} characters; the limit is {MOST_PARSED}", hint="name its patches")
+        raise UserError(
+            f"the recipe has {len(text)} characters; the limit is {MOST_PARSED}",
+            hint="import the patch files instead of the recipe",
+        )
     need("adopt", "reading recipes")
     import tree_sitter
 

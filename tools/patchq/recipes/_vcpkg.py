@@ -23,9 +23,9 @@ _EDITS_OF_FILE = {"WRITE", "APPEND", "REMOVE", "RENAME", "COPY"}
 
 @dataclass(slots=True)
 class _Port:
-    """State of reading a portfile.
+    """Reader of a portfile, with its state.
 
-    :ivar variables: entries that each variable lists.
+    :ivar variables: entries in each variable that lists patches.
     :ivar words: values of variables that are text.
     :ivar conditions: conditions of the open ``if`` blocks.
     :ivar main: name of the variable with the folder of the port's source.
@@ -78,7 +78,9 @@ def vcpkg_entries(recipe: RecipeFile) -> Iterator[Entry]:
             if hasattr(node, "identifier"):
                 yield from _command(port, node.identifier.lower(), node.args, node.line)
     except CMakeParseError as error:
-        raise FormatError(f"{recipe.path} is not valid CMake code: {error}", hint="name the patch files") from None
+        raise FormatError(
+            f"{recipe.path} is not valid CMake code: {error}", hint="import the patch files instead of the recipe"
+        ) from None
 
 
 def _command(port: _Port, name: str, arguments: Sequence[Token], line: int) -> Iterator[Entry]:

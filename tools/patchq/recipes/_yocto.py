@@ -68,7 +68,7 @@ def _text(recipe: Path, words: dict[str, str], above: Sequence[Path], count: lis
     if len(count) > MOST_INCLUDED:
         raise UserError(
             f"{count[0]}: more than {MOST_INCLUDED} includes",
-            hint="see the limits in docs/reference/formats.md; is it a patch?",
+            hint="import the patch files instead of the recipe; docs/reference/formats.md lists the limits",
         )
     text = re.sub(r"^#.*\n", "", read_list(recipe), flags=re.MULTILINE)
 
@@ -108,7 +108,11 @@ def _expand(text: str, words: dict[str, str]) -> str:
 
 
 def _find(recipe: Path, name: str, words: dict[str, str]) -> Path:
-    """Return a file found in BitBake's ``FILESPATH``, or the only file with its name below the recipe."""
+    """Return the path of a file.
+
+    Search BitBake's ``FILESPATH``; if the file isn't there, the whole folder of the recipe for the only file with this
+    name.
+    """
     for folder in (words["BP"], words["BPN"], "files", "."):
         path = recipe.parent / folder / name
         if path.is_file() and recipe.parent.resolve() in path.resolve().parents:
@@ -119,4 +123,7 @@ def _find(recipe: Path, name: str, words: dict[str, str]) -> Path:
             near.append(p)
     if len(near) == 1:
         return near[0]
-    raise UserError(f"{recipe} applies {name}, which is not next to it", hint=f"put it into {recipe.parent / 'files'}")
+    raise UserError(
+        f"{recipe} applies {name}, which is not next to the recipe",
+        hint=f"put the patch into {recipe.parent / 'files'}",
+    )

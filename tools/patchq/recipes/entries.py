@@ -22,7 +22,7 @@ _REQUEST = re.compile(r"(https?://\S+?/(?:-/)?(?:commit|pull|merge_requests)/[0-
 
 
 class EntryState(Enum):
-    """Treatment of an entry: applied, left out, or refused because patchq can't apply it like the packager's tool."""
+    """State of an entry: applied, left out, or refused (if patchq can't apply it like the packager's tool)."""
 
     TAKEN = "taken"
     COMMENTED = "commented out"
@@ -46,15 +46,15 @@ UNAPPLIED = {EntryState.COMMENTED, EntryState.UNUSED}
 class Entry:
     """Entry of a recipe: a patch, or a line that edits files.
 
-    :ivar where: location: name of the recipe and line.
+    :ivar where: location, such as ``demo.spec:12``.
     :ivar text: name, URL or command as written in the recipe.
     :ivar data: path of the patch file, or its contents; None if the entry has no readable patch.
     :ivar strip: strip level; None if the packager's tool detects it.
     :ivar folder: folder of the tree in which the tool applies the patch.
     :ivar reverse: True if the tool applies the patch in reverse (``-R``).
     :ivar remove_empty: True if the tool removes files that the patch leaves empty (``-E``).
-    :ivar detail: condition of a conditional patch, an unsupported option, or the folders that were searched
-        for a missing patch.
+    :ivar detail: condition of a conditional patch, an unsupported option, or the folders that were searched for a
+        missing patch.
     """
 
     where: str
@@ -68,15 +68,15 @@ class Entry:
     detail: str = ""
 
     def only_if(self, condition: str) -> Entry:
-        """Return the entry as a conditional one; return it unchanged if the condition is empty."""
+        """Return the entry with the state ``CONDITIONAL``; return it unchanged if the condition is empty."""
         if not condition or self.state in LEFT:
             return self
         return replace(self, state=EntryState.CONDITIONAL, detail=condition)
 
     def keeping_returns(self) -> Entry:
-        """Return the entry, adapted to a tool that applies CR LF line ends unchanged.
+        """Return the entry for a tool that applies CR LF line ends unchanged.
 
-        For such a tool, a patch with CR LF is not supported, because patchq converts it to LF, like ``patch``
+        For such a tool, a patch with CR LF is not supported, because patchq converts the patch to LF, like ``patch``
         without ``--binary``.
         """
         if self.state is not EntryState.TAKEN or not isinstance(self.data, Path):
@@ -97,10 +97,9 @@ class Entry:
         return f"{self.where}:{name} is {self.state.value}{self.detail and f' ({self.detail})'}: left out"
 
     def _edit_command(self, upstream: str) -> str:
-        """Return the commands that turn an edit into a patch.
+        """Return the command or steps that turn an edit into a patch.
 
-        ``import --run`` can run a sed or perl command, unless the command contains a variable or macro of the
-        recipe.
+        ``import --run`` can run a sed or perl command, unless the command contains a variable or macro of the recipe.
         """
         outside_quotes = re.sub(r"'[^']*'", "", self.text)
         has_variable = re.search(r"\$[\w{(]", outside_quotes) or _MACRO.search(self.text)
@@ -129,31 +128,31 @@ class Entry:
             file = re.sub(r"[^\w.+-]", "-", self.text.partition("?")[0].rpartition("/")[2]) or "fix.patch"
             download = f"`curl -fLo {sh(file)} {sh(self.text)} && patchq import {upstream} {sh(file)}`"
             if not re.match(r"(?:https?|ftp)://", self.text):
-                download = "download the file, and name it instead of the recipe"
+                download = "download the file and import it instead of the recipe"
             request = f"`patchq import {upstream} {sh(found[1])}`, or {download}" if found else download
             return UserError(
                 f"{self.where}: {self.text} is downloaded by the packager's tool",
-                hint=f"{request}; --partial leaves it out",
+                hint=f"{request}; --partial leaves the patch out",
             )
         if self.state is EntryState.MISSING:
             looked = f" (looked in {self.detail})" if self.detail else ""
             return UserError(
                 f"{self.where}: {self.text} is not next to the recipe{looked}",
-                hint="restore it; --partial leaves it out",
+                hint="restore the file; --partial leaves the patch out",
             )
         if self.state is EntryState.OPTION:
             return UserError(
                 f"{self.where}: {self.text} is applied with {self.detail}, which patchq doesn't support",
-                hint=f"{_edit(upstream, self.text)}; --partial leaves it out",
+                hint=f"{_edit(upstream, self.text)}; --partial leaves the patch out",
             )
         return UserError(
             f"{self.where}: {self.text} has values that the recipe doesn't show",
-            hint="name the patch files instead of the recipe, in order; --partial leaves this one out",
+            hint="import the patch files instead of the recipe, in order; --partial leaves this patch out",
         )
 
 
 def _edit(upstream: str, text: str) -> str:
-    """Return the commands with which the user makes an edit in the worktree and turns it into a patch."""
+    """Return the steps for turning an edit into a patch by hand: edit the worktree, then run ``patchq new``."""
     return f"`patchq apply {upstream}`, edit `.patchq/trees/{upstream}`, `patchq new {upstream} {name_for(text)}`"
 
 
@@ -187,7 +186,7 @@ class RecipeFile:
         return f"{self.path}:{line}"
 
     def entry(self, name: str, line: int, *folders: str, strip: int | None = 1) -> Entry:
-        """Return the entry for a patch that is in one of ``folders`` next to the recipe.
+        """Return the entry for a patch in one of ``folders``, which are relative to the recipe's folder.
 
         By default, the patch is in the folder of the recipe itself.
         """
@@ -206,7 +205,7 @@ class RecipeFile:
 
 
 def strip_level(words: Sequence[str], option: str = "-p") -> int:
-    """Return the strip level that the first word with this option gives; 1 if no word has it.
+    """Return the strip level in the first word of the form ``-pN``; 1 if there is no such word.
 
     >>> strip_level(["-E", "-p0"]), strip_level(["-pab"])
     (0, 1)

@@ -69,5 +69,5 @@ def recipe_entries(path: Path, upstream: str) -> list[Entry]:
     found = list(read(RecipeFile(path)))
     if all(entry.state in LEFT for entry in found):
         lines = [f"{path} applies no patches", *(entry.words(upstream) for entry in found)]
-        raise UserError("\n".join(lines), hint="name the patch files, in order")
+        raise UserError("\n".join(lines), hint="import the patch files instead of the recipe, in order")
     return found

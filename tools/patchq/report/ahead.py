@@ -15,8 +15,8 @@ from patchq.names import counted
 class ReportCell:
     """Outcome of one patch on one ref.
 
-    :ivar outcome: outcome in the ledger or the forecast; ``carried`` if the ref's stack contains the patch,
-        ``dropped`` if the ledger drops it, empty if there is no information.
+    :ivar outcome: outcome in the ledger or the forecast. Other values: ``carried`` (the ref's stack contains the
+        patch), ``dropped`` (the ledger drops the patch), empty (no information).
     :ivar file: file from which the outcome comes.
     :ivar line: line in this file, from 1; 0 means the whole file.
     :ivar paths: files that conflict.
@@ -38,10 +38,10 @@ class Ahead:
     """Cost of carrying a set's stack to one release.
 
     :ivar needs: patches that need review, each with its conflicting files.
-    :ivar retire: patches that upstream has, each with the first ref at which upstream has it.
+    :ivar retire: patches that upstream has, each with the first ref that contains the patch.
     :ivar unknown: patches for which there is neither a forecast nor a rebase.
     :ivar dropped: patches that the ledger drops.
-    :ivar has_stack: True if the ref has a stack of its own.
+    :ivar has_stack: True if the ref has its own stack.
     """
 
     upstream: str

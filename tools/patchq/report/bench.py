@@ -1,4 +1,7 @@
-"""Import of measurements. Each is tied to its result file, and to the measured build or the source that reported it."""
+"""Import of measurements.
+
+Each measurement names its result file, and the measured build or the source of the figures.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,7 @@ def read_measurements(project: Project) -> tuple[list[Measurement], list[Problem
 
 
 def read_goals(project: Project) -> Goals:
-    """Read ``measurements/targets.toml``; without the file there are no goals."""
+    """Read ``measurements/targets.toml``. Return empty goals if the file doesn't exist."""
     path = project.layout.root / FOLDER / "targets.toml"
     data = project_files.read(project.layout.root, path)
     if data is not None:
@@ -63,21 +66,21 @@ def import_files(
 ) -> list[Measurement]:
     """Add the readings of result files to the ledger, and copy the files into the ledger's folder.
 
-    A measurement belongs to a patched build, so the environment of ``python`` is verified first. Figures that
-    others have reported are marked as such.
+    A measurement belongs to a patched build, so the environment of ``python`` is verified first. Figures that others
+    have reported name their source instead.
 
     :param expected: stack id of the measured build; empty for the stack id of the environment.
     :param reported: source of figures that others have reported. If it is given, no environment is verified.
-    :param engine: engine of measurements whose file names none.
-    :param config: configuration of measurements whose file names none.
-    :raises UserError: if the environment is not the expected patched build, or if not exactly one of ``python`` and
+    :param engine: engine of measurements whose file doesn't give one.
+    :param config: configuration of measurements whose file doesn't give one.
+    :raises UserError: if the environment is not the expected patched build, or unless exactly one of ``python`` and
         ``reported`` is given.
     :raises FormatError: for a file of an unknown format.
     """
     if bool(python) == bool(reported):
         raise UserError(
-            "a measurement needs either a build or a source",
-            hint="name the measured environment's Python with --python, or the source of the figures with --reported",
+            "give either the environment that was measured or the source of the figures",
+            hint="--python takes the Python of the environment, --reported the source",
         )
     if python:
         stack_id, patches = _build(python, expected)

@@ -1,7 +1,7 @@
 """State of a project as one typed data model, which ``report`` shows as an HTML page, JSON and Markdown.
 
-All data in the model comes from git or from a file of the project, whose path is kept with the data. The
-project isn't changed.
+All data comes from git or from files of the project, and the model contains the paths of these files. The project isn't
+changed.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class PatchView:
     """Data about one patch of the set.
 
     :ivar since: day of the patch's author date, ``2026-11-21``.
-    :ivar days: number of days since then.
+    :ivar days: number of days since this date.
     :ivar proof: last result of the patch's proof (``proven`` …), ``no proof``, or empty.
     :ivar message: reason for this result.
-    :ivar needs: other patches without which this patch can't be carried, as ``upstream/name``.
+    :ivar needs: patches that this patch needs, as ``upstream/name``.
     :ivar strength: number of mutants that the proof killed in the last run of ``test --mutate``.
     """
 
@@ -63,7 +63,7 @@ class PatchView:
 
     @property
     def added(self) -> int:
-        """Return the number of added lines. For a binary file, git's count is -1."""
+        """Return the number of added lines. Binary files, for which git reports -1, count as 0."""
         count = 0
         for _, added, _ in self.info.files:
             count += max(added, 0)
@@ -80,7 +80,7 @@ class PatchView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackView:
-    """Data about one stack of the set. ``status`` explains ``state`` and ``worktree``."""
+    """Data about one stack of the set. The command ``status`` shows the same ``state`` and ``worktree``."""
 
     upstream: str
     ref: str
@@ -95,8 +95,8 @@ class Matrix:
     """Outcomes of an upstream's patches on each of its pinned refs.
 
     :ivar rows: cells of each patch, one for each ref in ``refs``.
-    :ivar files: file of each patch, from the set's own stack. If that stack lacks the patch, from the newest ref's
-        stack that has it.
+    :ivar files: path of each patch file. It is in the set's stack, or if that stack lacks the patch, in the newest
+        stack that contains the patch.
     """
 
     upstream: str
@@ -121,10 +121,11 @@ class Evidence:
 
     :ivar not_run: patches whose proof has no result, each with the reason.
     :ivar notes: data that could not be computed, each with the reason.
-    :ivar ahead: cost of each pinned ref that is newer than the set's own.
+    :ivar ahead: cost of carrying the set's stacks to each newer pinned ref.
     :ivar todo: next step for each stack.
     :ivar prove: command that runs the proofs whose results are missing.
-    :ivar write_proof: command that names the proof of the first patch without one; empty if all have one.
+    :ivar write_proof: command that adds a ``Proof:`` trailer to the first patch without a proof; empty if all patches
+        have one.
     :ivar bounds: upper bounds from ``measurements/targets.toml``.
     """
 
@@ -292,7 +293,10 @@ def _stacks(
 
 
 def _proof_state(info: PatchInfo, verdict: Verdict | None) -> str:
-    """Return the last result of a patch's proof; ``no proof`` if the patch has none; empty if there is no result."""
+    """Return the last result of a patch's proof.
+
+    Return ``no proof`` if the patch names no proof, and an empty string if there is no result.
+    """
     state = verdict.state if verdict else ""
     if not (info.proofs or info.problem) and state not in (ProofState.FAILED, ProofState.NOT_PROVEN):
         return ProofState.NO_PROOF
@@ -340,7 +344,7 @@ def _ahead(project: Project, matrix: Matrix, set_name: str) -> list[Ahead]:
 
 
 def _costs(lines: Sequence[LedgerLine], upstream: str) -> list[Cost]:
-    """Return the costs from an upstream's ledger; a repeated line counts once."""
+    """Return the costs from an upstream's ledger. A repeated line of the ledger counts once."""
     attempts: dict[Attempt, None] = {}
     for line in lines:
         if line.upstream == upstream:
@@ -442,7 +446,7 @@ def _look_ahead(
 
 
 def _ahead_cell(project: Project, stack: Stack, cell: ForecastCell) -> ReportCell:
-    """Return the cell of a forecast. ``stack`` is the stack from which the patch was carried."""
+    """Convert a cell of a forecast to a cell of the report. ``stack`` is the stack from which the patch was carried."""
     paths = tuple(file.path for file in cell.files)
     moved = say_moved(cell.offsets, cell.checked)
     details = list(filter(None, (*paths, moved, cell.message, cell.evidence)))

@@ -22,9 +22,9 @@ from patchq.names import counted
 from patchq.report.evidence import Evidence, Matrix, StackView
 from patchq.report.todo import NextStep, StackTodo
 
-#: Lines of the ledger that the page shows.
+#: Maximum number of ledger lines that the page shows.
 MOST_LINES = 400
-#: A matrix with more refs is wider than a screen, and scrolls.
+#: Number of refs above which a matrix is wider than a screen, and scrolls.
 MOST_REFS = 9
 #: Outcomes by the CSS class that colours them.
 _TONES = {
@@ -144,7 +144,7 @@ def _say_step(evidence: Evidence, todo: StackTodo, stack: StackView) -> str:
     if todo.step is NextStep.NO_PATCHES:
         return "the stack has no patches"
     if todo.step is NextStep.APPLY:
-        return f"the stack is {stack.state}, its worktree {stack.worktree}"
+        return f"the stack is {stack.state}, and its worktree is {stack.worktree}"
     if todo.step is NextStep.EXPORT:
         return "the worktree has commits that are not in the stack"
     if todo.step is NextStep.EDITED:
@@ -175,7 +175,7 @@ def _has_stop(cells: Sequence[object]) -> bool:
 
 
 def _url(status: str) -> str:
-    """Return the web address in an ``Upstream-Status:``; empty for none or for other schemes."""
+    """Return the web address in an ``Upstream-Status:``; empty if there is none, or if it isn't http(s)."""
     match = re.search(r"https?://[^\s\[\]\"'<>]+", status)
     if match:
         return match[0]
@@ -211,7 +211,7 @@ def _cells(matrix: Matrix, link: Callable[[str], str]) -> dict[str, object]:
 
 
 def anchor(name: str) -> str:
-    """Return the URL fragment of a patch's row."""
+    """Return the URL fragment that points to a patch's row."""
     return "p-" + re.sub(r"[^A-Za-z0-9_]+", "-", name)
 
 
@@ -291,7 +291,7 @@ def _charts(evidence: Evidence) -> list[Chart]:
 
 
 def _limits(evidence: Evidence, test: Measurement) -> dict[str, str]:
-    """Return the bounds and targets that apply to a test, as labels by value."""
+    """Return the bounds and targets that apply to a test: a dict from the value to its label."""
     labels: dict[str, str] = {}
     if test.test.startswith("tg"):
         for bound in evidence.bounds:

@@ -1,7 +1,7 @@
-"""History of a set's stacks from one set to another, release by release.
+"""History of the rebases that lead from one set to another set, release by release.
 
-The data comes from the ledgers (stops, resolutions, and patches that upstream has) and from the series
-(patches of each release). If ledgers and series contradict each other, the report lists the differences.
+The data comes from the ledgers (stops, resolutions, and patches that upstream has) and from the series (patches of each
+release). If ledgers and series contradict each other, the report lists the differences.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TAKEN, _GONE = "absorbed", ("obsolete", "withdrawn")
 class StoryStop:
     """Patch that stopped between two releases.
 
-    :ivar hunks: number of hunks that conflicted. A deleted file counts as one. 0 if not recorded.
+    :ivar hunks: number of hunks that conflicted; 0 if the number isn't recorded. A deleted file counts as one hunk.
     :ivar files: paths of the files that conflicted.
     :ivar last: last attempt in the ledger to carry the patch.
     """
@@ -61,9 +61,9 @@ class StoryStep:
     :ivar stops: patches that stopped, were resolved and are carried.
     :ivar left: patches that stopped and were neither carried nor dropped.
     :ivar taken: patches that upstream has.
-    :ivar gone: patches that are no longer needed or withdrawn.
+    :ivar gone: patches that are no longer needed, or that were withdrawn.
     :ivar written: patches of the release's stack that the ledger doesn't list as carried.
-    :ivar missing: patches that the ledger lists as carried and that the release's stack doesn't contain.
+    :ivar missing: patches that the ledger lists as carried, but that the release's stack doesn't contain.
     """
 
     before: str
@@ -89,7 +89,7 @@ class StoryStep:
 
     @property
     def hunks(self) -> int:
-        """Return the number of hunks that needed review, including those of left-out patches."""
+        """Return the number of hunks that needed review, including hunks of patches that were left out."""
         return sum(stop.hunks for stop in (*self.stops, *self.left))
 
     @property
@@ -104,7 +104,8 @@ class StoryWay:
 
     :ivar refs: refs from the first release to the last.
     :ivar set_out: patches of the first release, including those that were removed from its stack later.
-    :ivar lives: outcome of each patch on each later release; empty if the release doesn't have the patch.
+    :ivar lives: outcomes of each patch, one for each release after the first; empty if the release has no outcome for
+        the patch.
     :ivar hot: files that conflicted most.
     :ivar output: True if the ledger contains lines about these releases.
     """
@@ -130,7 +131,7 @@ def tell(project: Project, before: str, after: str, names: Sequence[str] = ()) -
 
 
 def ways(project: Project, before: str, after: str, names: Sequence[str] = ()) -> Iterable[StoryWay]:
-    """Yield the rebases of each upstream whose refs in two sets differ."""
+    """Yield the rebases of each upstream whose ref is not the same in both sets."""
     ledgers = read_ledgers(project, names)
     started = {stack.pin.upstream: stack for stack in project.stacks(before)}
     for stack in project.stacks(after, names):
@@ -183,7 +184,10 @@ def way(upstream: str, ledger: Ledger, series: dict[str, tuple[str, ...]], start
 
 
 def route(attempts: Iterable[Attempt], start: str, end: str) -> tuple[str, ...]:
-    """Return the longest chain of rebases from ``start`` to ``end``; only these two refs if there is no chain."""
+    """Return the refs of the longest chain of rebases from ``start`` to ``end``.
+
+    Without a chain, return only these two refs.
+    """
     onward: dict[str, list[str]] = {}
     for attempt in attempts:
         if attempt.outcome in CARRIED and attempt.onto != attempt.from_ref:
@@ -264,7 +268,7 @@ def _attempts_onto(ledger: Ledger, refs: Sequence[str], number: int) -> list[Att
 
 
 def _stop(attempts: Sequence[Attempt], last: Attempt) -> StoryStop:
-    """Return a stop with the files of the patch's first attempt, because later attempts may list no files."""
+    """Return a stop. Its files come from the patch's first attempt, because later attempts may list no files."""
     first = next((a for a in attempts if a.patch == last.patch and a.files), last)
     return StoryStop(patch=last.patch, hunks=_hunks(first), files=tuple(f.path for f in first.files), last=last)
 
@@ -314,7 +318,7 @@ def _words(step: StoryStep) -> Iterable[tuple[str, str]]:
 
 
 def _sums(found: Sequence[StoryWay]) -> dict[str, int]:
-    """Return the totals of all upstreams, by the names that the template uses."""
+    """Return totals over all upstreams, under the names that the template uses."""
     sums: Counter[str] = Counter()
     for each in found:
         sums["came"] += len(each.set_out)

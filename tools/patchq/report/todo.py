@@ -12,7 +12,7 @@ from patchq.stacks.views import StackState, StackStatus, WorktreeState
 
 
 class NextStep(str, Enum):
-    """State of a stack that determines the next command. The first state that applies is used."""
+    """State of a stack that determines the next command. If several states apply, the first one is used."""
 
     NO_PATCHES = "no patches"
     APPLY = "apply"
@@ -31,7 +31,7 @@ class NextStep(str, Enum):
 class StackTodo:
     """Next step for one stack.
 
-    :ivar onto: newer pinned ref to which the step refers; may be empty.
+    :ivar onto: newer pinned ref to which the step refers, if any.
     :ivar patches: patches to which the step refers.
     """
 
@@ -44,7 +44,7 @@ class StackTodo:
 
 
 def proof_command(patch: str, set_option: str) -> str:
-    """Return the command that names the proof of a patch, after the user wrote the test."""
+    """Return the command that adds the ``Proof:`` trailer to a patch. The user runs it after writing the test."""
     return f"patchq reword {sh(patch)} --trailer {sh(f'Proof: {proof_path(patch)}')}{set_option}"
 
 
@@ -54,7 +54,7 @@ def next_step(
     """Return the next step for a stack.
 
     :param failing: patches of the stack that are not proven.
-    :param lacking: patches of the stack without a proof that the last run of the proofs required.
+    :param lacking: patches of the stack that have no proof, although the last run of the proofs required one.
     :param ahead: newer pinned refs of the stack's upstream, oldest first.
     :param set_option: `` --set SET``, or an empty string for the default set.
     """

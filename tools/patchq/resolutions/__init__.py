@@ -1,4 +1,4 @@
-"""Proposed resolutions for a stopped patch: from git's other strategies, smaller merges, and the user's tools."""
+"""Proposed resolutions for a stopped patch: by options of git, merges of smaller pieces, and the user's tools."""
 
 __all__ = [
     "propose",

@@ -1,4 +1,4 @@
-"""Candidates for a resolution, and the checks that every candidate must pass before the other checks."""
+"""Candidates for a resolution, and the first checks that every candidate must pass."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from patchq.resolutions._kept import lost_change, made_twice, misplaced, stale_n
 from patchq.resolutions._sides import Sides
 from patchq.resolutions._syntax import broken
 
-#: Name of the strategy that merges smaller pieces than git. Proposals name its methods.
+#: Name of the strategy that merges smaller pieces than git. Proposals show the names of its methods instead.
 PIECES = "smaller pieces"
 
 
@@ -23,9 +23,9 @@ class StrategyOutcome(Enum):
     CONFLICT = "conflict"
     #: A change of one side is missing.
     LOST_CHANGE = "lost change"
-    #: The result has a line twice that both sides add once.
+    #: Both sides add the same line once, and the result contains the line twice.
     MADE_TWICE = "made twice"
-    #: One side removes a name from a file, and the other adds uses of it.
+    #: One side removes a name from a file, and the other side adds uses of the name.
     STALE_NAME = "stale name"
     #: A statement is in another block than on the side that changed it.
     MISPLACED = "misplaced"
@@ -42,7 +42,7 @@ class StrategyResult:
     """Result of trying one strategy on the conflict.
 
     :ivar tree: resolved tree; None if the strategy produced none.
-    :ivar where: word, file or message to which the outcome refers.
+    :ivar where: word, file or message that explains the outcome.
     :ivar unread: changed files whose syntax no parser has checked.
     """
 
@@ -54,7 +54,7 @@ class StrategyResult:
 
 
 def candidates(sides: Sides) -> Iterator[StrategyResult]:
-    """Yield the result of each strategy that needs only git, after checking it by :func:`look`."""
+    """Yield the result of each strategy that needs only git. :func:`look` has checked each result."""
     for name, tree in _git_strategies.merges(sides):
         yield look(sides, name, tree) if tree else StrategyResult(strategy=name, outcome=StrategyOutcome.CONFLICT)
     found = _pieces.merge_pieces(sides)
@@ -68,7 +68,7 @@ def candidates(sides: Sides) -> Iterator[StrategyResult]:
 def look(sides: Sides, strategy: str, tree: TreeId, *, adapts: bool = False) -> StrategyResult:
     """Check that a tree contains all changes of both sides, and that its files parse.
 
-    :param adapts: True if the strategy may write new text, so that words can't be compared.
+    :param adapts: True if the strategy may write new text. Then words aren't compared.
     """
     if not adapts:
         if word := lost_change(sides, tree):

@@ -1,7 +1,7 @@
-"""git's other merge options: diff algorithms, ignored blanks, detection of more renames.
+"""Merges with other options of git: diff algorithms, ignored blanks, detection of more renames.
 
-``git merge-tree`` of git 2.39 has no options for these. So ``git merge`` runs in a temporary worktree that
-contains only the relevant files. If attributes name a merge driver or a filter, git doesn't run it.
+``git merge-tree`` of git 2.39 doesn't have these options. So ``git merge`` runs in a temporary worktree that contains
+only the relevant files. If attributes name a merge driver or a filter, git doesn't run it.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _wanted(sides: Sides) -> set[bytes]:
 
 
 def _part(git: Git, tree: dict[bytes, TreeEntry], paths: set[bytes], env: Mapping[str, str]) -> TreeId:
-    """Return a tree that contains only the given files of another tree, without submodules."""
+    """Return a tree with only the entries of ``tree`` at the given paths, without submodules."""
     lines = []
     for path in sorted(paths & tree.keys()):
         entry = tree[path]
@@ -97,7 +97,7 @@ def _part(git: Git, tree: dict[bytes, TreeEntry], paths: set[bytes], env: Mappin
 
 
 def _whole(sides: Sides, scratch: Git, changes: list[PathChange]) -> TreeId:
-    """Return the tree of ``ours`` after making the changes of a merge."""
+    """Return the tree of ``ours`` with the changes of a merge applied."""
     contents = scratch.read_blobs(change.new.blob for change in changes if change.new)
     (commit,) = write_commits(sides.git, sides.ours, [(sides.patch, changes)], contents)
     return sides.git.tree_of([commit])[0]

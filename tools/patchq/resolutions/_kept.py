@@ -30,7 +30,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 def lost_change(sides: Sides, tree: TreeId) -> str:
-    """Return a word that the result contains too often or too rarely; empty if there is no such word."""
+    """Return a word that is too frequent or too rare in the result; empty if there is no such word."""
     base, ours, theirs, result = map(_count, sides.versions(tree, sides.changed_by(tree)))
     word = _unlike(base, ours, theirs, result)
     if word is not None:
@@ -39,7 +39,7 @@ def lost_change(sides: Sides, tree: TreeId) -> str:
 
 
 def made_twice(sides: Sides, tree: TreeId) -> str:
-    """Return a line that both sides add and that is more frequent in the result than on either side.
+    """Return a line that both sides add, and that the result contains more often than either side does.
 
     Return an empty string if there is no such line.
     """
@@ -52,7 +52,7 @@ def made_twice(sides: Sides, tree: TreeId) -> str:
 
 
 def stale_name(sides: Sides, tree: TreeId) -> str:
-    """Return a name that one side removes from a file and that the result still contains; empty if there is none.
+    """Return a name that one side removes from a file, but that the result still contains; empty if there is none.
 
     Such a name was probably renamed, and the added lines still use the old name.
     """
@@ -82,7 +82,7 @@ def _count(files: Mapping[bytes, bytes]) -> Counter[bytes]:
 
 
 def _count_lines(files: Mapping[bytes, bytes]) -> Counter[bytes]:
-    """Count the lines that contain at least two words, without blanks."""
+    """Count the lines that contain at least two words. Blanks are ignored."""
     found: Counter[bytes] = Counter()
     for content in files.values():
         for line in content.splitlines():
@@ -92,7 +92,11 @@ def _count_lines(files: Mapping[bytes, bytes]) -> Counter[bytes]:
 
 
 def _unlike(base: Counter[T], ours: Counter[T], theirs: Counter[T], result: Counter[T]) -> T | None:
-    """Return the first item whose count in the result isn't the base's count plus both sides' changes."""
+    """Return the first item whose count in the result is wrong; None if all are right.
+
+    The right count is the base's count plus the changes of both sides. If both sides made the same change, the change
+    may count once or twice.
+    """
     for item in {**ours, **theirs, **base, **result}:
         by_us, by_them = ours[item] - base[item], theirs[item] - base[item]
         made = result[item] - base[item]

@@ -1,8 +1,8 @@
 """Merges of smaller pieces than git uses: changes of adjacent lines, and additions of both sides.
 
-Git reports a conflict if both sides change the same or adjacent lines. Here, each conflict region is resolved
-on its own. Changes of different words in the same line stay a conflict, because two of six such merges in
-public histories were wrong.
+Git reports a conflict if both sides change the same or adjacent lines. Here, each conflict region is resolved on its
+own. If the sides change different words of the same line, the conflict stays, because two of six such merges in public
+histories were wrong.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _RELEASE = re.compile(rb"\brelease\b|\bversion\s+\d|\b\d{4}-\d\d-\d\d\b", re.IGN
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Conflicting lines on each of the three sides."""
+    """Conflicting lines in base, ours and theirs."""
 
     base: bytes
     ours: bytes
@@ -149,7 +149,7 @@ def _merge(base: Sequence[bytes], edits: Sequence[_SideEdit]) -> list[bytes] | N
 
 
 def _collide(first: _SideEdit, second: _SideEdit) -> bool:
-    """Return whether two edits overlap, or are adjacent so that the order of their lines is unclear."""
+    """Return whether two edits collide: they overlap, or they are adjacent and the order of their lines is unclear."""
     if second.start < first.end:
         return True
     if second.start > first.end or first.side == second.side:
@@ -175,7 +175,7 @@ def _adjacent_lines(region: Region) -> bytes | None:
 
 
 def _ends_lines(region: Region) -> bool:
-    """Return whether each side ends with a line end."""
+    """Return whether the text of each side ends with a line break."""
     return all(not text or text.endswith(b"\n") for text in (region.base, region.ours, region.theirs))
 
 
@@ -183,7 +183,7 @@ def _ends_lines(region: Region) -> bool:
 
 
 def _both_paragraphs(region: Region) -> bytes | None:
-    """Keep the entries that both sides add to a list or a changelog, upstream's entries first."""
+    """Keep the entries that each side adds to a list or a changelog, upstream's entries first."""
     if region.base.strip() or not _ends_lines(region):
         return None
     ours, theirs = _entries(region.ours), _entries(region.theirs)
@@ -207,7 +207,7 @@ def _indent(line: bytes) -> int:
 
 
 def _both_definitions(region: Region) -> bytes | None:
-    """Keep the functions, classes or imports that both sides add to a Python file, upstream's first."""
+    """Keep the functions, classes or imports that each side adds to a Python file, upstream's first."""
     if region.base.strip() or not _ends_lines(region):
         return None
     ours, theirs = _names(region.ours), _names(region.theirs)

@@ -23,7 +23,7 @@ _SECONDS = 1800
 
 
 def by_merger(sides: Sides, name: str, program: str) -> StrategyResult:
-    """Return the result of a structural merge tool for all conflicting files."""
+    """Merge all conflicting files with a structural merge tool, and return the result."""
     if not sides.files:
         return StrategyResult(strategy=name, outcome=StrategyOutcome.CONFLICT)
     try:
@@ -46,7 +46,7 @@ def by_command(sides: Sides, command: str, report: Brief) -> StrategyResult:
     try:
         argv = shlex.split(command)
     except ValueError as error:
-        raise UserError(f"--tool {command!r}: {error}", hint="quote it as for a shell") from None
+        raise UserError(f"--tool {command!r}: {error}", hint="quote the command as for a shell") from None
     if not argv:
         raise UserError("--tool is empty", hint="--tool 'COMMAND ARGUMENT'")
     with fsio.temporary_folder() as folder:

@@ -29,7 +29,7 @@ class Sides:
 
     :ivar patch: commit of the patch on the old ref.
     :ivar ours: commit of the new ref with the patches applied so far.
-    :ivar parked: commit on top of ``ours`` with git's merge. Conflicting files contain markers.
+    :ivar parked: commit on top of ``ours`` with the result of git's merge. Conflicting files contain conflict markers.
     """
 
     git: Git
@@ -55,9 +55,9 @@ class Sides:
 
     @cached_property
     def files(self) -> dict[bytes, tuple[bytes, bytes, bytes]] | None:
-        """Contents of each conflicting path in base, ours and theirs.
+        """Contents of each conflicting path: base, ours and theirs.
 
-        The result is None if a path is not a text file on all three sides.
+        None if one of the paths isn't a text file on all three sides.
         """
         blobs: dict[bytes, dict[int, BlobId]] = {}
         for stage in self.stages:
@@ -75,7 +75,7 @@ class Sides:
         return files
 
     def with_files(self, files: Mapping[bytes, bytes | None]) -> TreeId:
-        """Return the tree of git's merge with the given files replaced. None removes a file."""
+        """Return the tree of git's merge with the given files replaced. A content of None removes the file."""
         modes = {stage.path: stage.entry.mode for stage in self.stages}
         return replace_files(self.git, self.parked, self.patch, files, modes)
 
@@ -85,7 +85,7 @@ class Sides:
         return self._changed(self.base, self.patch.commit).union(self.paths)
 
     def changed_by(self, tree: TreeId) -> frozenset[bytes]:
-        """Return the paths that a candidate changes in ``ours``, and the paths that the patch changes."""
+        """Return the paths that conflict, that the patch changes, or in which a candidate differs from ``ours``."""
         return self._changed(self.ours, tree) | self.touched
 
     def _changed(self, before: str, after: str) -> frozenset[bytes]:

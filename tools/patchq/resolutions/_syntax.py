@@ -15,7 +15,7 @@ from patchq.formats import toml
 def broken(before: Sequence[Mapping[bytes, bytes]], after: Mapping[bytes, bytes]) -> tuple[str, str, list[str]]:
     """Return the first file with a syntax error, the parser's message, and the files that no parser can check.
 
-    If a file has syntax errors on one of the sides, the resolution may contain as many errors as that side.
+    A resolved file may contain as many syntax errors as the file has on one of the sides.
 
     :param before: contents of the files on each side.
     :param after: contents of the files in the resolution.

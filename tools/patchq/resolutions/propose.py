@@ -50,7 +50,7 @@ class ProposeRequest:
 
     :ivar mergers: names of the lock's mergers to try.
     :ivar tools: commands to try.
-    :ivar proofs: run the patch's proof.
+    :ivar proofs: True to run the patch's proof.
     """
 
     mergers: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ class ProposedResolution:
     """Proposed resolution, which has passed all checks.
 
     :ivar number: number of the proposal for :func:`take`, from 1.
-    :ivar strategies: strategies that produce this tree.
+    :ivar strategies: names of the strategies that produce this resolution.
     :ivar diff: diff of the resolved patch.
     :ivar unread: changed files whose syntax no parser has checked.
     :ivar carries: number of later patches that apply on top of the resolution.
@@ -89,7 +89,7 @@ class ProposedResolution:
 class StrategyAttempt:
     """Result of one strategy, for the output.
 
-    :ivar where: word, file, check or message to which the outcome refers.
+    :ivar where: word, file, check or message that explains the outcome.
     """
 
     strategy: str
@@ -158,7 +158,7 @@ def propose(project: Project, upstream: str, request: ProposeRequest, *, prove: 
 
 
 def take(project: Project, upstream: str, number: int, *, prove: Prove, proofs: bool = True) -> Resolution:
-    """Keep one of the resolutions that :func:`propose` returned last, and continue the rebase.
+    """Keep a resolution of the last call of :func:`propose`, and continue the rebase.
 
     The checks run again; if one fails, nothing changes.
 
@@ -196,10 +196,7 @@ def _every(project: Project, sides: Sides, request: ProposeRequest, report: Brie
 
 
 class _Once:
-    """Runner that runs each proof only once for each commit.
-
-    Without the patch, the result is the same for all proposals.
-    """
+    """Proof runner that caches results by request. For example, all proposals share the run without the patch."""
 
     def __init__(self, prove: Prove) -> None:
         self._prove = prove
@@ -220,10 +217,9 @@ def _judge(
 
 
 def _refusal(checks: Sequence[ResolutionCheck], *, has_proof: bool) -> str:
-    """Return the check that refuses a proposal; empty if none does.
+    """Return the name and message of the check that refuses a proposal; empty if no check does.
 
-    A proposal is refused if the patch has a proof that can't run on this machine, but not if the patch has no
-    proof.
+    A proof that can't run on this machine refuses the proposal. A patch without a proof doesn't.
     """
     for check in checks:
         if check.state == ProofState.FAILED or (check.state == ProofState.NOT_RUN and has_proof):
@@ -269,7 +265,7 @@ def _save(project: Project, upstream: str, stop: Stop, proposals: Sequence[Propo
 
 
 def _saved(project: Project, upstream: str, stop: Stop) -> list[tuple[TreeId, str]]:
-    """Return the trees of the last proposals for this stop, and the ledger's text for each.
+    """Return the last proposals for this stop, each as its tree and its text for the ledger.
 
     :raises StateError: if the file is invalid.
     """

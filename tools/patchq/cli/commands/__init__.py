@@ -1,1 +1,1 @@
-"""Commands. Each module parses its options, makes one call of the core and prints the result."""
+"""Commands. Each module parses the options of a command, calls one function of the core and prints the result."""

@@ -13,7 +13,9 @@ from patchq.names import StackResult, counted
 @click.command("apply")
 @click.argument("names", nargs=-1)
 @click.option("--to", default="", metavar="PATCH", help="Last patch to apply.")
-@click.option("--fix", default="", metavar="PATCH", help="Patch to put into the worktree with fuzz, as edits.")
+@click.option(
+    "--fix", default="", metavar="PATCH", help="Patch to apply to the worktree with fuzz, as uncommitted edits."
+)
 @click.option(
     "--from-bundle",
     "bundle",
@@ -29,7 +31,8 @@ def command(
 ) -> None:
     """Apply the stacks, all or none.
 
-    Makes one commit for each patch in .patchq/trees, never with fuzz. Only changed patches are applied again.
+    Makes one commit in .patchq/trees for each patch. Never applies a patch with fuzz. Only changed patches are applied
+    again.
     """
     from patchq.stacks.apply import apply
 
@@ -76,7 +79,7 @@ def _show_stack(result: StackResult) -> None:
             echo(f"  {p.name}: changes nothing")
         if p.by_rule:
             echo(
-                f"  {p.name}: applied by its rules, because its diff doesn't apply; `patchq export "
+                f"  {p.name}: the diff doesn't apply, so the patch's rules made the change; `patchq export "
                 f"{result.upstream}` rewrites the diff"
             )
         for o in p.offsets:

@@ -22,12 +22,14 @@ def command() -> None:
 
 @command.command("import")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--machine", required=True, metavar="NAME", help="Machine that was measured, such as GB10.")
+@click.option("--machine", required=True, metavar="NAME", help="Name of the measured machine, such as GB10.")
 @click.option("--python", default="", metavar="PATH", help="Interpreter of the measured environment.")
-@click.option("--stack", "expected", default="", metavar="ID", help="Stack id that was measured, or its beginning.")
+@click.option(
+    "--stack", "expected", default="", metavar="ID", help="Stack id of the measured build, or its first characters."
+)
 @click.option("--reported", default="", metavar="WHO", help="Source of figures that you didn't measure.")
-@click.option("--engine", default="", metavar="NAME", help="Engine, if the file names none.")
-@click.option("--config", default="", metavar="TEXT", help="Configuration, if the file names none.")
+@click.option("--engine", default="", metavar="NAME", help="Engine of results whose file doesn't give one.")
+@click.option("--config", default="", metavar="TEXT", help="Configuration of results whose file doesn't give one.")
 @json_option
 def import_(
     files: tuple[Path, ...],

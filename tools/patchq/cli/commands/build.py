@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 @click.option(
     "--thin",
     is_flag=True,
-    help="Build small wheels of only the patched files, to install next to the unchanged release wheels.",
+    help="Build small wheels with only the patched files, to install next to the unchanged release.",
 )
 @click.option("--no-isolation", is_flag=True, help="Build with the packages that are installed in this environment.")
 @set_option
@@ -74,20 +74,21 @@ def command(
 ) -> None:
     """Build wheels of the applied stacks into dist/SET.
 
-    With --kernels: builds a wheel of the kernels that an upstream would compile at first use, for one architecture.
-    Compiled kernels are reused.
+    With --kernels, builds a wheel for one architecture. It contains the kernels that the upstream would otherwise
+    compile at first use. Compiled kernels are reused.
 
-    With --thin: builds into dist/SET/thin. A thin wheel is installed next to the release, and serves the patched files
-    when Python imports them; python WHEEL/_patchq_thin_PACKAGE writes them over the release instead.
+    With --thin: builds into dist/SET/thin. A thin wheel is installed next to the release, and contains only the patched
+    files; Python then imports these files instead of the release's files. `python WHEEL/_patchq_thin_PACKAGE` writes
+    the patched files over the release instead.
 
-    An upstream without patches is not built: its own release is the same.
+    An upstream without patches is not built, because its own release has the same content.
     """
     from patchq.build import platforms
     from patchq.build.build import build
     from patchq.errors import UserError
 
     if platform and wheel_tag:
-        raise UserError("--platform and --wheel both choose the release wheel", hint="leave one of them out")
+        raise UserError("--platform and --wheel both choose the release wheel", hint="use only one of these options")
     project = open_project(as_json)
     if arch:
         if len(names) != 1 or profile or wheel_tag:
@@ -185,7 +186,7 @@ def _install_release(item: Unpatched) -> str:
 
 
 def _install(built: Sequence[Built], folder: str) -> str:
-    """Return the command that installs the wheels, and the platform on which it works."""
+    """Return a line with the command that installs the wheels. For other platforms, the line names the platform."""
     from patchq.build import platforms
 
     if any(b.profile == "empty" for b in built):
@@ -195,7 +196,7 @@ def _install(built: Sequence[Built], folder: str) -> str:
     line = f"python -m pip install --no-deps -r {sh(folder)}/requirements.txt"
     if not where or where == [platforms.here()]:
         return f"install: {line}"
-    return f"install, with {folder} on an {' or '.join(where)} machine: {line}"
+    return f"to install, copy {folder} to an {' or '.join(where)} machine and run: {line}"
 
 
 def _thin(project: Project, names: Sequence[str], as_json: bool, **options: Any) -> None:
@@ -291,4 +292,4 @@ def _kernels(project: Project, upstream: str, arch: str, names: Sequence[str], a
         size = d.built.path.stat().st_size
         echo(f"{'built' if d.built.fresh else 'up to date:'} {folder}/{d.built.path.name}, {size} bytes")
         tail = f"python -m pip install --no-deps -r {sh(folder)}/requirements-{arch.replace('_', '')}.txt"
-        echo(f"install, with {folder} on an {d.built.platform} machine: {tail}")
+        echo(f"to install, copy {folder} to an {d.built.platform} machine and run: {tail}")

@@ -12,14 +12,14 @@ from patchq.names import counted
 
 @click.command("bundle")
 @click.argument("target", metavar="FILE", type=click.Path(path_type=Path))
-@click.option("--wheels", is_flag=True, help="Include the release wheels that overlays are built over.")
+@click.option("--wheels", is_flag=True, help="Include the release wheels from which overlays are built.")
 @set_option
 @json_option
 def command(target: Path, wheels: bool, set_name: str, as_json: bool) -> None:
     """Write everything that an offline machine needs to one file.
 
-    Contains the lock, the stacks, the proofs, and each pin's archive or commit. On the offline machine: `patchq
-    apply --from-bundle FILE`.
+    The file contains the lock, the stacks, the proofs, and each pin's archive or commit. On the offline machine, run
+    `patchq apply --from-bundle FILE`.
     """
     from patchq.store.bundle import make_bundle
 

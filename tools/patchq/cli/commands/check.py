@@ -25,8 +25,8 @@ _SHOWN = 3
 class _Scope:
     """Part of the project to check, and the options of the check.
 
-    :ivar names: upstreams; empty for all.
-    :ivar set_name: set; empty for every pinned stack.
+    :ivar names: upstreams to check; empty means all.
+    :ivar set_name: name of the set to check; empty means every pinned stack.
     """
 
     names: tuple[str, ...]
@@ -38,7 +38,10 @@ class _Scope:
 
 @dataclass(slots=True)
 class _CheckFindings:
-    """Findings, and the shared definitions that some of the findings report."""
+    """Findings of a check.
+
+    ``shared`` contains the definition for each finding about a definition that several patches change.
+    """
 
     findings: list[Finding] = field(default_factory=list)
     shared: dict[Finding, Shared] = field(default_factory=dict)
@@ -46,7 +49,8 @@ class _CheckFindings:
     def add_shared(self, project: Project, scope: _Scope, plans: dict[tuple[str, str], ApplyPlan]) -> None:
         """Add warnings for definitions that several patches change.
 
-        There is a warning if one patch undoes another's change, or if copies of the definition may now differ.
+        Only a definition that needs a decision gets a warning: one patch undoes another patch's change, or copies of
+        the definition may now differ.
         """
         from patchq.drift.sets import shared_in_sets
         from patchq.stacks.check import Finding
@@ -59,7 +63,7 @@ class _CheckFindings:
                     patch=s.patch.partition("/")[2] if s.patch.startswith(f"{s.upstream}/") else "",
                     rule="one-definition",
                     message=f"{s.definition} in {s.path} is changed by {s.other} and by {s.patch}: {s.message}",
-                    hint=f"compare the two changes; if {s.patch} was written for the other one, add the trailer "
+                    hint=f"compare the two changes; if {s.patch} builds on the other patch, add the trailer "
                     f"`Requires: {s.other}` to it",
                     level=FindingLevel.WARNING,
                 )
@@ -68,7 +72,7 @@ class _CheckFindings:
 
 
 def _grouped(found: _CheckFindings) -> list[Finding]:
-    """Return the findings. The warnings about one patch's shared definitions are combined into one."""
+    """Return the findings, with all warnings about one patch's shared definitions combined into one warning."""
     groups: dict[tuple[str, str, str], list[Finding]] = {}
     for finding in found.shared:
         shared = found.shared[finding]
@@ -103,7 +107,7 @@ def _as_one(group: list[Finding], about: dict[Finding, Shared]) -> Finding:
     return replace(
         group[0],
         message=f"{patch} and {by} change the same {count}: {', '.join(places[:_SHOWN])}{more}",
-        hint=f"compare the changes; if {patch} was written for another patch, add a trailer such as "
+        hint=f"compare the changes; if {patch} builds on another patch, add a trailer such as "
         f"`Requires: {others[0]}` to it",
     )
 
@@ -111,7 +115,7 @@ def _as_one(group: list[Finding], about: dict[Finding, Shared]) -> Finding:
 def _upstream_lines(
     project: Project, plans: dict[tuple[str, str], ApplyPlan], accepted: tuple[str, ...]
 ) -> list[Finding]:
-    """Return a finding for each patch that drops upstream's new lines.
+    """Return a finding for each patch that removes lines which upstream has added.
 
     :param accepted: dropped lines that the user accepts. They are recorded in the ledger.
     """
@@ -127,8 +131,9 @@ def _upstream_lines(
                 ref=item.ref,
                 patch=item.patch,
                 rule="upstream-lines",
-                message=f"it drops lines that upstream added since {item.attempt.from_ref}: {show_dropped(item.lines)}",
-                hint="restore them; if the patch has to drop them: "
+                message=f"the patch removes lines that upstream added since {item.attempt.from_ref}: "
+                f"{show_dropped(item.lines)}",
+                hint="restore the lines; if the patch has to remove them: "
                 f"`patchq check --drop-upstream-line {item.upstream}/{item.patch}:{item.lines[0].name}`",
             )
         )
@@ -189,11 +194,13 @@ def _installs(
         resolved = installs.resolve_set(project, set_name, kind, offline=offline)
         where = f"set {resolved.set_name} on {kind}"
         for lacked in resolved.lacked:
-            there = "it has no version of it"
+            there = "it has no version of this package"
             if lacked.there:
                 there = f"its newest version is {lacked.there}"
-            message = f"{where}: the available index has nothing for {lacked.requirement}; {there}"
-            found.append(replace(finding, message=message, hint="use an index that has it", level=FindingLevel.WARNING))
+            message = f"{where}: the package index has nothing for {lacked.requirement}; {there}"
+            found.append(
+                replace(finding, message=message, hint="use an index that has the package", level=FindingLevel.WARNING)
+            )
         if resolved.contradiction:
             message = f"{where}: the wheels don't install together:\n{resolved.contradiction}"
             found.append(replace(finding, message=message, hint="pin compatible versions"))
@@ -214,7 +221,10 @@ def _show(found: list[Finding], written: tuple[str, ...], resolved: list[dict[st
         without = ""
         if one["lacked"]:
             without = f" without {len(one['lacked'])} that the index lacks"
-        echo(f"set {one['set_name']} on {one['platform']}: {len(one['packages'])} packages resolve{without}")
+        echo(
+            f"set {one['set_name']} on {one['platform']}: "
+            f"{len(one['packages'])} packages can be installed together{without}"
+        )
 
 
 @click.command("check")
@@ -227,7 +237,7 @@ def _show(found: list[Finding], written: tuple[str, ...], resolved: list[dict[st
     "dropped",
     multiple=True,
     metavar="UPSTREAM/PATCH:PATH[:LINE]",
-    help="Line (or file, for all its lines) of upstream that a patch may remove; recorded in the ledger.",
+    help="Line of upstream that a patch may remove (without LINE: all lines of the file); recorded in the ledger.",
 )
 @click.option(
     "--with",
@@ -264,8 +274,8 @@ def command(
 ) -> None:
     """Check the stacks against the project's rules.
 
-    Checks every pinned stack, or the stacks of a set: trailers, names, paths, sign-offs and requirements, and
-    that each patch applies without fuzz, is exported to the same bytes, and doesn't mention patchq.
+    Checks trailers, names, paths, sign-offs and requirements. Each patch must apply without fuzz, export to the same
+    bytes, and not mention patchq. Without --set, checks every pinned stack.
     """
     project = open_project(as_json)
     _refuse_options(
@@ -331,7 +341,7 @@ def _refuse_options(*, installs: bool, refs: bool, fix: bool) -> None:
 def _check_stacks(
     project: Project, scope: _Scope, plans: dict[tuple[str, str], ApplyPlan], dropped: tuple[str, ...]
 ) -> _CheckFindings:
-    """Check the stacks; unless ``text_only``, also check whether they fit each other and upstream.
+    """Check the stacks. Unless ``text_only`` is set, also check whether patches clash with each other or with upstream.
 
     :param dropped: see :func:`_upstream_lines`.
     """

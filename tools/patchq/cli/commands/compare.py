@@ -69,18 +69,20 @@ def _show(found: ComparedUpstream, other: str) -> None:
             left.append(conflicting.name)
         else:
             left.append(f"{other}: {conflicting.name}")
-    apart = f"; left out, as they conflict: {', '.join(left)}" if left else ""
+    apart = f"; left out, because they conflict: {', '.join(left)}" if left else ""
     echo(f"union: {counted(len(found.union), 'patch')}{apart}")
 
 
 @click.command("compare")
 @click.argument("other")
-@click.option("--union", is_flag=True, help="Print only the order of a stack with the patches of both.")
-@click.option("--other-set", metavar="SET", default="", help="Set of OTHER.  [default: the default set of its lock]")
+@click.option("--union", is_flag=True, help="Print only the order of a stack that contains the patches of both forks.")
+@click.option(
+    "--other-set", metavar="SET", default="", help="Set of OTHER to compare with.  [default: OTHER's default set]"
+)
 @set_option
 @json_option
 def command(other: str, union: bool, other_set: str, set_name: str, as_json: bool) -> None:
-    """Compare the stacks with those of another fork.
+    """Compare the stacks with the stacks of another fork.
 
     OTHER is the folder of another project, a bundle, or a git revision of this project.
     """

@@ -33,4 +33,4 @@ def command(folder: Path | None, thin: bool, set_name: str, as_json: bool) -> No
     if thin:
         build = "patchq build --thin"
     build += project.set_option(set_name)
-    echo(f"next: {build}, then docker compose -f {shown[3]} run --rm dev, or up serve")
+    echo(f"next: {build}, then `docker compose -f {shown[3]}` with `run --rm dev` or `up serve`")

@@ -16,14 +16,16 @@ if TYPE_CHECKING:
 
 @click.command("conflict")
 @click.argument("name", required=False)
-@click.option("--history", "fetch", is_flag=True, help="Fetch upstream's history to name the commits that conflict.")
+@click.option(
+    "--history", "fetch", is_flag=True, help="Fetch upstream's history, to show the commits that caused the conflict."
+)
 @json_option
 def command(name: str | None, fetch: bool, as_json: bool) -> None:
     """Show the patch at which a rebase stopped.
 
-    Shows the purpose of the patch, the three sides with the conflicting lines, the upstream commits that
-    changed these lines (if the history is available locally), the patches that depend on it, known
-    resolutions, and how its proof is run.
+    Shows the purpose of the patch, the three sides with the conflicting lines, known resolutions, the patches that
+    depend on this patch, and how to run its proof. Also shows the upstream commits that changed the conflicting lines,
+    if upstream's history is available locally.
     """
     from patchq.rebase.conflict import brief, report_json
 
@@ -36,7 +38,9 @@ def command(name: str | None, fetch: bool, as_json: bool) -> None:
 
 
 def _changes(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
-    """Yield the lines in which two texts differ apart from indentation, each with a line of context.
+    """Yield the lines that differ between two texts, each with a line of context.
+
+    Differences in indentation are ignored.
 
     Yield all lines if the first text is empty.
     """
@@ -61,7 +65,7 @@ def _changes(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
         for n in range(m.size):
             pairs.append((before[m.a + n], after[m.b + n]))
     if moved := sum(one != other for one, other in pairs):
-        yield f"({counted(moved, 'line')} with other indentation)"
+        yield f"({counted(moved, 'line')} with only other indentation)"
     elif old == new:
         yield "(no change)"
 
@@ -100,7 +104,7 @@ def _show(found: Brief) -> None:
     if found.message:
         echo(found.message)
     if found.evidence:
-        echo(f"upstream has it, {found.grade or 'in part'}: {found.evidence}")
+        echo(f"upstream has the patch, {found.grade or 'in part'}: {found.evidence}")
     _show_files(found)
     echo("")
     for cause in found.causes:
@@ -118,6 +122,6 @@ def _show(found: Brief) -> None:
         needs = f" (needs {', '.join(found.needs)})"
     echo(f"proof: {', '.join(found.proofs) or 'none'}{needs}")
     echo(
-        f"edit {found.worktree}, then `{found.command}`; without --dry-run, this keeps a resolution that passes all "
-        "checks"
+        f"edit {found.worktree}, then `{found.command}`; without --dry-run, the command keeps a resolution "
+        "that passes all checks"
     )

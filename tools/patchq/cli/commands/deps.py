@@ -10,14 +10,14 @@ from patchq.cli.terminal import echo
 
 @click.command("deps")
 @click.argument("names", nargs=-1)
-@click.option("--dot", is_flag=True, help="Print the graph for Graphviz.")
+@click.option("--dot", is_flag=True, help="Print the graph in Graphviz's DOT format.")
 @set_option
 @json_option
 def command(names: tuple[str, ...], dot: bool, set_name: str, as_json: bool) -> None:
-    """Show which patches need which.
+    """Show the dependencies between patches.
 
-    Finds dependencies by carrying each patch without the others, in memory. Also shows the dependencies that
-    patches declare by Requires: trailers.
+    Finds dependencies by carrying each patch without the others, in memory. Also shows the dependencies that patches
+    declare by Requires: trailers.
     """
     from patchq.stacks.deps import as_dot, commuting, dependencies
 

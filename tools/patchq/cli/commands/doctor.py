@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @click.command("doctor")
-@click.option("--python", default="", metavar="PATH", help="Interpreter of an environment to verify as well.")
+@click.option("--python", default="", metavar="PATH", help="Interpreter of an environment to verify, too.")
 @click.option(
     "--arch",
     "archs",
@@ -36,8 +36,9 @@ def command(
 ) -> None:
     """Check this machine and the project.
 
-    Checks git, disk space, nvcc and its targets, and the store; with --python also an environment. With --arch:
-    only tests which PTX instructions of the stacks' kernels each nvcc assembles, for each suffix.
+    Checks git, disk space, nvcc and its targets, and the store; with --python also an environment. With --arch, only
+    tests which PTX instructions of the stacks' kernels each nvcc assembles for this architecture, with each suffix
+    (such as sm_121, sm_121a and sm_121f).
     """
     if archs:
         _probe(archs, nvccs, as_json)
@@ -91,7 +92,7 @@ def command(
 
 
 def _probe(archs: tuple[str, ...], nvccs: tuple[str, ...], as_json: bool) -> None:
-    """Print which toolkit assembles which instruction for which target.
+    """Print a table for each toolkit: which instructions it assembles for which targets.
 
     Exit with 1 if a requested target lacks a required instruction.
     """
@@ -102,7 +103,10 @@ def _probe(archs: tuple[str, ...], nvccs: tuple[str, ...], as_json: bool) -> Non
     found, unusable = toolkits(nvccs)
     cells = probe(archs, found)
     if not found and not unusable:
-        raise UserError("there is no nvcc here", hint="install the CUDA toolkit, or name the path of one with --nvcc")
+        raise UserError(
+            "no nvcc was found on this machine",
+            hint="install the CUDA toolkit, or give the path of an nvcc with --nvcc",
+        )
     lacks = {}
     if found:
         lacks = {arch: lacking(cells, arch) for arch in archs}

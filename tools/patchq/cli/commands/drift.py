@@ -10,16 +10,16 @@ from patchq.cli.terminal import echo
 @click.argument("upstream")
 @click.option("--from", "old", required=True, metavar="REF", help="Pinned ref to start from.")
 @click.option("--to", "new", required=True, metavar="REF", help="Pinned ref to compare with.")
-@click.option("--far", is_flag=True, help="List the changes in reach of the patches, too.")
+@click.option("--far", is_flag=True, help="Also list distant changes that may affect the patches.")
 @set_option
 @json_option
 def command(upstream: str, old: str, new: str, far: bool, set_name: str, as_json: bool) -> None:
     """Find patches that apply but changed meaning.
 
-    Compares two pinned refs of UPSTREAM. Reports calls from the set's other upstreams whose arguments would
-    change their meaning. For each patch of the old ref's stack, reports changes of the functions that the
-    patch changes, of their callers, and of the definitions that its lines call, read or override. Exit code 1
-    if an alarm needs a decision.
+    Compares two pinned refs of UPSTREAM. Reports calls from the set's other upstreams whose arguments would change
+    their meaning. For each patch of the old ref's stack, reports what upstream changed in the functions that the patch
+    changes, in the callers of these functions, and in the definitions that the patch's lines call, read or override.
+    Exit code 1 if an alarm needs a decision.
     """
     from patchq.cli.drifted import alarm_body, show_alarms, show_reached, show_unseen
     from patchq.drift.alarms import by_definition, by_kind, is_near
@@ -48,13 +48,16 @@ def command(upstream: str, old: str, new: str, far: bool, set_name: str, as_json
             show_reached(reached)
         show_unseen(found.unseen)
         if not found.siblings:
-            echo(f"not compared: calls from other upstreams: upstream.lock has no [upstreams.{upstream}.build]")
+            echo(f"not compared: calls from other upstreams, because upstream.lock has no [upstreams.{upstream}.build]")
         if found.alarms and not found.history:
-            echo(f"no commits: no history of {upstream} is available locally (`patchq fetch --history`)")
+            echo(f"the commits are unknown: no history of {upstream} is available locally (`patchq fetch --history`)")
         kinds = ", ".join(f"{n} {kind}" for kind, n in by_kind(open_ones).items())
         fixed = len(found.alarms) - len(open_ones)
         if not far and (found.far or len(shown) < len(groups)):
-            echo(f"far: {len(groups) - len(shown)} findings, {len(found.far)} changes in reach: `--far` lists them")
+            echo(
+                f"far: {len(groups) - len(shown)} findings, {len(found.far)} changes that may affect patches: "
+                "`--far` lists them"
+            )
         echo(f"{len(open_ones)} open" + (f": {kinds}" if kinds else "") + f", {fixed} fixed by the stacks")
     if open_ones:
         raise click.exceptions.Exit(1)

@@ -11,7 +11,7 @@ from patchq.cli.terminal import echo
 @set_option
 @click.option("--all", "every", is_flag=True, help="Fetch every pin of the lock, not only those of a set.")
 @click.option("--source", type=click.Choice(["git", "archive"]), help="Fetch only from this source.")
-@click.option("--history", is_flag=True, help="Fetch upstream's history, too, for `forecast` and `rebase`.")
+@click.option("--history", is_flag=True, help="Also fetch upstream's history, for `forecast` and `rebase`.")
 @offline_option
 @json_option
 def command(

@@ -8,13 +8,17 @@ from patchq.cli.terminal import echo
 
 @click.command("fold")
 @click.argument("upstream")
-@click.option("--partial", is_flag=True, help="Leave edits that belong to no single patch in the worktree.")
+@click.option(
+    "--partial",
+    is_flag=True,
+    help="Skip edits that belong to no patch or to several patches; they stay in the worktree.",
+)
 @json_option
 def command(upstream: str, partial: bool, as_json: bool) -> None:
-    """Fold your edits into the patches that own those lines.
+    """Fold your edits into the patches that own the edited lines.
 
-    Each edit goes into the patch that wrote the edited lines or the line next to an insertion. The tree of the
-    stack is then the edited tree. Edits of lines of no patch, or of several patches, are refused.
+    Each edit goes into the patch that wrote the edited lines (for an insertion: the adjacent lines). Afterwards, the
+    tree of the stack is the edited tree. Refuses an edit whose lines belong to no patch or to several patches.
     """
     from patchq.editing.fold import fold
 

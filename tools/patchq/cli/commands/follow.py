@@ -24,7 +24,11 @@ if TYPE_CHECKING:
 @click.argument("names", nargs=-1)
 @click.option("--onto", default="", metavar="REF", help="Release to carry to.  [default: the newest release]")
 @click.option(
-    "--repository", envvar="GITHUB_REPOSITORY", default="", metavar="OWNER/NAME", help="Repository of this project."
+    "--repository",
+    envvar="GITHUB_REPOSITORY",
+    default="",
+    metavar="OWNER/NAME",
+    help="GitHub repository of this project.",
 )
 @click.option(
     "--api", envvar="GITHUB_API_URL", default="", metavar="URL", help="URL of the git host's API.  [default: GitHub's]"
@@ -42,7 +46,7 @@ if TYPE_CHECKING:
     "--send",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Send the content of this folder, which --dry-run wrote; run nothing.",
+    help="Send the branch and the pull request from this folder, which --dry-run wrote; run nothing.",
 )
 @set_option
 @json_option
@@ -61,13 +65,13 @@ def command(
 ) -> None:
     """Open a pull request that carries a stack to a new release.
 
-    Keeps one pull request for each release in the project's own repository. Its branch contains the patches
-    that apply, and its text lists the outcome of each patch. The pull request is edited in place. Once it was
-    closed, it is not opened again. The variable GITHUB_TOKEN contains the token. Without NAMES: each upstream
-    of the set that has patches.
+    Keeps one pull request for each release in the project's own repository. Its branch contains the patches that apply,
+    and its text lists the outcome of each patch. A later run edits the same pull request. A closed pull request is not
+    opened again. The environment variable GITHUB_TOKEN must contain the token. Without NAMES, carries each stack of the
+    set.
 
-    In two steps, `--dry-run DIR` needs no token with write access, and `--send DIR` runs no proof and no upstream
-    code.
+    Can run in two steps: `--dry-run DIR` needs no token with write access; then `--send DIR` runs neither proofs nor
+    upstream's code.
     """
     from patchq.contribute import follow as core
     from patchq.errors import PatchqError
@@ -78,7 +82,7 @@ def command(
     project = open_project(as_json)
     chosen = names or tuple(s.pin.upstream for s in project.stacks(project.choose_set(set_name)) if s.names)
     if onto and len(chosen) != 1:
-        raise click.UsageError(f"--onto is for one upstream: name one of {', '.join(chosen)}")
+        raise click.UsageError(f"--onto needs exactly one upstream: name one of {', '.join(chosen)}")
     found, trouble = [], []
     token = os.environ.get("GITHUB_TOKEN", "")
     for name in chosen:

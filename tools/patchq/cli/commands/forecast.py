@@ -25,12 +25,18 @@ _SHORT = {"absorbed": "upstream has it", "conflict": "needs review", "replayed":
 @click.option("--onto", "refs", multiple=True, metavar="REF", help="Ref or release to carry to; may be repeated.")
 @click.option("--releases", default="", metavar="SPEC", help="Releases to carry to, such as '>=0.14'.")
 @click.option("--newest", is_flag=True, help="Carry to upstream's default branch, or to its newest release.")
-@click.option("--from", "from_ref", default="", metavar="REF", help="Ref whose stack to carry.  [default: the nearest]")
+@click.option(
+    "--from", "from_ref", default="", metavar="REF", help="Pinned ref whose stack to carry.  [default: the nearest]"
+)
 @click.option(
     "--why", is_flag=True, help="Show files, evidence, offsets, drift, and definitions that two patches change."
 )
 @click.option("--annotate", is_flag=True, help="Print an annotation for GitHub Actions for each patch with a conflict.")
-@click.option("--blame", is_flag=True, help="Find the first ref at which each patch conflicts, and the cheapest ref.")
+@click.option(
+    "--blame",
+    is_flag=True,
+    help="Find the first ref at which each patch conflicts, and the ref with the fewest conflicts.",
+)
 @set_option
 @json_option
 def command(
@@ -47,15 +53,15 @@ def command(
 ) -> None:
     """Show the cost of carrying a stack to other refs.
 
-    Carries the patches of the nearest pinned stack to each ref, in memory. Shows which patches apply, which
-    ones upstream has, which a recorded resolution resolves, which the ledger drops, and which need review.
-    Nothing is changed. Without NAME: each upstream of the set that has patches.
+    Carries the patches of the nearest pinned stack to each ref, in memory. Shows the outcome of each patch: it applies,
+    upstream has it, a recorded resolution resolves its conflict, the ledger drops it, or it needs review. Nothing is
+    changed. Without NAME, forecasts each stack of the set.
     """
     from patchq.forecast.forecast import forecast
 
     project = open_project(as_json)
     if name is None and as_json:
-        raise click.UsageError("--json is for one upstream: name it")
+        raise click.UsageError("--json needs exactly one upstream: name it")
     stacks = project.stacks(project.choose_set(set_name), [name] if name else [])
     for upstream in [name] if name else [s.pin.upstream for s in stacks if s.names]:
         found = forecast(
@@ -229,7 +235,7 @@ def _show_why(found: Forecast) -> None:
 
 
 def _show_drift(found: Forecast) -> None:
-    """Print the drift that affects patches which apply."""
+    """Print the drift in patches that apply."""
     from patchq.cli.drifted import show_alarm, show_unseen
 
     for there in found.drift:
@@ -237,7 +243,7 @@ def _show_drift(found: Forecast) -> None:
             show_alarm(alarm, f"{there.ref} drift: ")
         show_unseen(there.unseen)
     if any(there.alarms for there in found.drift) and not found.history:
-        echo(f"no commits: no history of {found.upstream} is available locally (`patchq fetch --history`)")
+        echo(f"the commits are unknown: no history of {found.upstream} is available locally (`patchq fetch --history`)")
 
 
 def _next(found: Forecast) -> str:

@@ -71,14 +71,16 @@ def _build_arg(word: str) -> tuple[str, str]:
     "--image",
     type=click.Path(path_type=Path, exists=True),
     metavar="PATH",
-    help="Container image whose edits of the release's wheel become patches.",
+    help="Container image in which files of the release were edited; the edits become patches.",
 )
-@click.option("--platform", default="", metavar="NAME", help="Platform to select from several images, such as aarch64.")
+@click.option(
+    "--platform", default="", metavar="NAME", help="Platform of the image to use if there are several, such as aarch64."
+)
 @click.option(
     "--overlay",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Folder of whole files that replace files of the pinned tree.",
+    help="Folder of complete files that replace files of the pinned tree.",
 )
 @click.option(
     "--from-site-packages",
@@ -109,12 +111,15 @@ def _build_arg(word: str) -> tuple[str, str]:
     show_default=True,
     callback=_size,
     metavar="SIZE",
-    help="With --dry-run: download limit of the search for releases to which a patch applies.",
+    help="With --dry-run: most data to download while searching for releases to which the patches apply.",
 )
 @click.option("--partial", is_flag=True, help="Import the patches that apply and leave the rest.")
 @click.option("--topic", default="", help="Value of the patches' Topic trailer.")
 @click.option(
-    "--author", default="", metavar="'NAME <EMAIL>'", help="Author of patches that name none (`me`: your git identity)."
+    "--author",
+    default="",
+    metavar="'NAME <EMAIL>'",
+    help="Author of patches without an author (`me`: your git identity).",
 )
 @click.option("--signoff", "-s", is_flag=True, help="Add your sign-off.")
 @offline_option
@@ -149,9 +154,9 @@ def command(
     """Import patches from elsewhere.
 
     Reads mails, mboxes, plain diffs, folders (series, .patches, numbered), a Debian package, packagers' recipes,
-    standard input (-), and the URL of a commit or pull request; with --range the commits of a repository. Scripts
-    and Dockerfiles run sandboxed, without network access: each step that edits the package becomes a patch, and
-    each step that may change it otherwise is listed.
+    standard input (-), and the URL of a commit or pull request; with --range, the commits of a repository. Scripts and
+    Dockerfiles run sandboxed, without network access: each step that edits the package becomes a patch. Other steps
+    that may change the package are listed.
     """
     from patchq.adopt.adopt import ImportRequest, import_patches
     from patchq.adopt.found import ReadOptions, ReplayOptions
@@ -239,7 +244,7 @@ def _show(done: Imported, as_json: bool, name: str, *, partial: bool) -> None:
 
 
 def _show_again(done: Imported, name: str) -> None:
-    """After a repeated import, print which commits or steps the stack already contains."""
+    """After a repeated import, print the outcome of each commit or step that the import compared with the stack."""
     from patchq.adopt.fit import CARRIED
 
     if not done.again:

@@ -21,5 +21,5 @@ def command(directory: Path, as_json: bool) -> None:
         return
     for path in made:
         echo(f"made {path}")
-    echo("next: pin an upstream: `patchq pin` with a name, --ref (tag), and --url (git) or --archive (package index),")
+    echo("next: pin an upstream: `patchq pin NAME --ref TAG` with --url (git) or with --archive (package index),")
     echo("such as `patchq pin httpx --archive httpx==0.28.1 --ref 0.28.1`")

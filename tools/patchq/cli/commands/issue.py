@@ -15,7 +15,7 @@ from patchq.cli.terminal import confirm, echo
     "--onto",
     default="",
     metavar="REF",
-    help="Ref of upstream to report on.  [default: its default branch or newest release]",
+    help="Upstream's ref on which to reproduce the bug.  [default: its default branch or newest release]",
 )
 @click.option("--write", "target", type=click.Path(path_type=Path), help="Also write the report to this file.")
 @click.option("--no-run", is_flag=True, help="Don't run the reproducer.")
@@ -57,5 +57,5 @@ def command(
     for line in report.outcomes:
         echo(f"  {line}")
     if no_run:
-        echo("  not run: the evidence")
+        echo("  not run: the reproducer, so the report has no evidence")
     echo(url or f"{folder}: title.txt, body.md, and owner.toml for the sender")

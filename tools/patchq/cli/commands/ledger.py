@@ -29,7 +29,7 @@ MOST_HELD = 1000
 def command(names: tuple[str, ...], cost: bool, patch: str, story: str, as_json: bool) -> None:
     """Show the outcome of each patch on each ref.
 
-    Unreadable lines are kept, and reported with their numbers; the exit code is then 1.
+    Unreadable lines are kept and reported with their numbers. If there are any, the exit code is 1.
     """
     from patchq.stacks.views import stream_ledgers
 
@@ -59,7 +59,7 @@ def command(names: tuple[str, ...], cost: bool, patch: str, story: str, as_json:
         if cost:
             _show_costs(upstream, summary)
         for problem in found:
-            echo(f"{upstream}: ledger line {problem.number} {problem.message}; it is kept", fg="red", err=True)
+            echo(f"{upstream}: ledger line {problem.number} {problem.message}; the line is kept", fg="red", err=True)
         problems += found
     if problems:
         raise click.exceptions.Exit(1)

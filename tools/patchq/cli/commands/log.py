@@ -19,9 +19,9 @@ _MOST = 8
 @click.option("-n", "limit", type=click.IntRange(min=1), metavar="N", help="Number of operations.  [default: all]")
 @json_option
 def command(limit: int | None, as_json: bool) -> None:
-    """List the operations and what each changed.
+    """List the operations and the changes that each made.
 
-    The newest operation comes first. Undone operations are listed as long as `patchq redo` can carry them out.
+    The newest operation comes first. Undone operations are listed as long as `patchq redo` can redo them.
     """
     from patchq.project.log import operations
 

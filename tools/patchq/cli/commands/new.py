@@ -9,7 +9,7 @@ from patchq.cli.common import json_option, open_project, show_exported
 @click.argument("upstream")
 @click.argument("name")
 @click.option(
-    "--message", "-m", multiple=True, help="Subject, then paragraphs; trailers are kept.  [default: from the name]"
+    "--message", "-m", multiple=True, help="Subject; each further -m adds a paragraph.  [default: from the name]"
 )
 @click.option("--topic", default="", help="Value of the patch's Topic trailer.")
 @click.option(
@@ -18,13 +18,15 @@ from patchq.cli.common import json_option, open_project, show_exported
 @click.option("--author", default="", metavar="'NAME <EMAIL>'", help="[default: you]")
 @click.option("--signoff", "-s", is_flag=True, help="Add the author's sign-off.")
 @click.option("--allow-empty", is_flag=True, help="Allow a patch that changes nothing.")
-@click.option("--pattern", default="", metavar="TEXT", help="Text to replace; the patch is kept as a rule.")
-@click.option("--replace", "new_text", metavar="TEXT", help="With --pattern: text that replaces it.")
+@click.option("--pattern", default="", metavar="TEXT", help="Text to replace; the patch is stored as a rule.")
+@click.option("--replace", "new_text", metavar="TEXT", help="With --pattern: replacement text.")
 @click.option("--files", multiple=True, metavar="GLOB", help="With --pattern: files to change; may be repeated.")
 @click.option(
-    "--times", type=click.IntRange(1), help="With --pattern: number of matches in all files.  [default: counted now]"
+    "--times",
+    type=click.IntRange(1),
+    help="With --pattern: required number of matches in all files.  [default: counted now]",
 )
-@click.option("--regex", is_flag=True, help="With --pattern: the text is a regular expression of Python.")
+@click.option("--regex", is_flag=True, help="With --pattern: treat the text as a Python regular expression.")
 @click.option(
     "--include", multiple=True, metavar="PATH", help="*.orig or *.rej file in the worktree to include; may be repeated."
 )
@@ -48,10 +50,9 @@ def command(
 ) -> None:
     """Make a patch from your edits.
 
-    The patch contains all edited and added files in the worktree of UPSTREAM, except *.orig and *.rej files, which
-    `patch` leaves. It goes on top of the applied
-    patches, below those that are not applied. With --pattern, it contains what the rule changes, and goes on top of
-    the stack.
+    The patch contains all edited and added files in the worktree of UPSTREAM, except the *.orig and *.rej files that
+    `patch` writes. The new patch goes on top of the applied patches, below the patches that are not applied. With
+    --pattern, the patch contains the rule's replacements, and goes on top of the stack.
     """
     from patchq.stacks.edit import new, new_by_rule
 

@@ -16,16 +16,14 @@ if TYPE_CHECKING:
 
 @click.command("pin")
 @click.argument("name", required=False)
-@click.option("--url", default="", help="Git URL, repository or plain folder.")
+@click.option("--url", default="", help="Git URL, or path of a repository or plain folder.")
 @click.option("--ref", default="", help="Tag, branch or other name of the commit.")
-@click.option("--commit", default="", help="Full commit id, which the host must confirm if it can be reached.")
+@click.option("--commit", default="", help="Full commit id. If the host can be reached, it must confirm this id.")
 @click.option(
     "--archive", default="", metavar="PROJECT==VERSION", help="Release archive (NAME==VERSION), or path of a tar file."
 )
 @click.option("--subdir", default="", metavar="PATH", help="Folder of the archive that holds the tree.")
-@click.option(
-    "--into", default="", metavar="PARENT:PATH", help="Path inside another upstream at which this one is nested."
-)
+@click.option("--into", default="", metavar="PARENT:PATH", help="Place of this upstream inside another upstream.")
 @click.option("--check", is_flag=True, help="Verify the lock against its sources.")
 @set_option
 @json_option
@@ -91,7 +89,7 @@ def command(
 
 
 def _missing(project: Project, name: str | None, archive: str) -> str:
-    """Return the message for a command line without an upstream or a ref."""
+    """Return the error message for a command line that lacks the upstream or the ref."""
     if name and "==" in name and not archive:  # a requirement, as for pip
         name, archive = name.partition("==")[0], name
     version = archive.partition("==")[2]
@@ -110,8 +108,8 @@ def _show_next(project: Project, pinned: Pinned) -> None:
     if left := pinned.left:
         place = project.layout.stack(name, left.pin.ref).relative_to(project.layout.root).as_posix()
         count = counted(len(left.names), "patch")
-        echo(f"{name} {ref} has no patches yet; the stack of {left.pin.ref} ({count}) stays in {place}")
-        echo(f"next: `{_carry_command(project, pinned, left)}` carries it to {ref}")
+        echo(f"{name} {ref} has no patches yet; the stack of {left.pin.ref} ({count}) is still in {place}")
+        echo(f"next: `{_carry_command(project, pinned, left)}` carries that stack to {ref}")
     elif not project.layout.stack(name, ref).exists():
         set_option = project.set_option(pinned.set_name)
         echo(

@@ -20,7 +20,7 @@ from patchq.project.project import Project
     "--onto",
     default="",
     metavar="REF",
-    help="Ref of upstream to propose for.  [default: its default branch or newest release]",
+    help="Upstream's ref on which to base the branch.  [default: its default branch or newest release]",
 )
 @click.option("--title", default="", metavar="TEXT", help="Title of the pull request.  [default: the subject]")
 @click.option("--name", default="", metavar="NAME", help="Name of the branch and its folder.")
@@ -62,9 +62,8 @@ def command(
 ) -> None:
     """Prepare an upstream pull request: branch, mails and report.
 
-    Applies the patches, and the patches that they need, to upstream's ref, and runs the proofs and upstream's
-    linters there. Nothing is sent without --push or --open. Exit code 5 if the branch is not ready to be
-    sent.
+    Applies the patches and their dependencies to upstream's ref, and runs the proofs and upstream's linters there.
+    Nothing is sent without --push or --open. Exit code 5 if the branch is not ready to be sent.
     """
     from patchq.contribute.dossier import folder_of, read_owner, write_dossier
     from patchq.contribute.propose import propose
@@ -179,7 +178,7 @@ def _status(project: Project, patches: tuple[str, ...], url: str, set_name: str,
         if not wanted:
             raise UserError(
                 "no patch is marked as submitted",
-                hint="if you opened a pull request by hand, record it by `patchq pr PATCH --status --url URL`",
+                hint="if you opened a pull request by hand, record it with `patchq pr PATCH --status --url URL`",
             )
         states = [refresh(project, upstream, names, at) for (upstream, at), names in wanted.items()]
     if as_json:

@@ -9,10 +9,15 @@ from patchq.cli.terminal import echo
 @click.command("publish")
 @click.argument("names", nargs=-1)
 @click.option(
-    "--to", default="", metavar="REPOSITORY", help="Path, address or remote to push to.  [default: the project's]"
+    "--to",
+    default="",
+    metavar="REPOSITORY",
+    help="Path, address or remote to push to.  [default: the project's repository]",
 )
 @click.option(
-    "--on-upstream", is_flag=True, help="Base the branch on upstream's own commit, for a fork with its history."
+    "--on-upstream",
+    is_flag=True,
+    help="Base the branch on upstream's own commit, for a fork that keeps upstream's history.",
 )
 @click.option("--dry-run", is_flag=True, help="Print the refs that would be written; write nothing.")
 @set_option
@@ -20,8 +25,8 @@ from patchq.cli.terminal import echo
 def command(names: tuple[str, ...], to: str, on_upstream: bool, dry_run: bool, set_name: str, as_json: bool) -> None:
     """Publish applied stacks as branches and tags.
 
-    Moves the branch patchq/SET/UPSTREAM unless someone else changed it. Never moves the tag, which names the stack
-    id.
+    Moves the branch patchq/SET/UPSTREAM unless someone else changed it. Never moves the tag, whose name contains the
+    stack id.
     """
     from patchq.contribute.publish import publish
 

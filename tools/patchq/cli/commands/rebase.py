@@ -18,22 +18,26 @@ from patchq.rebase.state import PatchStep, RebaseState, Result, Stop, tally_resu
 @click.command("rebase")
 @click.argument("name", required=False)
 @click.option("--onto", "ref", default="", metavar="REF", help="Pinned ref, tag or release to carry to.")
-@click.option("--from", "from_ref", default="", metavar="REF", help="Ref whose stack to carry.  [default: the nearest]")
-@click.option("--continue", "resume", is_flag=True, help="Take the resolution in the conflict worktree, and continue.")
+@click.option(
+    "--from", "from_ref", default="", metavar="REF", help="Pinned ref whose stack to carry.  [default: the nearest]"
+)
+@click.option("--continue", "resume", is_flag=True, help="Take the resolution from the conflict worktree and continue.")
 @click.option("--skip", is_flag=True, help="Leave the stopped patch out of the new stack and continue.")
 @click.option("--abort", is_flag=True, help="Abort the rebase; recorded resolutions are kept.")
 @click.option(
     "--retire",
     is_flag=True,
-    help="Drop patches that upstream has if their proofs pass without them; with --continue: the stopped patch.",
+    help="Drop each patch that upstream has, if its proof passes without it. With --continue: drop the stopped patch.",
 )
 @click.option("--leave-out", is_flag=True, help="Leave conflicting patches for a later rebase instead of stopping.")
-@click.option("--codemods", is_flag=True, help="Run the commands of patches that conflict (Codemod:), sandboxed.")
+@click.option(
+    "--codemods", is_flag=True, help="If a patch conflicts, run the command in its Codemod: trailer, sandboxed."
+)
 @click.option(
     "--only",
     multiple=True,
     metavar="PATCH",
-    help="Patch to carry, even if it was dropped; may be repeated.",
+    help="Only patch to carry, even if it was dropped; may be repeated.",
 )
 @click.option("--no-proof", is_flag=True, help="With --continue or --propose: don't run the patch's proof.")
 @click.option(
@@ -47,7 +51,7 @@ from patchq.rebase.state import PatchStep, RebaseState, Result, Stop, tally_resu
     "dropped",
     multiple=True,
     metavar="PATH[:LINE]",
-    help="With --continue: line (or file, for all its lines) of upstream that the patch may remove.",
+    help="With --continue: line of upstream that the patch may remove (without LINE: all lines of the file).",
 )
 @click.option("--propose", "proposing", is_flag=True, help="Propose resolutions of the stopped patch.")
 @click.option("--take", type=click.IntRange(1), metavar="N", help="With --propose: keep proposal N of the last run.")
@@ -56,10 +60,14 @@ from patchq.rebase.state import PatchStep, RebaseState, Result, Stop, tally_resu
     "--tool", "tools", multiple=True, metavar="COMMAND", help="With --propose: command to try; may be repeated."
 )
 @click.option(
-    "--merger", "mergers", multiple=True, metavar="NAME", help="With --propose: merge program in the lock to try."
+    "--merger",
+    "mergers",
+    multiple=True,
+    metavar="NAME",
+    help="With --propose: merge program to try, by its name in the lock.",
 )
 @click.option("--how", default="", metavar="TEXT", help="Note on the resolution or the skip, for the ledger.")
-@click.option("--new-set", default="", metavar="SET", help="Set for the new pin.  [default: SET-NAME-REF]")
+@click.option("--new-set", default="", metavar="SET", help="Name of the set for the new pin.  [default: SET-NAME-REF]")
 @set_option
 @json_option
 def command(
@@ -86,10 +94,10 @@ def command(
     as_json: bool,
     from_ref: str,
 ) -> None:
-    """Carry a stack to another ref and pin it.
+    """Carry a stack to another ref and pin that ref.
 
-    Stops at each patch that conflicts, with the conflict in a separate worktree. The old ref's stack and
-    worktree don't change. Exit code 3 at a stop.
+    Stops at each patch that conflicts, with the conflict in a separate worktree. The old ref's stack and worktree don't
+    change. Exit code 3 at a stop.
     """
     from patchq.errors import UserError
     from patchq.rebase import run
@@ -228,18 +236,20 @@ def _show_stop(found: Result, stop: Stop) -> None:
             at = ":" + ",".join(str(n) for n in lines)
         echo(f"  {path}{at}")
     if stop.evidence:
-        echo(f"  upstream has it, {stop.grade or 'in part'}: {stop.evidence}")
+        echo(f"  upstream has the patch, {stop.grade or 'in part'}: {stop.evidence}")
     if stop.message:
         echo(f"  {stop.message}")
     if stop.carries or stop.stops:
-        echo(f"  currently, {stop.carries} of the patches after it apply and {stop.stops} stop")
+        echo(f"  without this patch, {stop.carries} of the patches after it apply and {stop.stops} stop")
     if stop.outcome == "absorbed":
-        echo(f"  `patchq rebase {found.upstream} --continue --retire` drops it, if its proof passes without it;")
-        echo("  if no proof can run, add --how with the reason. `--skip` instead leaves it out")
+        echo(f"  `patchq rebase {found.upstream} --continue --retire` drops the patch, if its proof passes without it;")
+        echo("  if no proof can run, add --how with the reason. `--skip` leaves the patch out instead")
         if not stop.stages:
             return
     echo(f"`patchq conflict {found.upstream}` shows the conflict report")
-    echo(f"`patchq rebase {found.upstream} --propose` tries other ways to merge it")
-    echo(f"resolve it in {found.worktree}, then `patchq rebase {found.upstream} --continue`;")
+    echo(f"`patchq rebase {found.upstream} --propose` tries other ways to merge the patch")
+    echo(f"resolve the conflict in {found.worktree}, then `patchq rebase {found.upstream} --continue`;")
     reason = "" if stop.grade else " and --how with the reason"
-    echo(f"`--skip` instead leaves it out; `--continue --retire`{reason} drops it, if its proof passes without it")
+    echo(
+        f"`--skip` leaves the patch out instead; `--continue --retire`{reason} drops it, if its proof passes without it"
+    )

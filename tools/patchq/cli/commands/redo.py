@@ -15,8 +15,7 @@ from patchq.cli.terminal import echo
 def command(dry_run: bool, as_json: bool) -> None:
     """Redo the operation that was undone last.
 
-    Run the command again to redo the next operation. After another operation was carried out instead, an
-    undone one can't be redone.
+    Run the command again to redo the next operation. After any other operation, undone operations can't be redone.
     """
     from patchq.project.log import changes_of
 

@@ -34,8 +34,8 @@ def command(
 ) -> None:
     """Show proof results; write all evidence as a page or JSON.
 
-    The page has sets and pins, each stack, the matrix of patches and refs, dependencies, ledgers, measurements, and
-    proofs that were not run.
+    The page shows sets, pins, stacks, the matrix of patches and refs, dependencies, ledgers, measurements, and proofs
+    that were not run.
     """
     from patchq.errors import UserError
     from patchq.proofs.verdicts import proofs_json

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     "files",
     multiple=True,
     metavar="FILE",
-    help="PATH=FILE: take FILE as the resolved PATH; PATH=: remove PATH; may be repeated. Or one .patch file.",
+    help="PATH=FILE takes FILE as the resolved PATH, and PATH= removes PATH; may be repeated. Or one .patch file.",
 )
 @click.option("--recorded", is_flag=True, help="Use the recorded resolution.")
-@click.option("--ref", default="", metavar="REF", help="Ref from whose stack to take the patch.")
-@click.option("--merger", default="", metavar="NAME", help="Merger to run, by its name in the lock.")
+@click.option("--ref", default="", metavar="REF", help="Pinned ref whose stack contains the resolved patch.")
+@click.option("--merger", default="", metavar="NAME", help="Merge program to run, by its name in the lock.")
 @click.option(
     "--include", multiple=True, metavar="PATH", help="Another changed path in the worktree to include; may be repeated."
 )
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     "dropped",
     multiple=True,
     metavar="PATH[:LINE]",
-    help="Line (or file, for all its lines) of upstream that the patch may remove.",
+    help="Line of upstream that the patch may remove (without LINE: all lines of the file).",
 )
 @click.option("--dry-run", is_flag=True, help="Check the resolution without taking it.")
 @json_option
@@ -55,11 +55,11 @@ def command(
 ) -> None:
     """Resolve the stopped patch and continue the rebase.
 
-    Takes the resolution from files, from a known resolution, or from the worktree (the conflicting paths, the
-    patch's own paths and staged files). Keeps it only if no conflict is left, the patch applies exactly, no
-    line that upstream added is removed, changed Python files compile, and the proof passes with the patch and
-    fails without it. Otherwise, nothing changes. A proof that can't run here is reported. Exit code 3 if a
-    conflict is left or the rebase stops again, 5 if a check fails.
+    Takes the resolution from files, from a known resolution, or from the worktree (the conflicting paths, the patch's
+    own paths and staged files). Keeps the resolution only if no conflict is left, the patch applies exactly, no line
+    that upstream added is removed, changed Python files compile, and the proof passes with the patch and fails without
+    it. Otherwise, nothing changes. A proof that can't run here is reported. Exit code 3 if a conflict is left or the
+    rebase stops again, 5 if a check fails.
     """
     from patchq.proofs.prove import prove_at
     from patchq.rebase.resolve import APPLIES, SETTLED, ResolveRequest, Source, resolve
@@ -88,7 +88,7 @@ def _show(project: Project, found: Resolution, upstream: str) -> None:
     for check in found.checks:
         echo(f"{check.name}: {check.state}: {check.message}", fg="red" if check.state == "failed" else None)
     for path in found.left_out:
-        echo(f"skipped, as the patch doesn't change it: {path} (`--include {sh(path)}` adds it)")
+        echo(f"skipped, because the patch doesn't change it: {path} (`--include {sh(path)}` adds it)")
     if found.refused:
         _show_refusal(found, upstream)
     elif found.rebase is None:
@@ -105,4 +105,4 @@ def _show_refusal(found: Resolution, upstream: str) -> None:
     if reason == UPSTREAM_LINES:
         echo("--drop-upstream-line accepts one of these lines, by its path and number", err=True)
     elif reason in (PASSES_WITH, FAILS_WITHOUT):
-        echo("`--no-proof` keeps it without a proof", err=True)
+        echo("`--no-proof` keeps the resolution without running the proof", err=True)

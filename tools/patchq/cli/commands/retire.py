@@ -18,8 +18,15 @@ from patchq.cli.terminal import echo
     is_flag=True,
     help="Print a Markdown table of the patches that upstream has; drop nothing.",
 )
-@click.option("--how", default="", metavar="TEXT", help="Reason to drop without a proof, or upstream's replacement.")
-@click.option("--from", "from_ref", default="", metavar="REF", help="Ref whose stack to use.  [default: the nearest]")
+@click.option(
+    "--how",
+    default="",
+    metavar="TEXT",
+    help="Upstream's replacement for the patch, or the reason to drop the patch without a proof.",
+)
+@click.option(
+    "--from", "from_ref", default="", metavar="REF", help="Pinned ref whose stack to use.  [default: the nearest]"
+)
 @set_option
 @json_option
 def command(
@@ -27,9 +34,9 @@ def command(
 ) -> None:
     """Drop patches that upstream has at a ref.
 
-    Drops a patch only if upstream has all of it at the ref, and its proof passes there without the patch. If no
-    proof can run, --how gives the reason, which the ledger keeps. --evidence writes a Markdown table of patches,
-    commits, releases and proofs; without PATCH, of all patches that upstream has.
+    Drops a patch only if upstream has all of it at the ref, and its proof passes there without the patch. If no proof
+    can run, --how gives the reason, which the ledger keeps. --evidence drops nothing and prints a Markdown table of
+    patches, commits, releases and proofs; without PATCH, the table lists all patches that upstream has.
     """
     from patchq.errors import UserError
     from patchq.project.stack import find_patch
@@ -38,7 +45,7 @@ def command(
 
     project = open_project(as_json)
     if not patches and not evidence:
-        raise click.UsageError("name a patch; --evidence without one lists all that upstream has")
+        raise click.UsageError("name a patch; `--evidence` without a patch lists all patches that upstream has")
     stacks = project.stacks(project.choose_set(set_name))
     found = [find_patch(stacks, name) for name in patches]
     names: dict[str, list[str]] = {}
@@ -49,7 +56,7 @@ def command(
         if len(having) != 1:
             raise UserError(
                 "the set has stacks of several upstreams, and no patch is named",
-                hint=f"name the patches of one of them: {', '.join(having)}",
+                hint=f"name patches of one of these upstreams: {', '.join(having)}",
             )
         names = {having[0]: []}
     prove = partial(prove_at, project)

@@ -8,17 +8,22 @@ from patchq.cli.common import json_option, open_project, set_option, show_export
 @click.command("reword")
 @click.argument("patch")
 @click.option(
-    "--message", "-m", multiple=True, help="Subject, then paragraphs; trailers are kept.  [default: an editor]"
+    "--message",
+    "-m",
+    multiple=True,
+    help="Subject; each further -m adds a paragraph. The trailers stay.  [default: an editor]",
 )
 @click.option(
     "--trailer",
     "trailers",
     multiple=True,
     metavar="'KEY: VALUE'",
-    help="Trailer that replaces those of the same key; may be repeated.",
+    help="Trailer that replaces the patch's trailers with the same key; may be repeated.",
 )
 @click.option("--author", default="", metavar="'NAME <EMAIL>'", help="Author (`me`: your git identity).")
-@click.option("--as-rules", is_flag=True, help="Add rules that make the patch's diff to its message; see formats.md.")
+@click.option(
+    "--as-rules", is_flag=True, help="Add rules to the message that make the same change as the diff; see formats.md."
+)
 @set_option
 @json_option
 def command(

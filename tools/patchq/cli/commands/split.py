@@ -100,7 +100,7 @@ def _show_proof(result: SplitPatch) -> None:
     lacks = {ProofKeeper.OLD: result.new, ProofKeeper.NEW: result.patch}.get(result.keeper)
     keeps = {ProofKeeper.OLD: result.patch, ProofKeeper.NEW: result.new}.get(result.keeper)
     if not result.proofs:
-        echo(f"{upstream}: {result.patch} had no proof, and neither has {result.new}")
+        echo(f"{upstream}: {result.patch} had no proof, and {result.new} has none either")
     elif keeps and lacks:
         test = f"tests/stacks/{upstream}/test_{lacks.replace('-', '_')}.py"
         echo(f"{upstream}: {keeps} keeps the proof {', '.join(result.proofs)}; {lacks} has no proof")
@@ -108,4 +108,7 @@ def _show_proof(result: SplitPatch) -> None:
     else:
         echo(f"{upstream}: both patches name the proof {', '.join(result.proofs)}")
     for other in result.required_by:
-        echo(f"{upstream}: {other} requires {result.patch}; if it needs {result.new} too, add that to its Requires:")
+        echo(
+            f"{upstream}: {other} requires {result.patch}; if it also needs {result.new}, "
+            "add this name to its Requires:"
+        )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @click.command("test")
 @click.argument("patches", nargs=-1)
-@click.option("--prove", is_flag=True, help="Also run each proof without its patch, where it must fail.")
+@click.option("--prove", is_flag=True, help="Also run each proof without its patch: there, the proof must fail.")
 @click.option("--fresh", is_flag=True, help="Run proofs even if a result for the same inputs is cached.")
 @click.option("--python", default="", metavar="PATH", help="Interpreter whose installed packages the proofs import.")
 @click.option("--scheduler", default="", metavar="tcp://HOST:PORT", help="Dask scheduler whose workers run the proofs.")
@@ -44,7 +44,10 @@ if TYPE_CHECKING:
     "--at-most", type=click.IntRange(1), metavar="N", help="With --mutate: maximum number of mutants of a patch."
 )
 @click.option(
-    "--seconds", type=click.FloatRange(0), metavar="S", help="With --mutate: time after which no mutant is started."
+    "--seconds",
+    type=click.FloatRange(0),
+    metavar="S",
+    help="With --mutate: time after which no more mutants are started.",
 )
 @click.option("--seed", type=int, help="With --mutate: seed that selects the mutants.  [default: a new one]")
 @set_option
@@ -67,10 +70,10 @@ def command(
 ) -> None:
     """Run the proofs of the patches.
 
-    Runs the proofs on the applied stacks. With --prove, also runs each proof without its patch and the
-    patches that need it, where it must fail by an assertion. A proof whose hardware is missing is not run,
-    and never counts as passed. Exit code 5 if a proof fails, 6 if only the environment does; such a result is
-    not kept.
+    Runs the proofs on the applied stacks. With --prove, also runs each proof without its patch (and without the patches
+    that need that patch): there, the proof must fail by an assertion. A proof whose hardware is missing is not run, and
+    never counts as passed. Exit code 5 if a proof fails. Exit code 6 if only the environment fails; that result is not
+    kept.
 
     With --mutate: measures proof strength and shows the mutants that survive. An interrupted run resumes.
     """
@@ -234,6 +237,6 @@ def _upstream(project: Project, names: tuple[str, ...], set_name: str, as_json: 
             )
             for test in f.regressions:
                 echo(f"    regression: {test}", fg="red")
-        echo(f"{counted(len(worse), 'regression')} in {len(found)} test files that cover what the stacks touch")
+        echo(f"{counted(len(worse), 'regression')} in {len(found)} test files that cover the changed files")
     if worse:
         raise click.exceptions.Exit(5)

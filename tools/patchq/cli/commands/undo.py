@@ -44,9 +44,9 @@ def command(pending: bool, dry_run: bool, as_json: bool) -> None:
         return
     echo(f"{'abandoned' if pending else 'undone'}: {summary}")
     if worktree:
-        echo(f"  the rebase is back at that patch; {worktree} holds your files")
+        echo(f"  the rebase is back at that patch; {worktree} contains your files")
     for path in kept:
-        echo(f"  {path} was edited since and is kept")
+        echo(f"  {path} was edited after that command, and is kept")
     for commit in commits:
         echo(f"  your edits are kept as {commit}: `git -C {sh(project.layout.store)} show {commit}`")
 

@@ -16,10 +16,10 @@ from patchq.names import counted
 @click.option("--keep", is_flag=True, help="Keep the replaced sets.")
 @json_option
 def command(set_name: str, name: str, replaces: tuple[str, ...], keep: bool, as_json: bool) -> None:
-    """Make a set the default and remove older ones.
+    """Make a set the default and remove older sets.
 
-    Removes the older sets from which rebases made this set, and the pins and stacks that no other set uses. Refuses
-    to remove files that aren't committed.
+    Removes the older sets that were rebased into this set, and the pins and stacks that no other set uses. Refuses to
+    remove files that aren't committed.
     """
     from patchq.rebase.switch import use
 
@@ -36,7 +36,7 @@ def command(set_name: str, name: str, replaces: tuple[str, ...], keep: bool, as_
             echo(f"removed the {word} {one}")
     if found.files:
         count = counted(len(found.files), "file")
-        echo(f"removed {count} of their stacks; they remain in git's history, and `patchq undo` restores them")
+        echo(f"removed {count} of the pins' stacks; git's history still has them, and `patchq undo` restores them")
     for note in found.notes:
         echo(note)
     echo("next: patchq apply")

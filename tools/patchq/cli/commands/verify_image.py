@@ -15,14 +15,17 @@ if TYPE_CHECKING:
 
 @click.command("verify-image")
 @click.argument("image", type=click.Path(path_type=Path, exists=True))
-@click.option("--platform", default="", metavar="NAME", help="Platform to select from several images, such as aarch64.")
+@click.option(
+    "--platform", default="", metavar="NAME", help="Platform of the image to use if there are several, such as aarch64."
+)
 @set_option
 @json_option
 def command(image: Path, platform: str, set_name: str, as_json: bool) -> None:
     """Check an image against the lock.
 
-    IMAGE is an OCI archive or layout, the output of `docker save`, or a root file system as a folder. Its labels
-    and attestation must match this lock and the applied stack, and each file of its packages must match dist/SET.
+    IMAGE is an OCI archive or layout, the output of `docker save`, or a root file system as a folder. The image's
+    labels and attestation must match this lock and the applied stack, and each file of its packages must match the
+    wheels in dist/SET.
     """
     from patchq.build.image import check_image
     from patchq.cli.differences import as_json as to_json

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     "--python", default=sys.executable, metavar="PATH", help="Interpreter of the environment.  [default: this one]"
 )
 @click.option(
-    "--stack", "--stack-id", "expected", default="", metavar="ID", help="Expected stack id, or its beginning."
+    "--stack", "--stack-id", "expected", default="", metavar="ID", help="Expected stack id, or its first characters."
 )
 @click.option(
     "--dist",
@@ -121,8 +121,8 @@ def show(verdict: InstallVerdict, folder: str, others: Sequence[tuple[str, str]]
             echo(f"next: {build}")
         echo(f"{'then' if build else 'next'}: {install}")
         echo(
-            "if the environment was installed from the wheels of another set or folder, name that one by `--set` or "
-            "`--dist`"
+            "if the environment was installed from other wheels, give their set with `--set` "
+            "or their folder with `--dist`"
         )
     if can_allow(verdict.differences):
         echo(
