@@ -118,7 +118,7 @@ def page() -> str:
         low, high = interval(killed, len(rows))
         parts.append(
             f"{killed} of {len(rows)} killed: {100 * killed / len(rows):.1f} % (95 %: {100 * low:.1f} to {100 * high:.1f})."
-            f" {len(mutants)} were written; they run in an order that a fixed seed chooses.\n\n"
+            f" {len(mutants)} mutants were written; a fixed seed chooses their order.\n\n"
         )
         tried = collections.Counter(row["patch"] for row in rows)
         parts.append(f"{len(tried)} patches have {min(tried.values())} to {max(tried.values())} results each.")

@@ -25,9 +25,9 @@ EVIDENCE = ROOT / "docs/evidence"
 HEAD = """\
 # Evidence
 
-Each JSON file has a measurement and its machine. The last column names the patches whose added or removed lines changed
-since. [Serving](serving.md) and [mutants](mutation.md) have their own pages. `python tests/stacks/evidence.py` writes this
-page.
+Each JSON file has a measurement and its machine. The last column names patches whose added or removed lines changed
+since the measurement. [Serving](serving.md) and [mutants](mutation.md) have their own pages.
+`python tests/stacks/evidence.py` writes this page.
 
 | file | date | changes to its stacks since |
 |---|---|---|
