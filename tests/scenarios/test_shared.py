@@ -72,7 +72,7 @@ def test_the_later_one_wins_where_it_changes_the_earlier_ones_lines(project: Pat
     found = {f["patch"]: f["message"].split(": ", 1)[1] for f in warnings(project)}
     assert found["second"] == "the later patch wins: it changes 1 of the 2 lines that the earlier patch adds"
     said = [f["message"] for f in warnings(project) if f["patch"] == "third" and "up/first" in f["message"]]
-    assert said[0].endswith("adds, and brings back 1 that it removes")
+    assert said[0].endswith("adds, and restores 1 of the lines that the earlier patch removes")
 
 
 def test_what_takes_a_definition_away_wins(project: Patchq) -> None:
@@ -192,7 +192,7 @@ def test_a_siblings_copy_is_told(siblings: Patchq) -> None:
     (one,) = warnings(siblings)
     assert one["message"] == (
         "Two.both in pkg/mod.py is changed by other/same and by up/first: "
-        "other has a copy of it in vendored/mod.py: each is built from its own"
+        "other has its own copy in vendored/mod.py, which a patch also changes"
     )
 
 
@@ -232,4 +232,4 @@ def test_forecast_tells_it_of_a_ref_as_its_patches_land_there(siblings: Patchq, 
     ]  # fmt: skip
     said = siblings.ok("forecast", "up", "--onto", "v3", "--why")
     assert "v3 Two.both in pkg/mod.py: changed by up/first and by up/again: the later patch wins" in said
-    assert "other has a copy of it in vendored/mod.py" in said
+    assert "other has its own copy in vendored/mod.py" in said

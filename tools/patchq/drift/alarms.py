@@ -1,4 +1,4 @@
-"""Results of drift as data: alarms, what was not compared, and upstream's changes near a patch."""
+"""Data model for the results of ``drift``: alarms, parts not compared, and upstream changes near a patch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import Enum
 
 
 class Kind(str, Enum):
-    """Kind of a change inside the upstream that a patch belongs to."""
+    """Kind of an alarm about a change in the patch's own upstream."""
 
     SIGNATURE = "changed signature"
     DEFAULT = "changed default"
@@ -32,7 +32,7 @@ class Kind(str, Enum):
     GONE = "touched function gone"
 
 
-#: Kinds of changes that are found by the names that they share with a patch.
+#: Kinds of alarms that are found only by names that a change and a patch share.
 _BY_NAMES = {Kind.FIELDS.value, Kind.PEER.value, Kind.MENTION.value}
 
 
@@ -51,7 +51,7 @@ class NotCompared:
     """Part of a patch that was not compared.
 
     :ivar line: line in the patched file; 0 for the whole file.
-    :ivar text: source of the call.
+    :ivar text: source of the call, if a call was not compared.
     """
 
     patch: str
@@ -63,15 +63,15 @@ class NotCompared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alarm:
-    """Place whose meaning may change with an update.
+    """Place in the code that an update may break or change in meaning.
 
-    :ivar kind: for calls from other upstreams ``positional shift``, ``unknown keyword``, ``missing
-        argument``, ``changed default`` or ``removed name``; inside an upstream a :class:`Kind`.
-    :ivar message: message about a call; empty for other alarms, which have ``was`` and ``now``.
-    :ivar state: ``open`` unless the upstream's stack already fixes it.
+    :ivar kind: ``positional shift``, ``unknown keyword``, ``missing argument``, ``changed default`` or ``removed
+        name`` for a call from another upstream; a :class:`Kind` for a change in the patch's own upstream.
+    :ivar message: problem of a call from another upstream; empty for other alarms, which have ``was`` and ``now``.
+    :ivar state: ``mended`` if the stack of the calling upstream already fixes the problem, otherwise ``open``.
     :ivar call: source of the call.
-    :ivar fits: True if the call binds to the new signature, correctly or not.
-    :ivar was: old signature, value or place; ``now``: the new one.
+    :ivar fits: True if the new signature accepts the call, even if arguments now have another meaning.
+    :ivar was: signature, value or place in the old version; ``now``: in the new version.
     :ivar at: path and line of the change in the new version.
     :ivar commit: upstream commit that made the change, if history is available locally.
     """
@@ -102,11 +102,12 @@ class Alarm:
 class Reached:
     """Changed definition that shares rare names with a patch, or is in a class or function that the patch changes.
 
-    :ivar path: file of the patch; ``definition``: what changed, empty for statements outside of definitions.
-    :ivar shared: rarest name that both have.
-    :ivar was: first line that differs in the old version; ``now``: in the new one.
+    :ivar path: file that the patch changes.
+    :ivar definition: name of the changed definition; empty for statements outside of definitions.
+    :ivar shared: rarest name that occurs in both the patch and the changed definition.
+    :ivar was: first differing line in the old version; ``now``: in the new version.
     :ivar at: path and line of the change.
-    :ivar score: the nearer the change is to the patch, the greater.
+    :ivar score: closeness of the change to the patch; higher is closer.
     """
 
     patch: str
@@ -120,7 +121,7 @@ class Reached:
 
 
 def by_definition(alarms: Sequence[Alarm]) -> list[list[Alarm]]:
-    """Return the alarms of a patch about one place of upstream together, those about near changes first."""
+    """Group the alarms by patch and changed place. Groups with a near change (:func:`is_near`) come first."""
     found: dict[tuple[str, ...], list[Alarm]] = {}
     for number, alarm in enumerate(alarms):
         place = alarm.at.partition(" ")[0] or str(number)
@@ -129,7 +130,10 @@ def by_definition(alarms: Sequence[Alarm]) -> list[list[Alarm]]:
 
 
 def is_near(alarm: Alarm) -> bool:
-    """Return whether an alarm is about what the patch changes or uses itself, not two calls away or by names alone."""
+    """Return whether an alarm is about a definition that the patch itself changes or uses.
+
+    False if the change was found only by shared names or is two calls away (``callee`` is ``f > g``).
+    """
     return alarm.kind not in _BY_NAMES and " > " not in alarm.callee
 
 

@@ -1,7 +1,7 @@
-"""Drift between branches: a branch adds lines that use definitions or files which another branch changes.
+"""Drift between branches: one branch adds lines that use a definition or file which another branch changes.
 
-The lines were written for the tree of their own branch. :func:`find_drift` compares the definitions
-that they use in this tree with those in the merged tree.
+The lines were written for their own branch. :func:`find_drift` compares each definition that the lines use in that
+branch with the same definition in the merged tree.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from patchq.names import show_path
 #: Upstream and path of a file.
 Place = tuple[str, bytes]
 Read = Callable[[Place], bytes | None]
-#: Shortest name of a file, or of a method on an unknown receiver, that is searched as text.
+#: Minimum length of a name to search for: of a file, or of a method whose class is unknown.
 _SHORTEST = 5
-#: Steps through imports and base classes.
+#: Most imports and base classes to follow.
 _MOST_STEPS = 6
 #: Kinds of items that a file should define once.
 _SINGLE = (ItemKind.FUNCTION, ItemKind.CLASS, ItemKind.OPTION, ItemKind.ENTRY, ItemKind.KEY, ItemKind.NAME)
 
 
 class UseChange(str, Enum):
-    """Change of a definition that another branch uses."""
+    """Kind of change to a definition that another branch uses."""
 
     REMOVED = "removed"
     CALL = "call"
@@ -44,18 +44,18 @@ class UseChange(str, Enum):
     FILE = "file"
 
 
-#: Changes that may be correct.
+#: Changes after which the use may still be correct.
 MILD = (UseChange.DEFAULT, UseChange.BODY, UseChange.VALUE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeDrift:
-    """Use of a definition that differs in the merged tree.
+    """Added line that uses a definition or file which differs, or is missing, in the merged tree.
 
-    :ivar place, line: the use, in the branch that adds it.
-    :ivar name: the definition, as a dotted path or a C++ name.
+    :ivar place: file with the use, in the branch that adds the line.
+    :ivar name: dotted path or C++ name of the definition; for a removed file, its path.
     :ivar defined: file of the definition.
-    :ivar detail: for a call, the mismatch with the new signature.
+    :ivar detail: explanation, such as how a call conflicts with the new signature; may be empty.
     """
 
     change: UseChange
@@ -70,7 +70,7 @@ class MergeDrift:
 class Twice:
     """Definition that two branches add.
 
-    :ivar places: file in the first and in the second branch; the same file if both add it there.
+    :ivar places: file with the definition in the first branch, and in the second; both can be the same file.
     """
 
     kind: str
@@ -83,9 +83,9 @@ class Twice:
 class Trees:
     """Files of a set's upstreams in one version.
 
-    :ivar read: function that returns the content of a file; None if it doesn't exist.
+    :ivar read: function that returns the content of a file, or None if the file doesn't exist.
     :ivar paths: function that returns all files of an upstream.
-    :ivar count: function that counts the methods and functions of a name in all upstreams.
+    :ivar count: function that counts the functions and methods with a given name in all upstreams.
     """
 
     read: Read
@@ -95,7 +95,7 @@ class Trees:
 
 @dataclass(frozen=True, slots=True)
 class _Changed:
-    """Definition in the old and in the new tree."""
+    """Changed definition: its old and its new version. A version is None if the tree lacks the definition."""
 
     old: ApiItem | None
     new: ApiItem | None
@@ -105,10 +105,10 @@ class _Changed:
 def find_drift(
     old: Trees, new: Trees, added: Mapping[Place, Collection[int]], changed: Sequence[Place]
 ) -> list[MergeDrift]:
-    """Return the uses in added lines whose definitions differ between two trees.
+    """Return the uses, in added lines, of definitions that differ between the two trees.
 
     :param old: tree that the lines were written for.
-    :param added: added lines by file, from 1, in the old tree.
+    :param added: numbers (from 1) of the added lines in each file of the old tree.
     :param changed: files that differ between the trees.
     """
     finder = _DriftFinder(old, new, changed)
@@ -177,7 +177,7 @@ class _DriftFinder:
                     yield from self._of_use(place, use)
 
     def _paths_in(self, place: Place, source: bytes, lines: set[int]) -> Iterator[MergeDrift]:
-        """Yield the added lines that name a file that is gone."""
+        """Yield each added line that contains the name of a removed file."""
         for gone in self.gone:
             name = gone[1].rpartition(b"/")[2]
             if len(name) < _SHORTEST or name == b"__init__.py":
@@ -206,7 +206,7 @@ class _DriftFinder:
             yield MergeDrift(change=kind, place=place, line=use.line, name=path, defined=change.place, detail=detail)
 
     def _resolved(self, use: NameUse) -> str:
-        """Return the path of the changed definition that is used; empty if there is none."""
+        """Return the path of the changed definition that ``use`` refers to; empty if it refers to none."""
         for path in use.paths:
             if found := self.find(path):
                 return found
@@ -215,7 +215,10 @@ class _DriftFinder:
         return ""
 
     def _of_unknown(self, use: NameUse) -> str:
-        """Return the only changed method that a call on an unknown receiver can mean."""
+        """Return the path of the changed method that ``x.method()`` calls, for an ``x`` of unknown class.
+
+        Return an empty path if the name doesn't identify exactly one method, or the arguments don't fit it.
+        """
         candidates = []
         for p, c in self.changes.items():
             if p.endswith("." + use.last) and _is_method(c.old):
@@ -234,7 +237,10 @@ class _DriftFinder:
         return candidates[0]
 
     def find(self, path: str, steps: int = _MOST_STEPS) -> str:
-        """Return the changed definition that a path means, through imports and base classes."""
+        """Follow a path through imports and base classes to a changed definition; return that definition's path.
+
+        Return an empty path if there is none.
+        """
         if path in self.changes:
             return path
         if not steps or path.rpartition(".")[2] not in self.last_names:
@@ -256,7 +262,7 @@ class _DriftFinder:
         return ""
 
     def _locate(self, path: str) -> tuple[Interface, str] | None:
-        """Return the interface of the module that a path begins with, and the rest of the path."""
+        """Split a dotted path into its module's interface and the name in the module; None if no module is found."""
         parts = path.split(".")
         for size in range(len(parts) - 1, 0, -1):
             place = self._modules.get(".".join(parts[:size]))
@@ -266,7 +272,7 @@ class _DriftFinder:
 
     @functools.cached_property
     def _modules(self) -> dict[str, Place]:
-        """Modules of the old trees."""
+        """Python files of the old tree by module name, for all upstreams with changed definitions."""
         upstreams = dict.fromkeys(change.place[0] for change in self.changes.values())
         found = {}
         for upstream in upstreams:
@@ -276,7 +282,7 @@ class _DriftFinder:
         return found
 
     def _of_override(self, place: Place, use: Override) -> Iterator[MergeDrift]:
-        """Yield the changes of base classes that a new subclass or method doesn't follow."""
+        """Yield the base class changes that conflict with an added subclass or an added overriding method."""
         for base in use.bases:
             for name, item in use.methods.items():
                 path = self.find(f"{base}.{name}")
@@ -296,7 +302,7 @@ class _DriftFinder:
                     )
 
     def _is_class(self, path: str, other: str) -> bool:
-        """Return whether a path means the class ``other``, through imports."""
+        """Return whether a path is the class ``other`` or an import of this class."""
         for _ in range(_MOST_STEPS):
             if path == other:
                 return True
@@ -349,7 +355,7 @@ def _is_method(item: ApiItem | None) -> bool:
 
 
 def _judge(change: _Changed, use: NameUse) -> Iterator[tuple[UseChange, str]]:
-    """Yield the problems that a changed definition causes for a use."""
+    """Yield the kind and detail of each problem that a changed definition causes for a use."""
     old, new = change.old, change.new
     assert old
     if new is None:
@@ -373,7 +379,7 @@ def _judge(change: _Changed, use: NameUse) -> Iterator[tuple[UseChange, str]]:
 
 
 def _breaks_override(change: _Changed, item: ApiItem) -> bool:
-    """Return whether a method that fits its base class's old method doesn't fit the new one."""
+    """Return whether an overriding method fits the old method of the base class, but not the new method."""
     if change.old is None or not _is_method(change.old) or item.name.endswith("__init__"):
         return False
     if change.new is None:
@@ -395,9 +401,9 @@ def _breaks_override(change: _Changed, item: ApiItem) -> bool:
 
 
 def find_twice(base: Read, ours: Trees, theirs: Trees, merged: Read, places: Sequence[Place]) -> list[Twice]:
-    """Return the definitions that both branches add.
+    """Return the definitions that both branches add, so that the merged tree contains them twice.
 
-    :param places: Python files that a branch changes.
+    :param places: files that a branch changes. Only Python files are compared.
     """
     found: list[Twice] = []
     entries: list[dict[str, tuple[Place, ApiItem]]] = [{}, {}]
@@ -439,12 +445,12 @@ def find_twice(base: Read, ours: Trees, theirs: Trees, merged: Read, places: Seq
 
 
 def _short(name: str) -> str:
-    """Return a C++ name without its scope and number."""
+    """Return a C++ name without its scope and overload number: ``f`` for ``ns::f#2``."""
     return name.rpartition("::")[2].partition("#")[0]
 
 
 def _parameters(definition: bodies.Definition) -> tuple[int, int] | None:
-    """Return the smallest and largest number of arguments; None if it isn't a function."""
+    """Return the minimum and maximum number of arguments; None if unknown, as for a macro value or ``...``."""
     tokens, short = definition.tokens, _short(definition.name)
     for at in range(len(tokens) - 1):
         if tokens[at] == short and tokens[at + 1] == "(":
@@ -459,7 +465,7 @@ def _parameters(definition: bodies.Definition) -> tuple[int, int] | None:
 
 
 def _arguments(tokens: Sequence[str]) -> list[list[str]] | None:
-    """Split the tokens in the first parentheses at the commas; None if they don't end."""
+    """Split the tokens in the first parentheses at the commas; None if the closing parenthesis is missing."""
     depth, angle = 0, 0
     parts: list[list[str]] = [[]]
     for token in tokens:
@@ -483,7 +489,7 @@ _TOKENS = re.compile(r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|\w+|[^\s\w]")
 
 
 def _fits(text: str, name: str, parameters: tuple[int, int] | None) -> bool:
-    """Return whether a call in a text has a number of arguments that its function takes."""
+    """Return whether the first call of ``name`` has a valid number of arguments; True if that is unknown."""
     if parameters is None:
         return True
     tokens = _TOKENS.findall(text)
@@ -501,7 +507,7 @@ def _fits(text: str, name: str, parameters: tuple[int, int] | None) -> bool:
 
 
 def added_lines(diff: bytes) -> dict[bytes, set[int]]:
-    """Return the added lines of each file in a diff of git, from 1."""
+    """Return the numbers (from 1) of the lines that a git diff adds to each file."""
     found: dict[bytes, set[int]] = {}
     path, at = b"", 0
     for line in diff.split(b"\n"):

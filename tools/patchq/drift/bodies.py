@@ -1,4 +1,4 @@
-"""Definitions in source files: their lines and tokens, by Python's parser and tree-sitter."""
+"""Definitions in source files: their lines and tokens, read with Python's parser or tree-sitter."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _KINDS = {"function_definition", "preproc_function_def", "preproc_def", "struct_
 
 #: Fields with nested statements, in the order of the grammar. All definitions are in them.
 _INNER = ("body", "handlers", "orelse", "finalbody", "cases")
-#: Cache: by type of node, the fields from _INNER that it has; none for most types.
+#: Cache of the fields in _INNER that each type of node has. Most types have none.
 _FIELDS: dict[type[ast.AST], tuple[str, ...]] = {}
 _END = re.compile(rb"\r\n?|\n")
 
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """Function or macro: its lines, from 1, and its tokens without comments and blanks."""
+    """Function or macro: its first and last line (from 1), and its tokens without comments and whitespace."""
 
     name: str
     start: int
@@ -39,17 +39,17 @@ class Definition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """Definition as others see it: how it is called, its value, and when it exists.
+    """Interface of a definition: how it is called, its value, and the conditions under which it exists.
 
     :ivar name: qualified name.
     :ivar kind: ``function``, ``macro``, ``class`` or ``value``.
-    :ivar parameters: None for what can't be called. In C++, the kind of a parameter is its type.
-    :ivar value: value of a constant, folded; the return type of a function in C++.
-    :ivar traits: decorators, and ``async`` and ``generator``.
+    :ivar parameters: parameters; None if the definition can't be called. In C++, a parameter's ``kind`` is its type.
+    :ivar value: value of a constant, see :func:`folded`; for a C++ function, its return type.
+    :ivar traits: decorators; also ``async`` and ``generator``.
     :ivar guards: conditions around the definition, outermost first.
     :ivar bases: base classes.
-    :ivar returns: numbers of values that a Python function returns; 0 for none.
-    :ivar raises: exceptions that a Python function raises itself.
+    :ivar returns: numbers of values that a Python function returns: 2 for ``return a, b``, 0 for ``return``.
+    :ivar raises: exceptions that a Python function raises in its own body.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Fact:
 
     @property
     def simple(self) -> str:
-        """Return the last part of the name."""
+        """Return the last part of the name: ``f`` for ``A.f``."""
         return re.split(r"\.|::", self.name)[-1].partition("#")[0]
 
 
@@ -79,12 +79,12 @@ _ARITHMETIC: dict[type[ast.operator], Any] = {
 }
 #: Text that may be arithmetic with whole numbers.
 _NUMBERS = re.compile(r"(?=\D*\d)[-+*/<>|()\s\dxXa-fA-F_]*")
-#: Largest shift and result that are computed.
+#: Largest shift, and most bits of an operand, to compute.
 _MOST_BITS = 256
 
 
 def folded(text: str) -> str:
-    """Return an expression, or its value if it is arithmetic with whole numbers.
+    """Evaluate an expression if it is arithmetic with whole numbers; return other expressions unchanged.
 
     >>> folded("4 * (1024)"), folded("0x80"), folded("2 * n")
     ('4096', '128', '2 * n')
@@ -120,7 +120,7 @@ def _whole(node: ast.expr) -> int | None:
 
 
 def language_of(path: bytes) -> str:
-    """Return ``python``, ``c++`` or an empty string."""
+    """Return the language of a file, ``python`` or ``c++``; empty for other files."""
     if path.endswith(b".py"):
         return "python"
     if path.endswith(_CPP):
@@ -130,12 +130,12 @@ def language_of(path: bytes) -> str:
 
 @functools.cache
 def reads_cpp() -> bool:
-    """Return whether the parser for C++ and CUDA is installed. The one for Python always is."""
+    """Return whether the parser for C++ and CUDA is installed. Python's parser is always available."""
     return not {"tree_sitter", "tree_sitter_cuda"} & set(missing("drift"))
 
 
 def count_cpp_errors(source: bytes) -> int:
-    """Return the number of places that the parser for C++ and CUDA can't read."""
+    """Return the number of syntax errors that the parser for C++ and CUDA finds."""
     pending, count = [parse_cpp(source)], 0
     while pending:
         node = pending.pop()
@@ -146,15 +146,12 @@ def count_cpp_errors(source: bytes) -> int:
 
 
 def lines_of(source: bytes) -> list[bytes]:
-    """Return the lines of a file, without line ends, as Python's parser counts them."""
+    """Split a file at the same line ends as Python's parser, so that line numbers agree with the parser's."""
     return _END.split(source)
 
 
 def places(source: bytes) -> dict[str, tuple[int, int]]:
-    """Return the first and last line, from 1, of each function by qualified name.
-
-    The result is empty if the file is not valid Python.
-    """
+    """Return each function's first and last line (from 1) by qualified name; empty if the file is not valid Python."""
     found: dict[str, tuple[int, int]] = {}
     if tree := parse(source):
         with contextlib.suppress(RecursionError):  # functions nested too deeply are left out
@@ -164,7 +161,7 @@ def places(source: bytes) -> dict[str, tuple[int, int]]:
 
 
 def inner(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the direct child statements of a statement, and its clauses that hold statements."""
+    """Yield the statements directly inside a statement, and its clauses such as ``except`` or ``case``."""
     kind = type(node)
     names = _FIELDS.get(kind)
     if names is None:
@@ -202,7 +199,7 @@ def definitions(path: bytes, source: bytes) -> dict[str, Definition]:
 
 
 class SourceVersion:
-    """Version of a file with its definitions. Their tokens are computed on request."""
+    """Version of a file with its definitions. The tokens of a definition are computed when needed."""
 
     def __init__(self, path: bytes, source: bytes) -> None:
         self._source, self._nodes = source, dict[str, Any]()
@@ -237,7 +234,7 @@ class SourceVersion:
         return None
 
     def must(self, name: str) -> Definition:
-        """Return a definition, which the file must have, with its tokens."""
+        """Return a definition with its tokens. The file must contain the definition."""
         if name not in self._known:
             if name in self._nodes:
                 self._known[name] = _cpp_definition(name, self._nodes[name], self._source)
@@ -289,7 +286,7 @@ def _python_tokens(text: str) -> tuple[str, ...]:
 
 
 def _cpp(source: bytes) -> dict[str, Any]:
-    """Return tree-sitter's nodes of a file's functions and macros by qualified name."""
+    """Return the tree-sitter node of each function and macro in a file, by qualified name."""
     found: dict[str, Any] = {}
 
     def walk(node: Any, scope: str) -> None:
@@ -314,7 +311,7 @@ def _cpp(source: bytes) -> dict[str, Any]:
 
 
 def parse_cpp(source: bytes) -> Any:
-    """Return the root of tree-sitter's tree of a C++ or CUDA file."""
+    """Parse a C++ or CUDA file with tree-sitter, and return the root node."""
     import tree_sitter
     import tree_sitter_cuda
 

@@ -1,8 +1,8 @@
-"""``drift``: find code that applies cleanly but no longer means the same.
+"""``drift``: find patches and calls that a new version of an upstream breaks, although the patches still apply.
 
-It compares two refs of an upstream. Alarms are calls in other upstreams that bind differently, fail
-or get another default, and imported names that are gone. Inside the upstream (``inside``), they are
-changes of definitions that its stack's patches change, call, read or override, and of their callers.
+Two refs of the upstream are compared. In other upstreams, alarms are raised for calls that bind differently, fail or
+get another default, and for imported names that no longer exist. In the upstream itself (``inside``), alarms are raised
+for changes to definitions that its patches change, call, read or override, and for changes to their callers.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Drift:
     """Result of a comparison.
 
     :ivar unseen: parts of the patches that were not compared.
-    :ivar far: changes in reach of the patches, the nearest first.
-    :ivar siblings: True if calls from the other upstreams were compared, which needs the upstream's package.
+    :ivar far: changed definitions that are related to a patch, the nearest first.
+    :ivar siblings: True if calls from other upstreams were compared. This needs a ``package`` in upstream.lock.
     """
 
     alarms: tuple[Alarm, ...]
@@ -45,7 +45,7 @@ class Drift:
 def drift(project: Project, upstream: str, old_ref: str, new_ref: str, *, set_name: str = "") -> Drift:
     """Return the alarms for moving ``upstream`` from ``old_ref`` to ``new_ref``.
 
-    Alarms concern its own stack and the other upstreams of the set.
+    The alarms are about the stack of ``upstream`` and about calls from the other upstreams of the set.
 
     :raises UserError: for a ref that isn't pinned, or if the extra ``drift`` is not installed.
     """
@@ -89,7 +89,7 @@ def _pin(project: Project, upstream: str, ref: str) -> Pin:
     if ref not in pins:
         raise UserError(
             f"{upstream} {ref} is not pinned",
-            hint=f"`patchq pin {upstream} --ref {sh(ref)} …`; pinned are {', '.join(pins)}",
+            hint=f"run `patchq pin {upstream} --ref {sh(ref)} …`; pinned refs: {', '.join(pins)}",
         )
     return pins[ref]
 
@@ -115,7 +115,7 @@ def _call_alarms(project: Project, set_name: str, upstream: str, old: Api, new: 
             found += before
             continue
         written = {a.call for a in before}
-        # The stack's own calls are written for the set's pin. If they bind to it, they are correct.
+        # Calls that the stack adds are written for the ref that the set pins. If they fit this ref, they are correct.
         now = []
         for a in _scan(project.store, name, after.tip, old, changed, gone):
             if not (for_new and a.fits and a.call not in written):
@@ -133,7 +133,7 @@ def _call_alarms(project: Project, set_name: str, upstream: str, old: Api, new: 
 
 
 def _patch_of(store: Git, patches: Sequence[Remembered], alarm: Alarm) -> str:
-    """Return the last patch that touches the alarm's file."""
+    """Return the name of the last patch that touches the alarm's file; empty if no patch does."""
     for remembered in reversed(patches):
         applied = remembered.applied
         out = store.run("diff-tree", "-r", "-z", "--name-only", "--no-commit-id", applied.commit)
@@ -145,7 +145,7 @@ def _patch_of(store: Git, patches: Sequence[Remembered], alarm: Alarm) -> str:
 def _scan(
     store: Git, upstream: str, commit: CommitId, old: Api, changed: Sequence[SignatureChange], gone: frozenset[str]
 ) -> list[Alarm]:
-    """Return the alarms in all Python files of a tree that import the package."""
+    """Return the alarms of all Python files that import the upstream's package, in the tree of ``commit``."""
     entries = store.list_tree(commit)
     patterns = ("-e", f"import {old.package}", "-e", f"from {old.package}")
     command = ("grep", "-l", "-z", "-F", *patterns, commit, "--", "*.py")

@@ -1,8 +1,8 @@
-"""Changes of the definitions that a patch's lines call, read or override, and of their callers, in one upstream.
+"""Alarms in one upstream: changed definitions that a patch's lines call, read or override, and changed callers.
 
-The facts about definitions (``_python``, ``_cpp``) of two versions of the upstream are compared. Only
-files that matter are parsed: a patch's own, the files that its names lead to, and changed files that
-contain a touched function's name.
+Facts about definitions (``_python``, ``_cpp``) are compared between two versions of the upstream. Only three kinds of
+files are parsed: files that a patch changes, files that define the names that the patch uses, and changed files that
+contain the name of a function that the patch touches.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ PatchChanges = tuple[str, Sequence[PathChange]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inside:
-    """Result: the alarms of all patches, and what was not compared.
+    """Result of a comparison: the alarms of all patches, and the parts that were not compared.
 
-    :ivar far: changes of definitions that share rare names with a patch, the nearest first.
+    :ivar far: changed definitions that share rare names with a patch, the nearest first.
     """
 
     alarms: tuple[Alarm, ...]
@@ -50,9 +50,9 @@ class Inside:
 
 
 class PatchFacts:
-    """Changes, additions and references of a stack's patches, read once for any number of new versions.
+    """Facts about a stack's patches, read once and then compared with any number of new versions.
 
-    :param patches: changes of each patch of the old version's stack.
+    :param patches: name and changes of each patch in the stack of the old version.
     :param old: files of the old version, without the stack.
     :param read: function that reads blobs in one call.
     """
@@ -94,12 +94,12 @@ class PatchFacts:
         ignored: Sequence[str] = (),
         far: bool = False,
     ) -> Inside:
-        """Compare with a new version.
+        """Return the alarms for an update from the old version to a new version.
 
         :param new: files of the new version.
-        :param moved: function that returns the new path of a file that was renamed.
-        :param ignored: patterns of paths whose callers don't count, such as tests.
-        :param far: also find the changes in reach.
+        :param moved: function that returns the new path of a renamed file; None for other files.
+        :param ignored: patterns of paths, such as tests, in which callers are ignored.
+        :param far: also return related changes without an alarm, see :attr:`Inside.far`.
         """
         comparison = Comparison(
             self.upstream,
@@ -120,7 +120,7 @@ class PatchFacts:
         )
 
     def _restored(self, new: Mapping[bytes, TreeEntry]) -> dict[bytes, TreeEntry]:
-        """Return the new files; in changed ones, functions that do the same as before have their old bodies."""
+        """Return the new files, with the old bodies of functions that do the same as before."""
         found = dict(new)
         words: dict[bytes, set[str]] = {}
         for touch in self.touches:
@@ -136,7 +136,7 @@ class PatchFacts:
         return found
 
     def _real_place(self, at: str) -> str:
-        """Return a place in the new version with the line of the real file."""
+        """Convert a place ``path:line`` in a restored file to the place in the real new file."""
         match = _PLACE.match(at)
         if not match:
             return at
@@ -153,9 +153,9 @@ def _can_read(language: str) -> bool:
 
 
 def state_of(path: bytes, content: bytes, name: str, *, body: bool) -> str:
-    """Return the facts about a definition as text that changes only if they do; empty without the definition.
+    """Return the facts about a definition as text, for comparisons; empty if the file doesn't have the definition.
 
-    :param body: include its statements.
+    :param body: include the statements of the definition.
     """
     if path.endswith(b".py"):
         python = python_facts.read_python("", content)
@@ -189,7 +189,7 @@ def _run(whole: Comparison) -> None:
 
 
 def _compare_python(whole: Comparison, touch: Touch, touched: TouchedPython, uses: PythonUses) -> None:
-    """Compare the definitions that concern a patch's change of a file."""
+    """Compare the definitions that a patch's change to a Python file depends on."""
     if touch.python is None:
         module = whole.old.module_of(touch.path)
         package = touch.path.endswith(b"__init__.py")
@@ -220,7 +220,7 @@ def _compare_python(whole: Comparison, touch: Touch, touched: TouchedPython, use
 
 
 def _compare_cpp(whole: Comparison, touch: Touch, touched: TouchedCpp, uses: CppUses) -> None:
-    """Compare the definitions that concern a patch's change of a file."""
+    """Compare the definitions that a patch's change to a C++ or CUDA file depends on."""
     base = whole.old.cpp(touch.path)
     target = whole.new_path(touch.path)
     new = whole.new.cpp(target) if target else None

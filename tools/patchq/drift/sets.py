@@ -39,8 +39,8 @@ def shared_in_sets(
     Stacks that don't apply are skipped; ``check`` reports them. Results for unchanged stacks come
     from the cache.
 
-    :param names: upstreams; all if empty.
-    :param set_name: the only set to compare; empty for all.
+    :param names: upstreams to return definitions of; all if empty.
+    :param set_name: set to compare; empty for all sets.
     :param plans: known apply results, by upstream and ref.
     """
     found: dict[Shared, None] = {}
@@ -95,7 +95,7 @@ def _commits(plan: ApplyPlan) -> list[tuple[str, str]]:
 
 
 def _stacked(store: Git, plans: Mapping[_At, ApplyPlan], versions: Versions) -> dict[_At, Stacked]:
-    """Return stacks as changes of definitions, with one set of git calls for all stacks."""
+    """Read the changes of each stack's patches. Git runs once for all stacks together."""
     commits = list(dict.fromkeys(p.applied.commit for plan in plans.values() for p in plan.after.patches))
     if not commits:
         return {}

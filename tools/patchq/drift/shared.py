@@ -1,7 +1,7 @@
 """Definitions that two patches change, and the patch whose change takes effect.
 
-Each patch may be correct and its proof may pass, but one may undo the other. Definitions are
-compared by tokens, so comments don't count.
+Each patch may be correct and pass its proof, but one may undo the other. Definitions are compared by
+tokens, so comments don't count.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from patchq.project.stack import Stack
 from patchq.stacks.apply import Carried, carried_stacks
 
 _Read = Callable[[list[BlobId]], Mapping[BlobId, bytes]]
-#: Minimum similarity of two definitions with one name to count as copies.
+#: Minimum similarity of two definitions with the same name to count as copies.
 _ALIKE = 0.8
 _ASSIGNMENT = re.compile(rb"[ \t]*(?!self\.|cls\.)\w+(\.\w+)+[ \t]*=[^=]")
 
@@ -38,7 +38,7 @@ class Shared:
 
     :ivar patch: the later patch, or the one that takes effect, as ``upstream/name``.
     :ivar other: the other patch, as ``upstream/name``.
-    :ivar wins: the patch that takes effect; empty if both do, on different lines or in two copies.
+    :ivar wins: the patch that takes effect; empty if both take effect, on different lines or in two copies.
     """
 
     upstream: str
@@ -62,7 +62,7 @@ class Shared:
 
 @dataclass(slots=True, kw_only=True)
 class _DriftChange:
-    """Change of a definition by a patch: added and removed lines, and the tokens before."""
+    """Change of a definition by a patch: the added and removed lines, and the tokens before the change."""
 
     patch: str
     path: bytes
@@ -95,20 +95,20 @@ class _DriftTouch:
 
 
 class Versions:
-    """Cache of versions of files, each parsed once."""
+    """Cache of parsed versions of files."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[bytes, BlobId], bodies.SourceVersion] = {}
 
     def of(self, path: bytes, blob: BlobId, content: bytes) -> bodies.SourceVersion:
-        """Return the version of a file with this blob."""
+        """Return the parsed file, from the cache if the same blob at the same path was parsed before."""
         if (path, blob) not in self._known:
             self._known[path, blob] = bodies.SourceVersion(path, content)
         return self._known[path, blob]
 
 
 class Stacked:
-    """Changes of definitions by a stack. Each file is read and parsed once, on request.
+    """Changes that a stack makes to definitions. Each file is read and parsed once, when needed.
 
     :param patches: name, message and changes of each patch, in the order of the series.
     :param read: function that reads blobs in one call.
@@ -137,7 +137,7 @@ class Stacked:
         self.contents: dict[BlobId, bytes] = {}
 
     def read(self) -> None:
-        """Read all files that the stack changes in one call."""
+        """Read the old and new versions of all files that the stack changes, in one call."""
         if not self.contents:
             blobs: dict[BlobId, None] = {}
             for _, changes in self.patches:
@@ -202,10 +202,10 @@ def _lines(version: bodies.SourceVersion, name: str) -> Counter[str]:
 
 
 def shared_beside(project: Project, stacks: Iterable[Stacked], set_name: str) -> list[Shared]:
-    """Return the definitions that several patches change, for stacks on other refs.
+    """Return the definitions that several patches change if the set uses one of ``stacks`` for their upstream.
 
-    Both patches are in one of these stacks, or one is in another stack of the set. A later patch
-    with ``Requires:`` on the earlier one is not reported.
+    Two patches of the same stack are compared, and patches of ``stacks`` with the set's patches of other upstreams.
+    A later patch that ``Requires:`` the earlier patch is not reported.
 
     :param stacks: stacks of one upstream on several refs.
     """
@@ -229,14 +229,14 @@ def _upstreams(shared: Shared) -> set[str]:
 
 
 def packages_of(project: Project) -> dict[str, str]:
-    """Return the upstream of each import name, to find definitions replaced at run time."""
+    """Return the name of the upstream for each import name, such as ``{"flashinfer": "flashinfer"}``."""
     return {u.build.package: u.name for u in project.lock.upstreams.values() if u.build}
 
 
 def grouped(found: Sequence[Shared]) -> list[tuple[Shared, tuple[str, ...]]]:
-    """Return each entry with the names of its other patches, merging entries of one definition.
+    """Merge the entries about the same definition. Return each merged entry and the names of its other patches.
 
-    Only entries of one stack without a winner are merged.
+    Only entries without a winner whose patches are in the same stack are merged.
     """
     together: dict[tuple[str, ...], tuple[Shared, dict[str, None]]] = {}
     for n, one in enumerate(found):
@@ -285,7 +285,7 @@ def _within(stack: Stacked) -> Iterator[Shared]:
                 of = sum(other.added.values())
                 message = f"the later patch wins: it changes {undone} of the {of} lines that the earlier patch adds"
                 if again:
-                    message += f", and brings back {again} that it removes"
+                    message += f", and restores {again} of the lines that the earlier patch removes"
             else:
                 message = "both take effect, on different lines"
             yield Shared(
@@ -302,7 +302,7 @@ def _within(stack: Stacked) -> Iterator[Shared]:
 
 
 def _known(upstream: str, patches: Sequence[tuple[str, str]]) -> dict[str, set[str]]:
-    """Return the patches of its stack that each patch requires, directly or indirectly."""
+    """Return, for each patch, the patches of the same stack that it requires, directly or indirectly."""
     found: dict[str, set[str]] = {}
     for name, message in patches:
         required = []
@@ -334,7 +334,7 @@ def _changes(touches: Iterable[_DriftTouch], names: Container[str]) -> list[_Dri
 
 
 def _copies(one: Stacked, other: Stacked) -> Iterator[Shared]:
-    """Yield definitions with copies in two upstreams if patches of both change them."""
+    """Yield the definitions that have a copy in both upstreams, if patches of both upstreams change them."""
     names = []
     for stack in (one, other):
         names.append({path.rpartition(b"/")[2] for path in stack.touched})
@@ -362,13 +362,13 @@ def _copies(one: Stacked, other: Stacked) -> Iterator[Shared]:
                     patch=f"{one.upstream}/{twin.patch}",
                     other=f"{other.upstream}/{change.patch}",
                     wins="",
-                    message=f"{other.upstream} has a copy of it in {show_path(change.path)}: "
-                    "each is built from its own",
+                    message=f"{other.upstream} has its own copy in {show_path(change.path)}, "
+                    "which a patch also changes",
                 )
 
 
 def _replaced(stack: Stacked, stacks: Sequence[Stacked], packages: Mapping[str, str]) -> Iterator[Shared]:
-    """Yield definitions that a patch replaces at run time and another upstream's patch changes."""
+    """Yield definitions that a patch of ``stack`` replaces at run time, and that another upstream's patch changes."""
     by_name = {s.upstream: s for s in stacks if s is not stack}
     foreign = {package: by_name[name] for package, name in packages.items() if name in by_name}
     if not foreign:
@@ -414,7 +414,7 @@ def _module(path: bytes) -> str:
 def _assigned(source: bytes) -> tuple[str, ...]:
     """Return the dotted names that a Python file assigns, with imports resolved.
 
-    For example: ``flashinfer.decode.plan``.
+    With ``from flashinfer import decode``, the assignment ``decode.plan = f`` gives ``flashinfer.decode.plan``.
     """
     tree = parse(source)
     statements: list[ast.AST] = []

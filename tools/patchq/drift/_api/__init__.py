@@ -1,1 +1,1 @@
-"""Signatures of another package's functions, and the calls of them in a source file."""
+"""Signatures of a package's functions, and calls of these functions from other packages."""

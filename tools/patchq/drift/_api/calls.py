@@ -1,4 +1,4 @@
-"""Check of the calls in a Python file against changed signatures and removed names."""
+"""Check of a Python file for calls of functions with changed signatures, and for removed names."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from patchq.drift._api.signatures import Api, Signature, SignatureChange
 from patchq.drift.alarms import Alarm
 from patchq.drift.bodies import parse
 
-#: Minimum share of a call's arguments that must be named like their parameters. Below it, a
-#: call on an unknown receiver is not taken for a call of that function.
+#: Minimum :func:`likeness` to treat ``x.method(…)``, with an ``x`` of unknown class, as a call of a known method.
 LIKENESS = 0.5
 
 
 def scan_source(
     source: bytes, path: str, upstream: str, old: Api, changed: Sequence[SignatureChange], gone: frozenset[str]
 ) -> list[Alarm]:
-    """Return the alarms in a file's source; empty if it doesn't parse."""
+    """Return the alarms for a Python file; empty if the file can't be parsed."""
     tree = parse(source)
     if tree is None:
         return []
@@ -30,7 +29,7 @@ def scan_source(
 
 
 class _Calls(ast.NodeVisitor):
-    """Visitor that resolves the names in a file, and records the calls that a changed or removed function breaks."""
+    """Visitor that resolves the names in a file, and records an alarm for each affected call and removed name."""
 
     def __init__(
         self, path: str, upstream: str, old: Api, changed: Sequence[SignatureChange], gone: frozenset[str]
@@ -38,7 +37,7 @@ class _Calls(ast.NodeVisitor):
         self.path, self.upstream, self.old, self.gone = path, upstream, old, gone
         self.changed = {c.old.path: c for c in changed}
         wanted = {c.old.path.rsplit(".", 1)[1] for c in changed}
-        # All methods of the same name: a call may fit an unchanged one better.
+        # Include unchanged functions of the same name, because a call may fit their signatures better.
         self.by_name: dict[str, list[Signature]] = {}
         for path, signature in old.functions.items() if wanted else ():
             name = path.rsplit(".", 1)[1]
@@ -51,7 +50,7 @@ class _Calls(ast.NodeVisitor):
         self.found: list[Alarm] = []
 
     def collect(self, tree: ast.Module) -> None:
-        """Record imports from the package and the names that hold instances of its classes."""
+        """Record the imports from the package, and the variables that hold instances of its classes."""
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
                 self._record_import(node)
@@ -79,7 +78,7 @@ class _Calls(ast.NodeVisitor):
             self.imported[alias.asname or alias.name] = f"{node.module}.{alias.name}"
 
     def _record_instance(self, targets: Sequence[ast.expr], value: ast.expr | None) -> None:
-        """Record the names that are assigned an instance of a class of the package."""
+        """Record the assigned variables if the value is an instance of a class of the package."""
         if not isinstance(value, ast.Call):
             return
         made = self._resolve(value.func)
@@ -88,7 +87,7 @@ class _Calls(ast.NodeVisitor):
                 self.instances[ast.unparse(target)] = self.old.aliases[made]
 
     def _resolve(self, node: ast.expr) -> str:
-        """Return the path of an expression in the package; empty if it is not from the package."""
+        """Return the dotted path of an expression that names an object of the package; empty for other expressions."""
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
             parts.append(node.attr)
@@ -134,7 +133,7 @@ class _Calls(ast.NodeVisitor):
         self.found.append(alarm)
 
     def _with_literal_keywords(self, node: ast.Call) -> ast.Call:
-        """Return a call with ``**name`` expanded if the function assigns it a literal dict once."""
+        """Return a call with ``**name`` expanded, if the calling function assigns a dict literal to ``name`` once."""
         keywords: list[ast.keyword] = []
         for keyword in node.keywords:
             literal = None
@@ -198,10 +197,10 @@ class _Calls(ast.NodeVisitor):
 
 
 def likeness(node: ast.Call, signature: Signature) -> float:
-    """Return the similarity, from 0 to 1, of a call on an unknown receiver to a signature.
+    """Return the similarity of a call to a signature, from 0 to 1.
 
-    It is the share of arguments that are named like their parameters. It is 0 if the call doesn't
-    bind, or if fewer than three arguments are named alike.
+    It is the share of arguments that are named like their parameters. It is 0 if the signature doesn't accept the call,
+    or if fewer than three arguments are named like their parameters.
     """
     if any(isinstance(a, ast.Starred) for a in node.args) or any(k.arg is None for k in node.keywords):
         return 0.0
@@ -229,7 +228,7 @@ def _named_like(node: ast.expr, name: str) -> bool:
 def judge_call(node: ast.Call, change: SignatureChange) -> Iterator[tuple[str, str]]:
     """Yield the kind and message of each problem that a new signature causes for a call.
 
-    Calls that don't bind to the old signature are skipped.
+    Yield nothing if the old signature doesn't accept the call, or if the call contains ``*args`` or ``**kwargs``.
     """
     if any(isinstance(a, ast.Starred) for a in node.args) or any(k.arg is None for k in node.keywords):
         return
@@ -248,7 +247,7 @@ def judge_call(node: ast.Call, change: SignatureChange) -> Iterator[tuple[str, s
             "positional shift",
             (
                 f"argument {first + 1} ({ast.unparse(node.args[first])}) was {before[first]}, is now {lands}; "
-                f"{len(shifted)} arguments land elsewhere"
+                f"{len(shifted)} arguments are bound to other parameters"
             ),
         )
     unknown = _unknown(keywords, old, new)
@@ -291,7 +290,7 @@ def _missing(given: set[str], new: Signature) -> list[str]:
 
 
 def _changed_defaults(given: set[str], old: Signature, new: Signature) -> Iterator[tuple[str, str, str]]:
-    """Yield the name, old and new default of each parameter that a call leaves to its default."""
+    """Yield each parameter that a call doesn't pass and whose default changed: its name, old and new default."""
     for p in old.parameters:
         if p.name in given or p.default is None:
             continue
@@ -301,7 +300,7 @@ def _changed_defaults(given: set[str], old: Signature, new: Signature) -> Iterat
 
 
 def _just_renamed(index: int, old: Signature, new: Signature) -> bool:
-    """Return whether a parameter was renamed in place, which doesn't affect positional arguments."""
+    """Return whether a parameter only has a new name. Positional arguments aren't affected then."""
     before, after = old.positional, new.positional
     if index >= len(after) or len(before) != len(after):
         return False

@@ -1,4 +1,4 @@
-"""Interface of a Python file (the names and signatures that other code can use), and uses of names."""
+"""Interface of a Python file (the names and signatures that other code can use), and the names that a file uses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OPTIONS = ("add_argument", "option")
 
 
 class ItemKind(str, Enum):
-    """Kind of an item."""
+    """Kind of an :class:`ApiItem`."""
 
     FUNCTION = "function"
     CLASS = "class"
@@ -35,11 +35,11 @@ class ItemKind(str, Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiItem:
-    """Item that other code can use.
+    """Definition, option or registered name that other code can use.
 
     :ivar name: name in the file, such as ``Class.method``.
-    :ivar signature: parameters; None if they are unknown, or if it isn't called.
-    :ivar form: ``async``, and decorators such as ``property``.
+    :ivar signature: signature of a function or constructor; None if it is unknown or the item can't be called.
+    :ivar form: decorators such as ``property`` that change how a function is used; also ``async``.
     :ivar returns: lengths of the tuples that a function returns; empty if it returns other values.
     :ivar text: source without indentation, to compare bodies and values.
     :ivar abstract: True for a method that subclasses must define.
@@ -59,9 +59,10 @@ class Interface:
     """Interface of one version of a Python file.
 
     :ivar module: dotted name of the module.
-    :ivar items: all definitions by name. A name may be defined several times.
-    :ivar imported: dotted path of each imported name, and of each star import under ``*``.
-    :ivar bases: names of the base classes of each class, as dotted paths.
+    :ivar items: all items by name. A name may be defined several times.
+    :ivar imported: dotted path of each imported name.
+    :ivar stars: modules from which ``*`` is imported.
+    :ivar bases: dotted paths of the base classes of each class.
     """
 
     def __init__(self, path: str, source: bytes) -> None:
@@ -123,7 +124,7 @@ class Interface:
         )
 
     def _read_attributes(self, node: Function, scope: str) -> None:
-        """Read the attributes that a method sets on ``self``."""
+        """Add the attributes that a method sets on ``self``."""
         for child in ast.walk(node):
             if not isinstance(child, ast.Attribute) or not isinstance(child.ctx, ast.Store):
                 continue
@@ -181,7 +182,7 @@ class Interface:
             self._add(ApiItem(name=scope + name, kind=ItemKind.IMPORT, line=node.lineno))
 
     def imports_of(self, node: ast.Import | ast.ImportFrom) -> dict[str, str]:
-        """Return the dotted path of each name that a statement imports; of a star, the module's."""
+        """Return the dotted path of each name that a statement imports; for ``*``, the path of the module."""
         found = {}
         for alias in node.names:
             if isinstance(node, ast.Import):
@@ -197,7 +198,7 @@ class Interface:
         return found
 
     def absolute(self, node: ast.ImportFrom) -> str:
-        """Return the module that an import names, with a relative name resolved."""
+        """Return the absolute name of the module that a statement imports from."""
         if not node.level:
             return node.module or ""
         parts = self.module.split(".")
@@ -205,7 +206,7 @@ class Interface:
         return ".".join([*kept, *([node.module] if node.module else [])])
 
     def _read_calls(self, tree: ast.Module) -> None:
-        """Read the options and registered names that calls add, anywhere in the file."""
+        """Add the command line options and registered names that calls anywhere in the file define."""
         for scope, node in _calls(tree):
             called = last_name(node)
             texts = []
@@ -297,7 +298,7 @@ def _parameter(argument: ast.arg, kind: str, default: ast.expr | None) -> Parame
 
 
 def _constructor(path: str, node: ast.ClassDef) -> Signature | None:
-    """Return the signature of a class's constructor; None if the class doesn't define it."""
+    """Return the signature of a class's constructor; None if the class neither defines nor generates a constructor."""
     for member in node.body:
         if isinstance(member, ast.FunctionDef) and member.name == "__init__":
             return signature_of(f"{path}.__init__", member, in_class=True)
@@ -318,7 +319,7 @@ def _constructor(path: str, node: ast.ClassDef) -> Signature | None:
 
 
 def _returns(node: Function) -> frozenset[int]:
-    """Return the lengths of the tuples that a function returns; empty if it returns other values."""
+    """Return the lengths of the tuples that a function returns; empty if it returns anything but tuples and None."""
     lengths = set()
     for value in _returned(node.body):
         if isinstance(value, ast.Constant) and value.value is None:
@@ -342,7 +343,7 @@ def _returned(body: list[ast.stmt]) -> Iterator[ast.expr]:
 
 
 def _calls(node: ast.AST, scope: str = "") -> Iterator[tuple[str, ast.Call]]:
-    """Yield each call with the name of the function around it."""
+    """Yield each call with the names of the functions and classes around it: ``A.f.`` for a call in method ``f``."""
     for child in ast.iter_child_nodes(node):
         inner = scope
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -357,12 +358,12 @@ def _calls(node: ast.AST, scope: str = "") -> Iterator[tuple[str, ast.Call]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameUse:
-    """Use of a name.
+    """Use of a name on an added line.
 
-    :ivar last: last part of the name.
-    :ivar paths: dotted paths that the name may refer to.
+    :ivar last: last part of the name: ``b`` for ``a.b``.
+    :ivar paths: dotted paths of definitions to which the name may refer.
     :ivar call: the call, if the name is called.
-    :ivar unknown: True if the name is an attribute of an object of unknown type.
+    :ivar unknown: True for ``x.name`` if the type of ``x`` is unknown.
     """
 
     line: int
@@ -374,11 +375,11 @@ class NameUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Override:
-    """Class with base classes.
+    """Subclass with an added line.
 
     :ivar bases: dotted paths of the base classes.
-    :ivar methods: its methods by name.
-    :ivar added: added lines of the file.
+    :ivar methods: methods of the class by name.
+    :ivar added: numbers of the added lines of the file.
     """
 
     line: int
@@ -388,7 +389,7 @@ class Override:
 
 
 def uses_of(interface: Interface, added: Collection[int]) -> Iterator[NameUse | Override]:
-    """Yield the uses in added lines, calls before plain names."""
+    """Yield the subclasses and the uses of names on added lines. Calls come before names that aren't called."""
     assert interface.tree
     visitor = _Uses(interface, added)
     with contextlib.suppress(RecursionError):  # expressions with thousands of terms
@@ -401,8 +402,8 @@ class _Uses(ast.NodeVisitor):
     def __init__(self, interface: Interface, added: Collection[int]) -> None:
         self.interface, self.added = interface, added
         self.classes: list[str] = []
-        #: Names of each function around the current node: imported ones with their paths, and others
-        #: with the paths of their classes.
+        #: Local names of each function around the current node, each with a path and True for an import.
+        #: The path of an import is what it imports; the path of a variable is its class.
         self.locals: list[dict[str, tuple[str, bool]]] = []
         self.attributes: dict[str, str] = {}
         self.found: list[NameUse] = []
@@ -466,7 +467,7 @@ class _Uses(ast.NodeVisitor):
         self.locals.pop()
 
     def _type(self, node: ast.expr) -> str:
-        """Return the path of the class that an annotation or a constructor call names."""
+        """Return the path of the class that an annotation or a called expression names; empty if it is unknown."""
         paths, _ = self._paths(node)
         if paths:
             return paths[0]
@@ -475,7 +476,7 @@ class _Uses(ast.NodeVisitor):
     visit_AsyncFunctionDef = visit_FunctionDef
 
     def _use_fixtures(self, node: Function) -> None:
-        """Add the fixtures that a test requests by its parameters."""
+        """Add a use for each fixture that a test or fixture requests by a parameter."""
         if node.name.startswith("test") or any("fixture" in ast.unparse(d) for d in node.decorator_list):
             for argument in node.args.args:
                 if argument.lineno in self.added:
@@ -527,14 +528,14 @@ class _Uses(ast.NodeVisitor):
                 self._use(node.lineno, path)
 
     def _local(self, name: str) -> tuple[str, bool] | None:
-        """Return the path of a function's own name, and True if it is imported; None for other names."""
+        """Return the entry for a local name in ``locals``; None for other names."""
         for names in reversed(self.locals):
             if name in names:
                 return names[name]
         return None
 
     def _paths(self, node: ast.expr) -> tuple[tuple[str, ...], str]:
-        """Return the paths that an expression may refer to, and its last part."""
+        """Return the paths of definitions to which an expression may refer, and the last part of the expression."""
         if isinstance(node, ast.Name):
             local = self._local(node.id)
             if local is not None:
@@ -542,7 +543,7 @@ class _Uses(ast.NodeVisitor):
             path = self.interface.resolve(node)
             if not path:
                 return (), node.id
-            # An import of the file is a name of its module too.
+            # Other code can also use a name that this file imports as a name of this module.
             return tuple(dict.fromkeys((path, f"{self.interface.module}.{node.id}"))), node.id
         if not isinstance(node, ast.Attribute):
             return (), ""
@@ -552,7 +553,7 @@ class _Uses(ast.NodeVisitor):
         return tuple(f"{owner}.{node.attr}" for owner in owners), node.attr
 
     def _owners(self, node: ast.expr) -> tuple[str, ...]:
-        """Return the paths of the modules or classes whose attribute is used."""
+        """Return the possible paths of ``node`` in ``node.attribute``: a module, a class or an object's class."""
         own = f"{self.interface.module}.{'.'.join(self.classes)}"
         if isinstance(node, ast.Call):
             if isinstance(node.func, ast.Name) and node.func.id == "super" and self.classes:

@@ -1,4 +1,4 @@
-"""Signatures of a Python package, read by griffe, and their changes between two refs."""
+"""Signatures of a Python package, read with griffe, and their changes between two refs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Parameter:
     """Parameter of a function.
 
-    :ivar kind: kind in the words of :mod:`inspect`, such as ``positional or keyword``.
+    :ivar kind: kind with the name that :mod:`inspect` uses, such as ``positional or keyword``.
     :ivar default: source of the default value; None if there is none.
     """
 
@@ -39,7 +39,7 @@ class Signature:
 
     @property
     def name(self) -> str:
-        """Name in a call: the function's, or the class's for a constructor."""
+        """Name in a call: the name of the function, or the name of the class for a constructor."""
         parts = self.path.split(".")
         if parts[-1] == "__init__":
             return parts[-2]
@@ -58,7 +58,7 @@ class Signature:
         return next((p for p in self.parameters if p.name == name and p.kind != "positional-only"), None)
 
     def accepts(self, count: int, keywords: set[str]) -> bool:
-        """Return whether a call binds.
+        """Return whether a call with these arguments fits the signature.
 
         :param count: number of positional arguments.
         :param keywords: names of keyword arguments.
@@ -81,8 +81,8 @@ class Signature:
 class Api:
     """Public API of a package.
 
-    :ivar functions: signatures by path.
-    :ivar aliases: by public path, the path of the function or class that it names.
+    :ivar functions: signature of each function by its path.
+    :ivar aliases: for each path of a function or class, including imports, the path of its definition.
     :ivar names: all paths.
     """
 
@@ -95,7 +95,7 @@ class Api:
 def load_api(package: str, tree: Path) -> Api:
     """Read the API of a package from its source in ``tree``, without importing or running it.
 
-    :raises FormatError: if it isn't valid Python, or is nested too deeply.
+    :raises FormatError: if the package isn't valid Python, or is nested too deeply.
     """
     import logging
 
@@ -159,7 +159,7 @@ class SignatureChange:
 
 
 def changes(old: Api, new: Api) -> tuple[list[SignatureChange], frozenset[str]]:
-    """Return the functions with changed parameters, and the removed names."""
+    """Return the changed signatures, and the names that the new API lacks."""
     changed = []
     for path, sig in old.functions.items():
         if path in new.functions and new.functions[path].parameters != sig.parameters:

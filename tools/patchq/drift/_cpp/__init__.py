@@ -1,1 +1,1 @@
-"""C++ and CUDA definitions of two versions: their facts, and the changes that concern a patch."""
+"""Comparison of C++ and CUDA definitions between two versions: facts about them, and changes that affect a patch."""

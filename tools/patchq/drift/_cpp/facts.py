@@ -12,7 +12,7 @@ from typing import Any
 from patchq.drift._api.signatures import Parameter
 from patchq.drift.bodies import Fact, folded, parse_cpp
 
-#: Words of a declaration that change neither a call nor a result.
+#: Words in a declaration that affect neither calls nor results.
 _IDLE = {
     "const",
     "inline",
@@ -34,7 +34,7 @@ _IDLE = {
     "register",
     "volatile",
 }
-#: Spellings of one type.
+#: Spellings of types, and the spelling that replaces each of them.
 _TYPES = {
     "std::": "",
     "unsigned int": "uint32_t",
@@ -57,7 +57,7 @@ _DECLARED = {
     "init_declarator",
     "for_range_loop",
 }
-#: Nodes that use the name that they spell.
+#: Types of nodes that are names.
 _USED_NAMES = ("qualified_identifier", "identifier", "type_identifier", "field_identifier")
 _NAMES = {
     "identifier",
@@ -76,12 +76,12 @@ _ASSEMBLY = ("asm", "__asm__")
 
 @dataclass(slots=True)
 class CppUse:
-    """Name in a C++ file.
+    """Use of a name in a C++ file.
 
-    :ivar name: name with the qualification that the file gives it.
-    :ivar arguments: number of arguments of a call; -1 without a call, and for a call in a macro's text.
+    :ivar name: name as written in the file, such as ``f`` or ``ns::f``.
+    :ivar arguments: number of arguments if the name is called; -1 if the name isn't called, or in a macro's text.
     :ivar call: source of the call.
-    :ivar member: the name follows ``.`` or ``->``.
+    :ivar member: True if the name follows ``.`` or ``->``.
     """
 
     name: str
@@ -95,11 +95,11 @@ class CppUse:
 class CppFile:
     """Definitions of a C++ or CUDA file.
 
-    :ivar facts: definitions by qualified name, without namespaces; several for overloads.
-    :ivar nodes: tree-sitter's nodes of the functions, macros and classes, in the order of ``facts``.
-    :ivar includes: paths as the file spells them.
-    :ivar asserts: conditions of ``static_assert`` outside of functions, with their lines.
-    :ivar tokens: cache of :func:`body_of`: tokens by node; ``locals``: local variables by node.
+    :ivar facts: facts of each name, one for each overload. Names contain their classes, but no namespaces.
+    :ivar nodes: tree-sitter node of each definition, in the order of ``facts``.
+    :ivar includes: included paths as written in the file.
+    :ivar asserts: line of each ``static_assert`` outside of functions, by its text.
+    :ivar tokens: cache for :func:`body_of`: tokens by node; ``locals``: local variables by node.
     """
 
     source: bytes
@@ -116,7 +116,7 @@ class CppFile:
         return self.source[node.start_byte : node.end_byte].decode("utf-8", "replace")
 
     def function_at(self, line: int) -> tuple[str, int]:
-        """Return the innermost function or macro that contains a line, and its number among its overloads."""
+        """Return the name and overload number (from 0) of the innermost function or macro that contains a line."""
         best, place, start = "", 0, -1
         for name, nodes in self.nodes.items():
             for number, node in enumerate(nodes):
@@ -134,7 +134,7 @@ class CppFile:
         return _guards(self, node)
 
     def uses(self, lines: set[int]) -> Iterator[CppUse]:
-        """Yield the names on these lines."""
+        """Yield the uses of names on the given lines."""
         yield from _uses(self, self.root, lines)
 
 
@@ -162,7 +162,7 @@ def read_cpp(source: bytes) -> CppFile:
 
 
 def _read(file: CppFile, node: Any, scope: str, guards: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """Add a node's definitions. Return the scope and the guards of its contents."""
+    """Add the definition in a node to the file. Return the scope and the guards for the node's children."""
     kind = node.type
     if kind in _GUARDS:
         return scope, (*guards, *_condition(file, node))
@@ -244,7 +244,7 @@ def _function(file: CppFile, node: Any, scope: str, guards: tuple[str, ...]) -> 
 
 
 def _result(file: CppFile, node: Any) -> str:
-    """Return a function's return type, and on the device where it runs and with how many threads."""
+    """Return a function's return type; for a CUDA function, add words such as ``__global__`` and launch bounds."""
     shown = node.child_by_field_name("type")
     found = [spelled_type(file.text(shown))] if shown is not None else []
     found += sorted(child.type for child in node.children if child.type in _DEVICE)
@@ -253,7 +253,7 @@ def _result(file: CppFile, node: Any) -> str:
 
 
 def namespace_of(file: CppFile, node: Any) -> str:
-    """Return the namespaces around a node, without unnamed ones."""
+    """Return the named namespaces around a node, such as ``a::b``."""
     found: list[str] = []
     while node is not None:
         named = node.child_by_field_name("name") if node.type == "namespace_definition" else None
@@ -264,7 +264,7 @@ def namespace_of(file: CppFile, node: Any) -> str:
 
 
 def asserts_of(file: CppFile, node: Any) -> set[str]:
-    """Return the conditions of ``static_assert`` inside a node."""
+    """Return the text of each ``static_assert`` in a node."""
     found = set()
     waiting = [node]
     while waiting:
@@ -276,7 +276,7 @@ def asserts_of(file: CppFile, node: Any) -> set[str]:
 
 
 def _template(file: CppFile, node: Any) -> tuple[str, ...]:
-    """Return the kinds of a template's parameters, each with its default."""
+    """Return the kind and default of each template parameter: ``class`` and ``int=4`` for ``<class T, int N = 4>``."""
     above = node.parent
     listed = above.child_by_field_name("parameters") if above is not None and above.type == _TEMPLATE else None
     found = []
@@ -292,7 +292,7 @@ def _template(file: CppFile, node: Any) -> tuple[str, ...]:
 
 
 def _name(file: CppFile, scope: str, node: Any) -> str:
-    """Return a declared name without template arguments, in its classes but not its namespaces."""
+    """Return a declared name with its classes, but without its namespaces and template arguments."""
     text = re.sub(r"<.*", "", file.text(node), flags=re.DOTALL) if node is not None else "?"
     text = "".join(text.split())
     return text if "::" in text else scope + text
@@ -337,7 +337,7 @@ def _declared_name(file: CppFile, node: Any) -> str:
 
 
 def spelled_type(text: str) -> str:
-    """Return a C++ type in a normalized spelling, so that equal types are equal texts."""
+    """Return a C++ type in a normalized spelling: ``uint32_t`` for ``const unsigned int``."""
     tokens = [t for t in _TOKEN.findall(_COMMENT.sub(" ", text)) if t not in _IDLE]
     words = " ".join(tokens)
     for spelled, same in _TYPES.items():
@@ -346,7 +346,7 @@ def spelled_type(text: str) -> str:
 
 
 def spelled_number(text: str) -> str:
-    """Return a constant's value in one spelling, folded if it is arithmetic with whole numbers."""
+    """Return a constant's value in a normalized spelling, with arithmetic evaluated: ``8`` for ``(2u * 4)``."""
     text = " ".join(text.split())
     while text.startswith("(") and text.endswith(")") and _closes_last(text):
         text = text[1:-1].strip()
@@ -369,7 +369,7 @@ def _closes_last(text: str) -> bool:
 
 
 def _declaration(file: CppFile, node: Any, scope: str, guards: tuple[str, ...]) -> None:
-    """Add a declared function, or the constants and fields of a declaration."""
+    """Add the functions, constants and fields that a declaration declares."""
     shown = node.child_by_field_name("type")
     kind = spelled_type(file.text(shown)) if shown is not None else ""
     for child in node.children_by_field_name("declarator"):
@@ -396,7 +396,7 @@ def _declaration(file: CppFile, node: Any, scope: str, guards: tuple[str, ...]) 
 
 
 def _dimensions(file: CppFile, node: Any) -> str:
-    """Return the lengths of a declared array, each in brackets."""
+    """Return the lengths of a declared array, such as ``[2][4]``; empty for other declarations."""
     found = ""
     while node is not None and node.type != "array_declarator":
         node = node.child_by_field_name("declarator")
@@ -453,7 +453,7 @@ def _enum(file: CppFile, node: Any, scope: str, guards: tuple[str, ...]) -> None
 
 
 def _condition(file: CppFile, node: Any) -> list[str]:
-    """Return the condition that a preprocessor branch adds; none for an include guard."""
+    """Return the condition of a preprocessor directive such as ``#if``; empty for ``#else`` and an include guard."""
     if node.type == "preproc_else":
         return []
     named = node.child_by_field_name("name")
@@ -482,7 +482,7 @@ def _negated(file: CppFile, node: Any) -> list[str]:
 
 
 def _guards(file: CppFile, node: Any) -> tuple[str, ...]:
-    """Return the conditions around a node."""
+    """Return the preprocessor conditions around a node, outermost first."""
     found: list[str] = []
     below = None
     while node is not None:
@@ -515,7 +515,7 @@ def _uses(file: CppFile, node: Any, lines: set[int]) -> Iterator[CppUse]:
 
 
 def _macro_uses(file: CppFile, node: Any, lines: set[int]) -> Iterator[CppUse]:
-    """Yield the names on some lines of a macro's text, which isn't parsed."""
+    """Yield the names in a macro's text on the given lines. The text isn't parsed."""
     for number, line in enumerate(file.text(node).split("\n"), node.start_point[0] + 1):
         if number not in lines:
             continue
@@ -525,7 +525,7 @@ def _macro_uses(file: CppFile, node: Any, lines: set[int]) -> Iterator[CppUse]:
 
 
 def _call_use(file: CppFile, node: Any) -> CppUse:
-    """Return the use of the function that a call names."""
+    """Return the use of the called function's name."""
     function, arguments = node.child_by_field_name("function"), node.child_by_field_name("arguments")
     member = function.type == "field_expression"
     named = function.child_by_field_name("field") if member else function
@@ -543,7 +543,7 @@ def _plain(file: CppFile, node: Any) -> str:
 
 
 def calls_of(file: CppFile, name: str) -> list[tuple[str, int]]:
-    """Return the function and line of each call of a function or macro by its simple name."""
+    """Return, for each call of a function or macro with this simple name, the calling function and the line."""
     found = []
     for use in file.uses(_lines_with(file.source, name)):
         if use.arguments >= 0 and use.name.rpartition("::")[2] == name:
@@ -557,7 +557,11 @@ def _lines_with(source: bytes, name: str) -> set[int]:
 
 
 def body_of(file: CppFile, node: Any, keep: frozenset[str] = frozenset(), *, masked: bool = False) -> str:
-    """Return a definition's tokens without parts that don't affect its meaning; see :func:`_python.body_of`."""
+    """Return the normalized tokens of a definition, without comments, messages and the names of local variables.
+
+    :param keep: local variables whose names are kept.
+    :param masked: also ignore numbers and operators.
+    """
     local = local_names(file, node) - keep
     numbers: dict[str, int] = {}
     found = []
@@ -574,7 +578,7 @@ def body_of(file: CppFile, node: Any, keep: frozenset[str] = frozenset(), *, mas
 
 
 def statements_of(file: CppFile, node: Any) -> str:
-    """Return :func:`body_of` without the head of a function, and without casts of a result to the function's type."""
+    """Return the part of :func:`body_of` in a function's braces, without casts in ``return`` to the return type."""
     head, brace, inside = body_of(file, node).partition("{")
     if node.type != "function_definition" or not brace:
         return head + brace + inside
@@ -590,7 +594,7 @@ def statements_of(file: CppFile, node: Any) -> str:
 
 
 def _without_aliases(body: str) -> str:
-    """Return the tokens of a function with its aliases of types replaced by the types."""
+    """Replace type aliases in the tokens of a function: ``using T = int ; T x ;`` becomes ``int x ;``."""
     for alias, target in re.findall(r"using (%?\w+) = ([^;]+?) ;", body):
         body = body.replace(f"using {alias} = {target} ;", "")
         body = " ".join(target if token == alias else token for token in body.split())
@@ -598,7 +602,7 @@ def _without_aliases(body: str) -> str:
 
 
 def has_moved(old: CppFile, new: CppFile, before: str, after: str) -> bool:
-    """Return whether the tokens that a function lost are in new functions that it calls."""
+    """Return whether all words that a function lost occur in new functions that it calls."""
     sides = [Counter(re.findall(r"(?<!%)\b\w+", body)) for body in (before, after)]
     lost = set(sides[0] - sides[1])
     there: set[str] = set()
@@ -634,7 +638,7 @@ def _local_names(file: CppFile, node: Any) -> set[str]:
 
 
 def head_of(file: CppFile, node: Any) -> tuple[str, ...]:
-    """Return a function's result, template parameters and the types of its parameters."""
+    """Return a function's return type, its template parameters and the types of its parameters."""
     for name, nodes in file.nodes.items():
         for fact, each in zip(file.facts[name], nodes, strict=True):
             if each == node:
@@ -643,7 +647,7 @@ def head_of(file: CppFile, node: Any) -> tuple[str, ...]:
 
 
 def tokens_of(file: CppFile, node: Any) -> Iterator[str]:
-    """Yield a node's tokens, each in one spelling."""
+    """Yield the normalized tokens of a node."""
     kind = node.type
     whole = _tokens_without_children(file, node)
     if whole is not None:
@@ -685,7 +689,7 @@ def tokens_of(file: CppFile, node: Any) -> Iterator[str]:
 
 
 def _tokens_without_children(file: CppFile, node: Any) -> Sequence[str] | None:
-    """Return the tokens of a node that doesn't need its children; None for other nodes."""
+    """Return the normalized tokens of a node that has no children or doesn't need them; None for other nodes."""
     kind = node.type
     if kind in ("comment", "attribute_declaration", "attribute_specifier"):
         return ()
@@ -712,7 +716,7 @@ _NEEDS_NO_PARENTHESES = {
 }
 
 
-#: Kinds of nodes with several spellings of one thing.
+#: Types of nodes for which the same code can be written in several ways.
 _RESPELLED = {
     "assignment_expression",
     "binary_expression",
@@ -731,7 +735,7 @@ _LITERALS = {"null", "number_literal", "true", "false"}
 
 
 def _respelled(file: CppFile, node: Any) -> Iterator[Any]:
-    """Yield the tokens and nodes of a node in one of its spellings; nothing if it has only one."""
+    """Yield the tokens and nodes of the normalized spelling of a node; nothing if the node is already normalized."""
     left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
     operator = node.child_by_field_name("operator")
     shown = ""
@@ -754,7 +758,7 @@ def _respelled(file: CppFile, node: Any) -> Iterator[Any]:
 
 
 def _without_else(_file: CppFile, node: Any) -> Iterator[Any]:
-    """Yield an ``if`` without its ``else``, whose statements follow, if the first branch ends the function or loop."""
+    """Yield ``if (t) return; f();`` for ``if (t) return; else f();``; nothing if both branches can continue."""
     alternative = node.child_by_field_name("alternative")
     first = node.child_by_field_name("consequence")
     if alternative is not None and _leaves(first):
@@ -783,7 +787,7 @@ def _by_arrow(file: CppFile, node: Any) -> Iterator[Any]:
 
 
 def _without_message(file: CppFile, node: Any) -> Iterator[Any]:
-    """Yield a check without its message."""
+    """Yield a check macro without its message: ``CHECK(x)`` for ``CHECK(x, "text")``; nothing for other calls."""
     function = node.child_by_field_name("function")
     arguments = node.child_by_field_name("arguments")
     if arguments is not None and _CHECKS.fullmatch(file.text(function)):
@@ -800,13 +804,13 @@ _RESPELLERS: Mapping[str, Callable[[CppFile, Any], Iterator[Any]]] = {
 
 
 def _leaves(node: Any) -> bool:
-    """Return whether a branch ends its function or loop."""
+    """Return whether a branch ends with ``return``, ``continue``, ``break`` or ``throw``."""
     last = node.named_children[-1] if node.type == "compound_statement" and node.named_children else node
     return last.type in ("return_statement", "continue_statement", "break_statement", "throw_statement")
 
 
 def _negation(file: CppFile, node: Any) -> Iterator[Any]:
-    """Yield ``a != b`` for ``a == b`` in parentheses, and the reverse; nothing for other expressions."""
+    """Yield the negation of a comparison: ``a != b`` for ``(a == b)``, or the reverse; nothing for other nodes."""
     inside = node.named_children[0] if node.type == "parenthesized_expression" else node
     if inside.type != "binary_expression":
         return
@@ -816,13 +820,13 @@ def _negation(file: CppFile, node: Any) -> Iterator[Any]:
         yield from (inside.child_by_field_name("left"), opposite, inside.child_by_field_name("right"))
 
 
-#: Operators that bind equally, tightest first.
+#: Sets of operators with equal precedence, the highest precedence first.
 _LEVELS = ({"*", "/", "%"}, {"+", "-"}, {"<<", ">>"}, {"<", ">", "<=", ">="}, {"==", "!="}, {"&&"}, {"||"})
 _LEVEL = {operator: level for level, operators in enumerate(_LEVELS) for operator in operators}
 
 
 def _is_redundant(file: CppFile, node: Any) -> bool:
-    """Return whether an expression means the same without its parentheses."""
+    """Return whether the parentheses of an expression can be removed without changing its meaning."""
     inside = next((c for c in node.named_children if c.type != "comment"), None)
     around = node.parent
     if inside is None or inside.type != "binary_expression" or around.type != "binary_expression":
@@ -837,7 +841,7 @@ def _is_redundant(file: CppFile, node: Any) -> bool:
 
 
 def _separate(file: CppFile, node: Any) -> Iterator[str]:
-    """Yield the tokens of ``int a, b;`` as those of ``int a; int b;``, one declaration for each variable."""
+    """Yield the tokens of a declaration with a separate declaration for each variable: ``int a; int b;``."""
     declarators = node.children_by_field_name("declarator")
     head: list[str] = []
     for child in node.children:

@@ -1,8 +1,8 @@
-"""Comparison of the C++ and CUDA definitions that a patch changes or adds, in two versions of a tree.
+"""Comparison of the C++ and CUDA definitions that a patch changes or adds, between two versions of a tree.
 
-For a changed definition, compare its body, signature and preprocessor conditions, and report new
-copies, callers, overloads and overrides. For an added definition, report one that upstream has
-under the same name. For a method, compare the methods of base classes that it overrides.
+For a changed definition, its body, signature and preprocessor conditions are compared, and its new copies, callers,
+overloads and overrides are reported. For an added definition, an upstream definition of the same name is reported.
+For a method, the base class methods that it overrides are compared.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from patchq.drift.alarms import Kind, Unseen
 from patchq.drift.bodies import Fact, language_of, lines_of
 
 _EXITS = {"return_statement", "break_statement", "continue_statement", "goto_statement", "throw_statement"}
-#: Ends of the names of nodes with nested statements.
+#: Endings of the types of nodes that contain statements.
 _NESTED = ("statement", "else_clause", "preproc_else", "preproc_elif", "declaration")
 _BLOCKS = {"compound_statement", "else_clause", "preproc_else", "preproc_elif"}
 
@@ -134,7 +134,10 @@ class TouchedCpp:
     def around(
         self, touch: Touch, base: CppFile, before: CppFile, after: CppFile, target: bytes | None, new: CppFile | None
     ) -> None:
-        """Compare the conditions around added lines outside of functions, by the line before them."""
+        """Compare the preprocessor conditions around added lines outside of functions.
+
+        The unchanged line before or after the added lines shows the same place in both versions.
+        """
         if new is None or target is None:
             return
         old_lines, new_lines = lines_of(self.old.content(touch.path)), lines_of(self.new.content(target))
@@ -180,7 +183,7 @@ class TouchedCpp:
                         self.whole.alarm(touch, Kind.DUPLICATE, line, name, was=name, now=its_name, at=at)
 
     def _was_elsewhere(self, name: str, path: bytes) -> bool:
-        """Return whether a definition was moved here from a file that no longer has it."""
+        """Return whether a definition was moved here, because another file lost a definition of the same name."""
         simple = name.rpartition("::")[2].encode()
         for other in self.whole.changed:
             if other == path or language_of(other) != "c++" or simple not in self.old.content(other):
@@ -213,7 +216,7 @@ class TouchedCpp:
     def _calls(
         self, tree: Tree, files: Iterable[bytes], name: str, simple: str, target: bytes
     ) -> dict[tuple[bytes, str], list[int]]:
-        """Return the lines of the calls of a function, by file and caller."""
+        """Return the line numbers of the calls of a function, by file and calling function."""
         found: dict[tuple[bytes, str], list[int]] = {}
         for path in files:
             file = tree.cpp(path)
@@ -223,7 +226,7 @@ class TouchedCpp:
         return found
 
     def _compare_caller(self, touch: Touch, line: int, name: str, path: bytes, scope: str, at: int) -> None:
-        """Compare the statements of a caller that its call depends on."""
+        """Compare the statements in a caller on which its call of the function depends."""
         old, new = self.old.cpp(path), self.new.cpp(path)
         if old is None or new is None or scope in touch.functions:
             return
@@ -257,7 +260,7 @@ class TouchedCpp:
         return target in tree.includes(path)
 
     def _overrides(self, touch: Touch, line: int, name: str, base: CppFile) -> None:
-        """Find new specializations, overloads of templates, and overrides in derived classes."""
+        """Add alarms for new specializations and overloads of a definition, and for new overrides of a method."""
         owner, _, method = name.rpartition("::")
         words = {name.rpartition("::")[2], *([owner.rpartition("::")[2]] if owner else [])}
         for path in self.whole.files_with(min(words, key=len).encode(), "c++"):
@@ -282,7 +285,7 @@ class TouchedCpp:
                     self.whole.alarm(touch, kind, line, name, now=its_name, at=at)
 
     def overridden(self, touch: Touch, after: CppFile) -> None:
-        """Compare the methods of base classes that a patch's own methods override."""
+        """Compare the base class methods that are overridden by methods which the patch changes or adds."""
         for name in [*touch.functions, *touch.added]:
             owner, _, method = name.rpartition("::")
             fact = after.facts[name][-1] if name in after.facts else None
@@ -321,7 +324,7 @@ def _end_of(line: int, lines: set[int]) -> int:
 
 
 def _same_overload(fact: Fact, number: int, facts: Sequence[Fact]) -> int | None:
-    """Return the number of the new overload that corresponds to an old one."""
+    """Return the number of the new overload that corresponds to an old overload."""
     for place, other in enumerate(facts):
         if types_of(other) == types_of(fact) and other.traits == fact.traits and other.guards == fact.guards:
             return place
@@ -336,9 +339,9 @@ def _same_parameters(fact: Fact, others: Iterable[Fact]) -> bool:
 
 
 def _concern(sides: Sequence[tuple[CppFile, Any]]) -> bool:
-    """Return whether the change of a function concerns a patch of it; always for a macro.
+    """Return whether an upstream change of a function affects a patch of the function; True for a macro.
 
-    :param sides: the old function, the patched one and the new one, each with its file.
+    :param sides: file and node of the old function, of the old function with the patch, and of the new function.
     """
     bodies = [node.child_by_field_name("body") if node is not None else None for _, node in sides]
     if any(body is None for body in bodies):
@@ -354,7 +357,7 @@ def _concern(sides: Sequence[tuple[CppFile, Any]]) -> bool:
 
 
 def _bases(file: CppFile, name: str) -> list[str]:
-    """Return the base classes of each definition of a class."""
+    """Return the base classes in all definitions of a class."""
     found: list[str] = []
     for fact in file.facts.get(name, ()):
         found.extend(fact.bases)
@@ -411,7 +414,7 @@ def _step(file: CppFile, node: Any, parts: Sequence[Any], around: tuple[str, ...
 
 
 def _identifiers(file: CppFile, node: Any) -> list[str]:
-    """Return the variables in a node, in their order."""
+    """Return the identifiers in a node, in the order of the source."""
     found = []
     waiting = [node] if node is not None else []
     while waiting:

@@ -1,4 +1,4 @@
-"""Names that a patch's added lines use in C++ and CUDA files."""
+"""Comparison of the C++ and CUDA definitions that a patch's added lines use, between two versions."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from patchq.drift._versions.comparison import (
 from patchq.drift.alarms import Kind
 from patchq.drift.bodies import Fact, folded, lines_of
 
-#: Number of constants that are replaced by their values, one inside the other.
+#: Most levels of nested constants to replace by their values.
 _EXPANSIONS = 4
-#: Number of tokens of a changed function that are shown.
+#: Number of tokens of a changed function to show.
 _SHOWN = 12
 
 
@@ -52,7 +52,7 @@ class CppUses:
     def _local(
         self, touch: Touch, use: CppUse, function: str, simple: str, after: CppFile, new: CppFile | None
     ) -> None:
-        """Find local variables that an added line reads and the new version doesn't have."""
+        """Add an alarm if an added line uses a local variable that the new version of the function lacks."""
         base = self.old.cpp(touch.path)
         if base is None or new is None or function not in base.nodes or function not in new.nodes:
             return
@@ -63,7 +63,7 @@ class CppUses:
             self.whole.alarm(touch, Kind.REMOVED, use.line, function, callee=simple, was=simple)
 
     def _definitions(self, touch: Touch, use: CppUse, simple: str) -> list[tuple[bytes, list[str]]]:
-        """Return the old definitions in changed files that a name may mean, by file."""
+        """Return the old definitions in changed files to which a name may refer, as pairs of file and names."""
         if touch.path not in self._reach:
             self._reach[touch.path] = self.old.includes(touch.path, touch.after)
         paths = self.whole.files_with(simple.encode(), "c++")
@@ -78,7 +78,7 @@ class CppUses:
         return others if len(others) == 1 and len(others[0][1]) == 1 else []
 
     def _named(self, path: bytes, use: CppUse, simple: str) -> list[str]:
-        """Return the old definitions of a file that a name may mean."""
+        """Return the names of the old definitions in a file to which a use may refer."""
         file = self.old.cpp(path)
         names = [n for n in (file.facts if file else ()) if n.rpartition("::")[2] == simple]
         if "::" in use.name:
@@ -129,7 +129,7 @@ class CppUses:
                 say(Kind.DUPLICATE, name, name)
 
     def includes(self, touch: Touch, used: Iterable[CppUse]) -> None:
-        """Find names whose header the patched file no longer includes."""
+        """Add alarms for used names whose header the file no longer includes in the new version."""
         target = self.whole.new_path(touch.path)
         if target is None or self.whole.includes_added(touch):
             return
@@ -147,7 +147,7 @@ class CppUses:
                 self.whole.alarm(touch, Kind.REMOVED, use.line, function, callee=simple, was=simple)
 
     def asserts(self, touch: Touch, names: set[str]) -> None:
-        """Find new ``static_assert`` outside of functions about names that a patch uses."""
+        """Add alarms for each new ``static_assert`` outside of functions that contains a name the patch uses."""
         for path in sorted(self._reach.get(touch.path, set()) & self.whole.changed):
             target = self.whole.new_path(path)
             old, new = self.old.cpp(path), self.new.cpp(target) if target else None
@@ -158,7 +158,10 @@ class CppUses:
                     self.whole.alarm(touch, Kind.GUARD, 0, "", callee=min(about), now=text, at=at)
 
     def _compare_places(self, say: Reporter, touch: Touch, name: str, path: bytes, place: bytes) -> None:
-        """Compare the namespaces of a definition, unless the patched file moved into the new one, too."""
+        """Add an alarm if a definition moved to another namespace.
+
+        There is no alarm if the patched file is in the new namespace or has a ``using namespace`` for it.
+        """
         old, new = self.old.cpp(path), self.new.cpp(place)
         if old is None or new is None:
             return
@@ -174,7 +177,7 @@ class CppUses:
             say(Kind.BINDING, ", ".join(sorted(was)), ", ".join(sorted(now)))
 
     def _compare_fields(self, say: Reporter, name: str, path: bytes, place: bytes) -> None:
-        """Compare the order of a struct's fields, if an added line sets them in order."""
+        """Compare the order of a struct's fields if an added line may set them by position, as in ``S{1, 2}``."""
         simple = re.escape(name.rpartition("::")[2])
         added = [line for number, line in enumerate(lines_of(say.touch.after), 1) if number in say.touch.lines]
         if not re.search(rf"\b{simple}\b[^;()]*\{{".encode(), b"\n".join(added)):
@@ -188,7 +191,7 @@ class CppUses:
             say(Kind.SIGNATURE, *(", ".join(n.rpartition("::")[2] for n in side) for side in sides))
 
     def _compare_asserts(self, say: Reporter, name: str, path: bytes, place: bytes) -> None:
-        """Find new ``static_assert`` in a called function."""
+        """Add an alarm for each new ``static_assert`` in a called function."""
         old, new = self.old.cpp(path), self.new.cpp(place)
         if old is None or new is None:
             return
@@ -209,7 +212,7 @@ class CppUses:
     def _compare_bodies(
         self, say: Reporter, old: CppFile, name: str, path: bytes, was: Sequence[Fact], now: Sequence[Fact]
     ) -> None:
-        """Compare the constants and operators in a called function, if nothing else in it changed."""
+        """Compare the bodies of a called function. A change of only constants or operators is an alarm of its own."""
         new = self.new.cpp(path)
         if new is None or len(was) != len(now):
             return
@@ -227,7 +230,7 @@ class CppUses:
                     say(Kind.BEHAVIOUR, *_first_difference(*statements))
 
     def _new_facts(self, path: bytes, name: str) -> tuple[bytes, list[Fact]]:
-        """Return the file and the definitions that a name has in the new version."""
+        """Return the file and the facts of a name in the new version; the facts are empty if it has no definition."""
         target = self.whole.new_path(path)
         file = self.new.cpp(target) if target else None
         if file and target and name in file.facts:
@@ -268,7 +271,7 @@ class CppUses:
 
 
 def distinct(uses: Iterable[CppUse]) -> Iterator[CppUse]:
-    """Yield each name once, as a call if it is called."""
+    """Yield the uses without repetition, and without plain mentions of names that are also called."""
     found: dict[tuple[str, int], CppUse] = {}
     for use in uses:
         found.setdefault((use.name, use.arguments), use)
@@ -288,7 +291,7 @@ def _accepts(fact: Fact, count: int) -> bool:
 
 
 def _order_kept(one: Fact, other: Fact) -> bool:
-    """Return whether no two parameters changed places."""
+    """Return whether the parameters that both signatures have are at the same positions."""
     names = [p.name for p in one.parameters or ()], [p.name for p in other.parameters or ()]
     if names[0] == names[1]:
         return True
@@ -320,14 +323,14 @@ def _is_spelled(name: str, whole: str) -> bool:
 
 
 def _without_enum(name: str) -> str:
-    """Return a qualified name without its last qualifier, as members of an unscoped ``enum`` are also spelled."""
+    """Return ``A::x`` for ``A::E::x``: a member ``x`` of an unscoped ``enum E`` can be named without ``E``."""
     owner, _, simple = name.rpartition("::")
     above = owner.rpartition("::")[0]
     return f"{above}::{simple}" if above else name
 
 
 def _expanded(file: CppFile | None, value: str, steps: int = 0) -> str:
-    """Return a constant's value with the file's other constants in it replaced by theirs."""
+    """Return a constant's value, with the names of other constants in the file replaced by their values."""
     if file is None or steps > _EXPANSIONS:
         return value
 
@@ -340,7 +343,7 @@ def _expanded(file: CppFile | None, value: str, steps: int = 0) -> str:
 
 
 def _local_names(file: CppFile, function: str) -> set[str]:
-    """Return the local variables of each definition of a function."""
+    """Return the local variables in all definitions of a function."""
     found: set[str] = set()
     for node in file.nodes[function]:
         found |= cpp_facts.local_names(file, node)
@@ -348,7 +351,7 @@ def _local_names(file: CppFile, function: str) -> set[str]:
 
 
 def _simple_names(files: Iterable[CppFile | None]) -> set[str]:
-    """Return the names that files define, without their namespaces."""
+    """Return the simple names of all definitions in some files."""
     found: set[str] = set()
     for file in files:
         if file:
@@ -357,7 +360,7 @@ def _simple_names(files: Iterable[CppFile | None]) -> set[str]:
 
 
 def _asserts(file: CppFile, function: str) -> set[str]:
-    """Return the texts of ``static_assert`` in each definition of a function."""
+    """Return the text of each ``static_assert`` in all definitions of a function."""
     found: set[str] = set()
     for node in file.nodes[function]:
         found.update(cpp_facts.asserts_of(file, node))
@@ -365,7 +368,7 @@ def _asserts(file: CppFile, function: str) -> set[str]:
 
 
 def _is_within(file: CppFile, functions: Iterable[str], spaces: Iterable[str]) -> bool:
-    """Return True if one of some functions is defined inside one of some namespaces."""
+    """Return whether any of the functions is defined in any of the namespaces ``spaces``."""
     prefixes = tuple(f"{space}::" for space in spaces)
     for name in functions:
         for node in file.nodes.get(name, ()):
@@ -375,17 +378,17 @@ def _is_within(file: CppFile, functions: Iterable[str], spaces: Iterable[str]) -
 
 
 def _shown_guards(facts: Sequence[Fact]) -> str:
-    """Return the preprocessor conditions of definitions, as one line."""
+    """Return the preprocessor conditions of all definitions on one line."""
     return " | ".join(" && ".join(fact.guards) for fact in facts)
 
 
 def _defined_types(facts: Sequence[Fact]) -> list[list[str]]:
-    """Return the parameter types of the definitions, without declarations."""
+    """Return the parameter types of each definition, ignoring mere declarations."""
     return [types_of(fact) for fact in facts if "declared" not in fact.traits]
 
 
 def _statements(body: str) -> str:
-    """Return the tokens of a function after its parameters, with the local variables numbered again."""
+    """Return the tokens of a function's body, with local variables numbered from the start of the body."""
     numbers: dict[str, str] = {}
     found = []
     for token in body.partition("{")[2].split():
@@ -396,7 +399,7 @@ def _statements(body: str) -> str:
 
 
 def _first_difference(before: str, after: str) -> tuple[str, str]:
-    """Return the first parts of two bodies that differ."""
+    """Return the tokens of each body at the first difference."""
     sides = before.split(), after.split()
     start = 0
     while start < min(map(len, sides)) and sides[0][start] == sides[1][start]:

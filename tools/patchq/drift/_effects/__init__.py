@@ -1,1 +1,1 @@
-"""Functions that do the same in two versions, however they are written."""
+"""Detection of functions that do the same in two versions although their code differs."""

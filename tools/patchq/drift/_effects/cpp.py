@@ -1,4 +1,4 @@
-"""New version of a C++ file in which functions that do the same as before have their old bodies."""
+"""Restore the old text of C++ functions that were rewritten without a change of their effect."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ _Helper = tuple[str, Any]
 
 
 def restore_cpp(old: bytes, new: bytes, kept: Collection[str] = ()) -> list[RestoredLines]:
-    """Return the lines of a file to replace, so that functions with an equal effect are written as in the old version.
-
-    :param kept: as in :func:`patchq.drift._effects.python.restore_python`.
+    """Return the replacements in the new file that give functions with an unchanged effect their old text.
+    :param kept: see :func:`patchq.drift._effects.python.restore_python`.
     """
     files = read_cpp(old), read_cpp(new)
     functions = tuple(dict(_functions(file)) for file in files)
@@ -49,7 +48,7 @@ def restore_cpp(old: bytes, new: bytes, kept: Collection[str] = ()) -> list[Rest
 
 
 def _functions(file: CppFile) -> Iterator[tuple[str, Any]]:
-    """Yield the definitions of functions that have one name and a body."""
+    """Yield each function with a body, by name. Functions of the same name are numbered: ``f``, ``f 1``, ``f 2``."""
     for name, facts in file.facts.items():
         nodes = [node for fact, node in zip(facts, file.nodes[name], strict=True) if fact.kind == "function"]
         nodes = [node for node in nodes if node.child_by_field_name("body") is not None]
@@ -62,18 +61,18 @@ def _short(name: str) -> str:
 
 
 def _header(file: CppFile, node: Any) -> str:
-    """Return what comes before a function's body."""
+    """Return the text of a function before its body, without whitespace."""
     body = node.child_by_field_name("body")
     return "".join(file.source[node.start_byte : body.start_byte].decode("utf-8", "replace").split())
 
 
 def _helpers(mine: Mapping[str, Any], other: Mapping[str, Any], file: CppFile) -> dict[str, _Helper]:
-    """Return the functions that only one version has, by their names in calls."""
+    """Return the functions that only ``mine`` has, by their names without a namespace or class."""
     return {_short(name): (name, node) for name, node in mine.items() if name not in other}
 
 
 def _called(file: CppFile, node: Any, helpers: Mapping[str, _Helper]) -> dict[str, _Helper]:
-    """Return the helpers whose names a function contains."""
+    """Return the helpers whose names occur in a function's text."""
     text = file.text(node)
     return {name: helper for name, helper in helpers.items() if name in text}
 
@@ -87,7 +86,7 @@ def _effect(file: CppFile, node: Any, called: Mapping[str, _Helper]) -> Form | N
 
 
 def _whole_lines(source: bytes, node: Any, text: str) -> RestoredLines:
-    """Return the replacement of a function's lines, with what its first and last line contain besides."""
+    """Return the replacement of a function by ``text``. Other code on the function's first and last line is kept."""
     lines = source.split(b"\n")
     first, last = node.start_point[0], node.end_point[0]
     before, after = lines[first][: node.start_point[1]], lines[last][node.end_point[1] :]

@@ -1,7 +1,8 @@
-"""Decisions between forms: tests in one order, without repeated tests and equal branches.
+"""Conditional symbolic expressions in a normal form, so that equivalent conditionals are equal.
 
-A form is a nested tuple of texts. A decision is ``("if", test, then, otherwise)``, as in an ordered binary decision
-diagram: two decisions that choose alike are equal.
+A form is a symbolic expression: a nested tuple of strings such as ``("==", ("parameter", "x"), ("constant", "0"))``.
+A conditional is the form ``("if", test, then, otherwise)``. As in an ordered binary decision diagram, tests are in a
+fixed order, no test is repeated, and the two branches of a conditional differ.
 """
 
 from __future__ import annotations
@@ -9,27 +10,27 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 
-#: Symbolic value, test or course of statements: nested tuples of texts.
+#: Symbolic value, test or sequence of effects: nested tuples of strings.
 Form = tuple[object, ...]
-#: Length of the text from which a form is replaced by a digest.
+#: Most characters in the text of a form. A longer form is replaced by its digest.
 _LONGEST = 200
-#: Greatest number of decisions for a function, so that one with many tests doesn't take minutes.
+#: Most conditionals per function. A function with more tests could take minutes.
 _MOST_DECISIONS = 2000
-#: Greatest number of values of a function that are made in two branches.
+#: Most values per function that are computed separately for the two branches of a conditional.
 _MOST_CASES = 200
-#: Greatest number of decisions among the operands of one value.
+#: Most conditionals among the operands of one value.
 _MOST_DECIDED = 3
 NONE: Form = ("constant", "None")
 TRUE: Form = ("constant", "True")
 FALSE: Form = ("constant", "False")
-#: End of a function without a value.
+#: End of a function that returns no value.
 FALLS: Form = ("falls",)
 
 
 class Node(tuple[object, ...]):
-    """Decision, or effect and what follows it. A digest stands for it in texts and comparisons.
+    """Conditional, or an effect and the effects after it. Its digest is used for comparisons and as its text.
 
-    Branches share parts, so that the text of a decision can be far longer than the function.
+    Branches share parts, so a conditional written out in full can be far longer than the function.
     """
 
     _digest: str
@@ -53,7 +54,7 @@ class Node(tuple[object, ...]):
 
 
 class UnknownError(Exception):
-    """Syntax without a form, or a function that is too long."""
+    """Error for a function that can't be evaluated: it contains unsupported syntax or is too long."""
 
 
 def text_of(form: object) -> str:
@@ -61,7 +62,7 @@ def text_of(form: object) -> str:
 
 
 def shortened(form: Form) -> Form:
-    """Return a long form as its digest, so that forms of long functions stay small."""
+    """Return the form itself, or its kind and a digest if its text is long."""
     text = text_of(form)
     if len(text) <= _LONGEST:
         return form
@@ -74,7 +75,7 @@ def form_of(value: object) -> Form:
 
 
 def _common_end(one: Form, other: Form) -> Form | None:
-    """Return the effects with which two courses both end; None if there are none."""
+    """Return the longest common end of two sequences of effects; None if their last effects differ."""
     ends = set()
     while one[0] == "then":
         ends.add(one)
@@ -87,14 +88,17 @@ def _common_end(one: Form, other: Form) -> Form | None:
 
 
 def _before(course: Form, end: Form) -> Form:
-    """Return a course without its end."""
+    """Return a sequence of effects with the open end ``("joins",)`` in place of ``end``."""
     if course == end:
         return ("joins",)
     return Node("then", course[1], _before(form_of(course[2]), end))
 
 
 def _last_effect(course: Form) -> Form | None:
-    """Return the last effect of a branch and its end; None if the branch has several ends."""
+    """Return the last effect of a branch, followed by the branch's end.
+
+    Return None if the branch has no effect or ends in a conditional.
+    """
     while course[0] == "then":
         if form_of(course[2])[0] not in ("then", "if"):
             return course
@@ -103,10 +107,11 @@ def _last_effect(course: Form) -> Form | None:
 
 
 def _is_fixed(test: Form) -> bool:
-    """Return whether no effect can change a test.
+    """Return whether a test has the same result before and after any effect.
 
-    Variables and constants are fixed. A test of an attribute or a result is, if it compares with a constant, because
-    other effects than stores, which are part of the form, are taken to leave attributes alone.
+    This is true for tests of variables and constants, and for comparisons (``is``, ``==``) of an attribute or a call's
+    result with a constant. The form of an attribute contains the number of stores to it, and other effects are assumed
+    to leave attributes unchanged.
     """
     operands = [form_of(one) for one in test if not isinstance(one, str)]
     if all(one[0] in ("parameter", "constant", "name") for one in operands):
@@ -117,14 +122,14 @@ def _is_fixed(test: Form) -> bool:
 
 
 def _is_versioned(value: Form) -> bool:
-    """Return whether a value is made of variables, attributes and results of calls alone."""
+    """Return whether a value is a variable, a constant, an attribute of such a value, or the result of a call."""
     if value[0] == "attribute" and len(value) == 4:
         return _is_versioned(form_of(value[1]))
     return value[0] in ("parameter", "constant", "name", "outer") or (value[0] == "call" and len(value) == 4)
 
 
 def mentions(decision: Form, test: Form) -> bool:
-    """Return whether a decision contains a test."""
+    """Return whether a conditional contains a test, at any depth."""
     seen = set()
     waiting = [decision]
     while waiting:
@@ -138,12 +143,12 @@ def mentions(decision: Form, test: Form) -> bool:
 
 
 def decided_at(operands: Sequence[Form]) -> int:
-    """Return the position of the first decision."""
+    """Return the position of the first operand that is a conditional."""
     return next(position for position, one in enumerate(operands) if one[0] == "if")
 
 
 class Decisions:
-    """Decisions of one function."""
+    """Builder of the conditionals of one function."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[Form, Form, Form], Form] = {}
@@ -151,7 +156,7 @@ class Decisions:
         self._simpler: dict[tuple[Form, Form, bool], Form] = {}
 
     def decide(self, test: Form, then: Form, otherwise: Form) -> Form:
-        """Return the decision on a test, with equal branches and repeated tests left out."""
+        """Return ``then if test else otherwise`` in normal form. If both branches are equal, the result is ``then``."""
         if test == TRUE:
             return then
         if test == FALSE:
@@ -169,7 +174,7 @@ class Decisions:
         return self._known[key]
 
     def _decided(self, test: Form, then: Form, otherwise: Form) -> Form:
-        """Return a decision on one test, of branches without this test."""
+        """Return ``then if test else otherwise`` in normal form, for branches that don't contain ``test``."""
         if then == otherwise:
             return then
         if then[0] == otherwise[0] == "then" and then[1] == otherwise[1]:
@@ -194,7 +199,10 @@ class Decisions:
         return Node("if", test, then, otherwise)
 
     def _same_last_store(self, test: Form, then: Form, otherwise: Form) -> Form | None:
-        """Return two courses that end with a store to one place as a condition, and the store of one of two values."""
+        """Merge the last stores of both branches if they store to the same place; return None if they don't.
+
+        ``if t: f(); x.a = 1`` and ``else: x.a = 2`` become ``if t: f()``, then ``x.a = 1 if t else 2``.
+        """
         ends = _last_effect(then), _last_effect(otherwise)
         if ends[0] is None or ends[1] is None or ends[0][2] != ends[1][2]:
             return None
@@ -209,7 +217,10 @@ class Decisions:
         return Node("then", ("under", before), end)
 
     def _same_store(self, test: Form, then: Form, otherwise: Form) -> Form | None:
-        """Return two stores to one place under a test as the store of one of two values."""
+        """Merge the first stores of both branches if they store to the same place; return None if they don't.
+
+        ``if t: x.a = 1; f()`` and ``else: x.a = 2`` become ``x.a = 1 if t else 2``, then ``if t: f()``.
+        """
         if not then[0] == otherwise[0] == "then":
             return None
         one, other = form_of(then[1]), form_of(otherwise[1])
@@ -219,7 +230,7 @@ class Decisions:
         return None
 
     def given(self, form: Form, test: Form, holds: bool) -> Form:
-        """Return a decision without the tests that are known."""
+        """Return ``form`` simplified for the case that ``test`` is true (``holds``) or false (not ``holds``)."""
         if form[0] != "if" and (form[0] != "then" or not _is_fixed(test)):
             return form
         key = (form, test, holds)
@@ -235,7 +246,10 @@ class Decisions:
         return self._simpler[key]
 
     def splits(self, operands: Sequence[Form]) -> bool:
-        """Return whether a value of these operands is made in two branches. Many decisions would take minutes."""
+        """Return whether to compute a value separately for each branch of a conditional among its operands.
+
+        False if no operand is a conditional, or if there are too many conditionals to evaluate in reasonable time.
+        """
         decided = sum(one[0] == "if" for one in operands)
         if not 0 < decided <= _MOST_DECIDED or self._cases == _MOST_CASES:
             return False
@@ -243,7 +257,10 @@ class Decisions:
         return True
 
     def by_cases(self, make: Callable[[Sequence[Form]], Form], operands: Sequence[Form]) -> Form:
-        """Return a value made of others; of decisions, it is a decision between the values of each branch."""
+        """Return ``make(operands)``, computed for each branch if an operand is a conditional.
+
+        For example, ``(a if t else b) + c`` becomes ``a + c if t else b + c``.
+        """
         if not self.splits(operands):
             return make(operands)
         position = decided_at(operands)
@@ -257,7 +274,7 @@ class Decisions:
         return self.decide(test, FALSE, TRUE)
 
     def returned(self, value: Form, end: Form) -> Form:
-        """Return the end of a function with a value; a decision is one of several ends."""
+        """Return the form of ``return value``. If the value is a conditional, each branch gets its own ``return``."""
         if value[0] == "if":
             return self.decide(
                 form_of(value[1]), self.returned(form_of(value[2]), end), self.returned(form_of(value[3]), end)
@@ -267,7 +284,7 @@ class Decisions:
         return ("return", value)
 
     def result(self, form: Form) -> Form:
-        """Return the value of a function's course; decisions between values are one value."""
+        """Return the value that a function returns. If branches return different values, the value is a conditional."""
         if form[0] == "if":
             return self.decide(form_of(form[1]), self.result(form_of(form[2])), self.result(form_of(form[3])))
         if form[0] == "return":
@@ -277,9 +294,9 @@ class Decisions:
         raise UnknownError
 
     def any_of(self, items: Form, *, depth: int, negated: bool) -> Form:
-        """Return the test whether any item is true; ``all`` is the opposite of whether any item is false.
+        """Return the form of ``any(items)``, or of ``all(items)`` if ``negated``.
 
-        :param negated: return ``all``.
+        ``all(items)`` is true if no item is false.
         """
         found = self._any_of(items, depth=depth, negated=negated)
         if negated:
@@ -287,7 +304,7 @@ class Decisions:
         return found
 
     def _any_of(self, items: Form, *, depth: int, negated: bool) -> Form:
-        """Return the test whether any item is true, or any is false."""
+        """Return the test whether any item is true. If ``negated``, return the test whether any item is false."""
         if items[0] == "items":
             found = FALSE
             for item in reversed(items[1:]):
@@ -307,7 +324,7 @@ class Decisions:
         return self.truth(value)
 
     def truth(self, value: Form) -> Form:
-        """Return the truth of a value as a decision."""
+        """Return the form of ``bool(value)``."""
         if value[0] == "call" and len(value) == 4 and value[1] == ("name", "len"):
             return self.truth(form_of(form_of(value[2])[0]))
         if value in (TRUE, FALSE):
@@ -321,7 +338,7 @@ class Decisions:
         return self.decide(("truth", value), TRUE, FALSE)
 
     def compared(self, name: str, left: Form, right: Form) -> Form:
-        """Return a comparison as a test; one of a length with 0 is the truth of what has the length."""
+        """Return the form of a comparison. ``len(x) == 0`` becomes ``not x``, and ``0 < len(x)`` becomes ``x``."""
         for zero, other in ((left, right), (right, left)):
             if zero == ("constant", "0") and other[0] == "call" and len(other) == 4 and other[1] == ("name", "len"):
                 if name == "==":
@@ -331,7 +348,7 @@ class Decisions:
         return self.decide((name, left, right), TRUE, FALSE)
 
     def membership(self, left: Form, right: Form) -> Form:
-        """Return a test of membership; in written choices, it is one test for each."""
+        """Return the form of ``left in right``. ``x in (1, 2)`` becomes ``x == 1 or x == 2``."""
         if right[0] in ("Tuple", "List", "Set"):
             found = FALSE
             for choice in right[1:]:
@@ -341,7 +358,7 @@ class Decisions:
         return self.decide(("in", left, right), TRUE, FALSE)
 
     def item(self, value: Form, position: int | Form) -> Form:
-        """Return an element of a value; of a written tuple or list, the element itself."""
+        """Return the form of ``value[position]``. ``(a, b)[0]`` becomes ``a``."""
         if isinstance(position, int):
             return self.item(value, ("constant", repr(position)))
         place = position

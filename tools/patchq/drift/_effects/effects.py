@@ -1,9 +1,9 @@
-"""Effect of a Python function: its calls, stores, tests and results, without the way they are written.
+"""Effect of a Python function: its calls, stores, tests and results, regardless of how they are written.
 
-A function is evaluated with symbols. Local variables become what they hold, so their names, the statements that
-assign them and statements without an effect don't count. Tests become decisions in one order, so ``if``, conditional
-expressions, early returns and ``and`` don't differ. Two functions with equal effects do the same, except that reads
-of attributes are taken to give the same value before and after a call.
+A function is evaluated symbolically. Local variables are replaced by their values, so their names, the statements that
+assign them and statements without an effect don't count. Tests are put in a fixed order, so it makes no difference
+whether code uses ``if``, a conditional expression, an early return or ``and``. Two functions with equal effects do the
+same, on the assumption that calls don't change the attributes that a function reads.
 """
 
 from __future__ import annotations
@@ -39,25 +39,25 @@ _PURE = {
     *("list", "map", "max", "min", "oct", "ord", "pow", "range", "repr", "reversed", "round", "set", "slice"),
     *("sorted", "str", "sum", "tuple", "type", "zip"),
 }
-#: Methods that most classes define without an effect.
+#: Methods that have no effect in most classes.
 _PURE_METHODS = {
     *("count", "data_ptr", "decode", "dim", "element_size", "encode", "endswith", "format", "get", "index"),
     *("is_contiguous", "is_floating_point", "items", "join", "keys", "lower", "lstrip", "numel", "partition"),
     *("removeprefix", "removesuffix", "replace", "rpartition", "rsplit", "rstrip", "size", "split", "startswith"),
     *("stride", "strip", "upper", "values"),
 }
-#: Functions that are other names of one function.
+#: Functions with a second name: the second name, and the name that replaces it.
 _SAME = {"os.getenv": "os.environ.get"}
-#: Builtins whose results don't depend on what an object contains.
+#: Builtins whose results don't depend on an object's contents.
 _OF_TYPES = frozenset(("callable", "getattr", "hasattr", "id", "isinstance", "issubclass", "type"))
 #: Builtins whose results are truth values.
 _TRUE_OR_FALSE = frozenset(("all", "any", "bool", "callable", "hasattr", "isinstance", "issubclass"))
-#: Operators whose sides may be exchanged. ``+`` joins texts, and ``|`` joins dictionaries, in one order.
+#: Operators whose operands can be exchanged. ``+`` isn't one because of strings, ``|`` because of dictionaries.
 _COMMUTATIVE = ("Mult", "BitAnd", "BitXor")
-#: Greatest number of nodes of a form, so that a long function doesn't take minutes.
+#: Most statements and expressions to evaluate, so that a long function doesn't take minutes.
 _MOST_NODES = 20000
 _COMPARED: dict[type[ast.cmpop], tuple[str, bool, bool]] = {
-    # The test, whether the sides are exchanged, and whether it is negated.
+    # Test that is used instead, whether its operands are exchanged, and whether its result is negated.
     ast.Eq: ("==", False, False),
     ast.NotEq: ("==", False, True),
     ast.Is: ("is", False, False),
@@ -74,10 +74,10 @@ _COMPARED: dict[type[ast.cmpop], tuple[str, bool, bool]] = {
 def effect_of(
     node: FunctionNode, helpers: Mapping[str, FunctionNode], constants: Mapping[str, ast.expr]
 ) -> Form | None:
-    """Return a function's effect; None if it contains syntax that isn't compared.
+    """Return a function's effect; None if the function contains unsupported syntax or is too long.
 
-    :param helpers: functions whose calls count as what they do, by name: ``f``, or ``self.f`` for a method.
-    :param constants: values of global names that count as these values.
+    :param helpers: functions to inline where ``node`` calls them, by their name in the call: ``f`` or ``self.f``.
+    :param constants: expressions to substitute for constants and properties: ``{"LIMIT": …, "self.size": …}``.
     """
     run = _Run(helpers=helpers, constants=constants)
     names = {**_parameters(node)}
@@ -99,17 +99,17 @@ def _parameters(node: FunctionNode | ast.Lambda) -> dict[str, Form]:
 
 @dataclass
 class _Locals:
-    """Values of local variables, and the stores before a statement."""
+    """State before a statement: the values of local variables, and the effects of the earlier statements."""
 
     names: dict[str, Form]
     stores: Counter[str] = field(default_factory=Counter)
     calls: Counter[Form] = field(default_factory=Counter)
     effects: list[Form] = field(default_factory=list)
-    #: Object and value of the last store to each attribute, until a call.
+    #: Object and value of the last store to each attribute. A call clears them.
     kept: dict[str, tuple[Form, Form]] = field(default_factory=dict)
-    #: How often each new object was made.
+    #: How often each list, dictionary or set was created.
     made: Counter[Form] = field(default_factory=Counter)
-    #: How often a method of each object was called, or one of its elements stored.
+    #: Number of changes to each object: calls of its methods, and stores to its elements.
     changes: Counter[Form] = field(default_factory=Counter)
 
     def branch(self) -> _Locals:
@@ -123,19 +123,19 @@ class _Locals:
         )
 
     def now(self, value: Form) -> Form:
-        """Return what an object contains at this point, which an effect before it may have changed."""
+        """Return the form of an object's contents at this point. Each change to the object gives another form."""
         if self.changes[value]:
             return ("changed", self.changes[value], value)
         return value
 
     def later(self) -> _Locals:
-        """Return a branch that runs at another time, such as the second round of a loop."""
+        """Return a copy of the state for code that runs later, such as the next iteration of a loop."""
         found = self.branch()
         found.kept.clear()
         return found
 
     def join(self, *branches: _Locals) -> None:
-        """Take over how often things were stored and called in branches."""
+        """Update the counts of stores, calls and changes from branches that end here."""
         for branch in branches:
             self.stores |= branch.stores
             self.calls |= branch.calls
@@ -147,8 +147,9 @@ class _Locals:
 
 
 def _may_swap(before: Form, after: Form) -> bool:
-    """Return whether two effects are stores to different attributes, or to elements of different parameters, in
-    another order than that of their places.
+    """Return whether two adjacent effects are independent stores that are not in sorted order.
+
+    Stores to different attributes, or to elements of different parameters, are taken as independent.
     """
     if not before[0] == after[0] == "store":
         return False
@@ -160,7 +161,7 @@ def _may_swap(before: Form, after: Form) -> bool:
 
 
 class _Run:
-    """Evaluation of one function."""
+    """Symbolic evaluation of one function."""
 
     def __init__(self, *, helpers: Mapping[str, FunctionNode], constants: Mapping[str, ast.expr]) -> None:
         self.helpers, self.constants = helpers, constants
@@ -170,19 +171,19 @@ class _Run:
         self.depth = 0
         #: How often the function reads each name.
         self.loads: Counter[str] = Counter()
-        #: Number of variables to which a value was unpacked.
+        #: Number of variables to which each value was unpacked.
         self.unpacked: dict[Form, int] = {}
         #: Helpers that are being evaluated.
         self.inside: list[str] = []
-        #: Variables of the module or the enclosing function that the function assigns.
+        #: Global and nonlocal variables that the function assigns.
         self.outer: set[str] = set()
-        #: Variables whose values count at the end of each enclosing block.
+        #: For each enclosing block, the variables whose values may be read after the block.
         self.carried: list[tuple[str, ...]] = []
 
     # Statements
 
     def course(self, body: Sequence[ast.stmt], state: _Locals, end: Form) -> Form:
-        """Return what statements do, up to the end of the block, which is ``end``."""
+        """Return the form of a block of statements. ``end`` is the form of reaching the end of the block."""
         for position, statement in enumerate(body):
             self.nodes += 1
             if self.nodes > _MOST_NODES:
@@ -207,7 +208,7 @@ class _Run:
         return self._and_then(state.effects, _ended(end, self._carried(state)))
 
     def _and_then(self, effects: Sequence[Form], rest: Form) -> Form:
-        """Return a course that begins with effects. Stores next to each other are in the order of their places."""
+        """Return the form of ``effects`` followed by ``rest``. Adjacent independent stores are sorted."""
         ordered: list[Form] = []
         for effect in effects:
             if effect[0] == "under" and ordered and ordered[-1][0] == "under":
@@ -221,7 +222,7 @@ class _Run:
             ordered.insert(at, effect)
         for effect in reversed(ordered):
             if effect[0] == "under" and (rest[0] not in ("then", "if") or rest[1] == form_of(effect[1])[1]):
-                # A condition before the end of a block is the same as one end in each of its branches.
+                # Move the end of a block into both branches of the conditional before it.
                 rest = self._ending(form_of(effect[1]), rest)
             elif effect[0] == "under" and rest[0] == "if" and mentions(rest, form_of(form_of(effect[1])[1])):
                 rest = self._joined_with_end(form_of(effect[1]), rest)
@@ -230,14 +231,14 @@ class _Run:
         return rest
 
     def _joined(self, one: Form, other: Form) -> Form | None:
-        """Return two conditions on one test, one after the other, as one condition; None if their tests differ."""
+        """Merge two successive conditionals on the same test; return None if their tests differ."""
         if one[0] != "if" or other[0] != "if" or one[1] != other[1]:
             return None
         sides = [self._ending(form_of(one[side]), form_of(other[side])) for side in (2, 3)]
         return self.decisions.decide(form_of(one[1]), *sides)
 
     def _joined_with_end(self, condition: Form, end: Form) -> Form:
-        """Return a condition and the decision after it, which contains its test, as one decision."""
+        """Merge a conditional with the conditional after it, which contains the same test."""
         test = form_of(condition[1])
         sides = []
         for side, holds in ((2, True), (3, False)):
@@ -245,9 +246,9 @@ class _Run:
         return self.decisions.decide(test, *sides)
 
     def _ending(self, form: Form, end: Form, known: dict[Form, Form] | None = None) -> Form:
-        """Return a condition's course with another end.
+        """Return ``form`` with ``end`` in place of each open end ``("joins",)``.
 
-        :param known: cache for parts that branches share.
+        :param known: results so far, because branches share parts.
         """
         if known is None:
             known = {}
@@ -265,7 +266,7 @@ class _Run:
         return found
 
     def _carried(self, state: _Locals) -> Form:
-        """Return the values that the variables of the innermost loop or branch have at its end."""
+        """Return the current values of the variables that may be read after the innermost block."""
         if not self.carried:
             return ()
         names = self.carried[-1]
@@ -298,7 +299,7 @@ class _Run:
         return self.course(rest, state, end)
 
     def _simple(self, statement: ast.stmt, state: _Locals) -> None:
-        """Evaluate a statement that doesn't leave the block."""
+        """Evaluate a statement that :meth:`course` has no special case for."""
         evaluate = getattr(self, f"_run_{type(statement).__name__}", None)
         if evaluate is None:
             raise UnknownError
@@ -348,7 +349,7 @@ class _Run:
         state.names[statement.name] = shortened(("class", statement.name, *parts))
 
     def _run_Pass(self, statement: ast.Pass | ast.Import | ast.ImportFrom, state: _Locals) -> None:
-        """Do nothing: names that a function imports count as names of the module."""
+        """Do nothing. Names that a function imports are treated as global names."""
 
     _run_Import = _run_ImportFrom = _run_Pass
 
@@ -380,22 +381,22 @@ class _Run:
                 raise UnknownError
 
     def _store(self, owner: Form, name: str, value: Form, state: _Locals) -> None:
-        """Store a value in an attribute of an object, or in a variable of the module."""
+        """Add an effect: the store of a value in an attribute, or in a global or nonlocal variable."""
         state.effects.append(("store", ("attribute", owner, name), value))
         state.stores[name] += 1
-        # The places of C++ objects begin with "=": others may write there by their address.
+        # C++ objects are stored under names with "=". Other code may change their values through their addresses.
         if not name.startswith("="):
             state.kept[name] = (owner, value)
 
     def _body(self, body: Sequence[ast.stmt], state: _Locals, names: Sequence[str]) -> Form:
-        """Return what the body of a loop does, with the values that its variables get."""
+        """Return the form of a loop's body, with the values of the variables in ``names`` at its end."""
         self.carried.append(tuple(names))
         found = self.course(body, state, ("loops",))
         self.carried.pop()
         return found
 
     def _opened(self, statement: ast.For | ast.While, state: _Locals) -> tuple[_Locals, list[str], Form]:
-        """Return the state in a loop, the variables that it changes, and their values before it."""
+        """Return the state inside a loop, the variables to carry on (:meth:`_is_carried`), and their old values."""
         inside = state.later()
         names = [name for name in _in_order(statement) if self._is_carried(name, statement)]
         for position, name in enumerate(names):
@@ -404,7 +405,7 @@ class _Run:
         return inside, names, starts
 
     def _is_carried(self, name: str, loop: ast.For | ast.While) -> bool:
-        """Return whether a loop's variable is read after the loop, or in its next round."""
+        """Return whether a variable that a loop assigns is read after the loop or in the next iteration."""
         if self.loads[name] > _loads(loop)[name]:
             return True
         if isinstance(loop, ast.For) and name in _in_order_of(loop.target):
@@ -414,7 +415,7 @@ class _Run:
         return _is_read_first(loop.body, name) is True
 
     def _closed(self, effect: Form, state: _Locals, inside: _Locals, names: Sequence[str]) -> None:
-        """Add a loop to the effects; its variables have other values after it."""
+        """Add a loop or ``try`` block to the effects, and give each variable in ``names`` a new value after it."""
         state.effects.append(effect)
         state.join(inside)
         state.kept.clear()
@@ -444,7 +445,7 @@ class _Run:
         self._closed(("while", starts, self.decisions.decide(test, form, ("done",))), state, inside, names)
 
     def _run_With(self, statement: ast.With, state: _Locals) -> None:
-        """Begin a block, whose statements follow this one."""
+        """Add the start of a ``with`` block to the effects. The statements in the block are evaluated separately."""
         for item in statement.items:
             manager = self.value(item.context_expr, state)
             state.effects.append(("enter", manager))
@@ -483,7 +484,7 @@ class _Run:
     # Values
 
     def value(self, node: ast.expr, state: _Locals) -> Form:
-        """Return the value of an expression. Its calls are added to the effects of the state."""
+        """Return the value of an expression, and add its calls to ``state.effects``."""
         self.nodes += 1
         evaluate = getattr(self, f"_value_of_{type(node).__name__}", None)
         if evaluate is None:
@@ -491,7 +492,7 @@ class _Run:
         return form_of(evaluate(node, state))
 
     def _values(self, nodes: Iterable[ast.expr | None], state: _Locals) -> list[Form]:
-        """Return the values of expressions; None has the value of ``None``."""
+        """Return the values of expressions. A missing expression has the value of the constant ``None``."""
         return [self._given(node, state) for node in nodes]
 
     def _given(self, node: ast.expr | None, state: _Locals) -> Form:
@@ -596,7 +597,7 @@ class _Run:
     _value_of_Yield = _value_of_YieldFrom = _value_of_Await
 
     def _written(self, kind: str, values: Sequence[Form]) -> Form:
-        """Return a written tuple or list; one of all elements of an unpacked value is this value."""
+        """Return the form of a tuple or list literal. After ``a, b = value``, ``(a, b)`` is ``value`` itself."""
         if kind != "Tuple" or not values or values[0][0] != "item":
             return (kind, *values)
         whole = form_of(values[0][1])
@@ -608,7 +609,7 @@ class _Run:
         return whole
 
     def _either(self, one: ast.expr, other: ast.expr, test: Form, state: _Locals) -> tuple[Form, Form]:
-        """Return the values of two expressions of which one is evaluated."""
+        """Evaluate both sides of a conditional expression: return their values, and add their effects to the state."""
         states = state.branch(), state.branch()
         values = self.value(one, states[0]), self.value(other, states[1])
         if states[0].effects or states[1].effects:
@@ -617,7 +618,7 @@ class _Run:
         return values
 
     def _done(self, effect: Form, state: _Locals) -> Form:
-        """Add an effect, and return its result."""
+        """Add an effect to the state, and return the form of its result."""
         effect = shortened(effect)
         count = state.calls[effect]
         state.calls[effect] += 1
@@ -662,7 +663,7 @@ class _Run:
         return found
 
     def _builtin(self, name: str, arguments: list[Form], keywords: Form, state: _Locals) -> Form:
-        """Return the result of a builtin without an effect."""
+        """Return the result of calling a builtin that has no effect."""
         if name not in _OF_TYPES:
             arguments = [state.now(one) for one in arguments]
         if name == "bool" and len(arguments) == 1 and not keywords:
@@ -675,14 +676,18 @@ class _Run:
         return form
 
     def _size(self, tensor: Form, places: Sequence[Form], state: _Locals) -> Form:
-        """Return the shape of a tensor, or one of its lengths."""
+        """Return ``tensor.shape`` for ``tensor.size()``, and ``tensor.shape[i]`` for ``tensor.size(i)``."""
         shape = self._attribute(tensor, "shape", state)
         if places:
             return self.decisions.item(shape, places[0])
         return shape
 
     def _done_by_cases(self, make: Callable[[Sequence[Form]], Form], operands: Sequence[Form], state: _Locals) -> Form:
-        """Add the effect of a call, and return its result; for arguments that are decided, one for each branch."""
+        """Add a call to the effects, and return its result.
+
+        If an argument is a conditional, add a call to each branch: ``f(a if t else b)`` becomes
+        ``f(a) if t else f(b)``.
+        """
         if not self.decisions.splits(operands):
             return self._done(make(operands), state)
         position = decided_at(operands)
@@ -699,13 +704,13 @@ class _Run:
         return self.decisions.decide(test, *values)
 
     def _environment(self, node: ast.Call, state: _Locals) -> Form:
-        """Return a variable of the environment, or what a call gives for one that isn't set."""
+        """Return ``default if get(name) is None else get(name)`` for ``os.environ.get(name, default)``."""
         found = self._value_of_Call(ast.Call(node.func, node.args[:1], []), state)
         lacks = self.decisions.compared("is", *sorted((found, NONE), key=text_of))
         return self.decisions.decide(lacks, self.value(node.args[1], state), found)
 
     def _inline(self, helper: FunctionNode, name: str, node: ast.Call, state: _Locals) -> Form:
-        """Return the value of a call of a helper, and add its effects."""
+        """Evaluate the body of a called helper: return the helper's result, and add its effects to the state."""
         arguments = helper.args
         if arguments.vararg or arguments.kwarg or any(isinstance(one, ast.Starred) for one in node.args):
             raise UnknownError
@@ -767,7 +772,7 @@ class _Run:
         else:
             value = self.value(node.elt, inside)
         self.depth -= len(node.generators)
-        # A generator gives what a list of the same items gives.
+        # A generator expression and a list comprehension yield the same items.
         kind = {ast.DictComp: "dict", ast.SetComp: "set"}.get(type(node), "list")
         form: Form = (kind, tuple(parts), tuple(inside.effects), value)
         if isinstance(node, ast.GeneratorExp):
@@ -782,7 +787,7 @@ class _Run:
     # Tests
 
     def test(self, node: ast.expr, state: _Locals) -> Form:
-        """Return a test as a decision between true and false."""
+        """Return the form of an expression that is used as a test."""
         if isinstance(node, ast.BoolOp):
             return self._junction(node, state, self.test)
         return self.decisions.truth(state.now(self.value(node, state)))
@@ -791,7 +796,7 @@ class _Run:
         return self._junction(node, state, self.value)
 
     def _junction(self, node: ast.BoolOp, state: _Locals, evaluate: Callable[[ast.expr, _Locals], Form]) -> Form:
-        """Return ``and`` or ``or`` of values or tests. Each is evaluated only if those before it don't decide."""
+        """Return the form of ``and`` or ``or``. An operand has effects only if the earlier operands don't decide."""
         is_and = isinstance(node.op, ast.And)
         values = [evaluate(node.values[0], state)]
         reached = TRUE
@@ -808,7 +813,7 @@ class _Run:
         return found
 
     def _goes_on(self, value: Form, *, is_and: bool) -> Form:
-        """Return the test whether the value after this one is evaluated."""
+        """Return the test whether ``and`` or ``or`` evaluates the operand after ``value``."""
         test = self.decisions.truth(value)
         if is_and:
             return test
@@ -836,7 +841,7 @@ class _Run:
 
 
 def _told_apart(value: Form, state: _Locals) -> Form:
-    """Return a new object. An equal one that was made before is another one, which may be changed by itself."""
+    """Return the form of a new list, dictionary or set. Earlier objects with the same contents have other forms."""
     count = state.made[value]
     state.made[value] += 1
     if count:
@@ -845,7 +850,7 @@ def _told_apart(value: Form, state: _Locals) -> Form:
 
 
 def _hidden(state: _Locals, name: str) -> set[str]:
-    """Return the local variables that hide a helper's name."""
+    """Return the local variables that could hide a function called ``name``; none for a method (``self.f``)."""
     if "." in name:
         return set()
     return set(state.names)
@@ -858,7 +863,7 @@ def _ended(end: Form, carried: Form) -> Form:
 
 
 def _iterated(value: Form) -> Form:
-    """Return what a loop gets from a value: a list, tuple or generator of the same items is the same."""
+    """Return what iterating over a value yields: the same form for a list, tuple or generator of the same items."""
     if value[0] in ("Tuple", "List"):
         return ("items", *value[1:])
     if value[0] == "generator":
@@ -867,7 +872,7 @@ def _iterated(value: Form) -> Form:
 
 
 def _spelled(name: str, arguments: list[Form]) -> list[Form]:
-    """Return the arguments of a builtin in one spelling."""
+    """Return equal forms for equivalent arguments of a builtin, such as ``min(a, b)`` and ``min(b, a)``."""
     if name in ("isinstance", "issubclass") and len(arguments) == 2:
         return [arguments[0], _choices(arguments[1])]
     if name in ("list", "tuple", "set", "sorted", "any", "all", "sum", "min", "max") and arguments:
@@ -878,7 +883,7 @@ def _spelled(name: str, arguments: list[Form]) -> list[Form]:
 
 
 def _choices(value: Form) -> Form:
-    """Return the types of ``isinstance`` or ``except``, in one order."""
+    """Return the types in ``isinstance`` or ``except`` as a sorted tuple, without redundant subtypes."""
     if value[0] != "Tuple":
         return ("Tuple", value)
     types = set(map(form_of, value[1:]))
@@ -889,7 +894,7 @@ def _choices(value: Form) -> Form:
 
 
 def _is_subtype(one: Form, other: Form) -> bool:
-    """Return whether one builtin type is derived from another."""
+    """Return whether ``one`` and ``other`` are builtin types and ``one`` is derived from ``other``."""
     if one[0] != "name" or other[0] != "name":
         return False
     types = [getattr(builtins, str(each[1]), None) for each in (one, other)]
@@ -897,7 +902,7 @@ def _is_subtype(one: Form, other: Form) -> bool:
 
 
 def _texts_joined(parts: Sequence[Form]) -> list[Form]:
-    """Return the parts of an f-string, with constant parts put together."""
+    """Return the parts of an f-string, with adjacent constant parts joined."""
     found: list[Form] = []
     for part in parts:
         if part[0] == "constant" and found and found[-1][0] == "constant":
@@ -919,7 +924,7 @@ def _loaded(node: ast.expr) -> ast.expr:
 
 
 def _leaves_inside(statement: ast.If) -> bool:
-    """Return whether ``return``, ``raise``, ``break`` or ``continue`` is in a condition, outside of inner loops."""
+    """Return whether an ``if``, or an ``if`` inside it, contains ``return``, ``raise``, ``break`` or ``continue``."""
     waiting: list[ast.AST] = [*statement.body, *statement.orelse]
     while waiting:
         node = waiting.pop()
@@ -931,14 +936,14 @@ def _leaves_inside(statement: ast.If) -> bool:
 
 
 def _followed(body: Sequence[ast.stmt], rest: Sequence[ast.stmt]) -> Sequence[ast.stmt]:
-    """Return a branch with what follows it."""
+    """Return a branch followed by the statements after the ``if``; the branch alone if it always leaves the block."""
     if _leaves(body):
         return body
     return [*body, *rest]
 
 
 def _leaves(body: Sequence[ast.stmt]) -> bool:
-    """Return whether a block never reaches the statement after it."""
+    """Return whether a block always ends with ``return``, ``raise``, ``continue`` or ``break``."""
     if not body:
         return False
     last = body[-1]
@@ -953,7 +958,7 @@ def _loads(node: ast.AST) -> Counter[str]:
 
 
 def _is_read_first(body: Sequence[ast.stmt], name: str) -> bool | None:
-    """Return whether a block reads a variable before it stores it; None if it may do neither."""
+    """Return whether a block reads a variable before assigning it; None if neither is certain."""
     for statement in body:
         match statement:
             case ast.Assign():
@@ -1006,7 +1011,10 @@ def _assigned(statement: ast.stmt) -> set[str]:
 
 
 def _as_any(loop: ast.For, after: ast.stmt) -> ast.Return | None:
-    """Return a loop that returns a truth value at the first match as ``any`` or ``all``; None for others."""
+    """Return a loop and the ``return`` after it as a single ``return`` with ``any`` or ``all``; None if neither fits.
+
+    ``for x in y: if t: return True``, then ``return False``, becomes ``return any(t for x in y)``.
+    """
     if (
         loop.orelse
         or len(loop.body) != 1
@@ -1031,5 +1039,5 @@ def _as_any(loop: ast.For, after: ast.stmt) -> ast.Return | None:
 
 
 def _as_list(before: ast.stmt, loop: ast.stmt) -> ast.stmt | None:
-    """Return a loop that fills an empty list as a list comprehension; None for others."""
+    """Return an empty list and the loop that fills it as a list comprehension; None for other statements."""
     return listed(before, loop)

@@ -1,4 +1,4 @@
-"""New version of a Python file in which functions that do the same as before have their old bodies."""
+"""Restore the old text of Python functions that were rewritten without a change of their effect."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ _Functions = dict[str, FunctionNode]
 
 
 def restore_python(old: bytes, new: bytes, kept: Collection[str] = ()) -> list[RestoredLines]:
-    """Return the lines of a file to replace, so that functions with an equal effect are written as in the old version.
+    """Return the replacements in the new file that give functions with an unchanged effect their old bodies.
 
-    A function that only one version has, and that the other one has in the place of its calls, is left out or put in.
+    If the new version split a part off into a new function, the replacements also remove the new function. If the new
+    version moved a function's body into its callers, the replacements put the old function back.
 
-    :param kept: words that patches add to the file. A function that loses such a local variable isn't restored.
+    :param kept: words that patches add to the file. A function isn't restored if its new version has lost a local
+        variable with such a name.
     """
     try:
         trees = ast.parse(old), ast.parse(new)
@@ -66,7 +68,7 @@ def _functions(body: Sequence[ast.stmt], owner: str) -> Iterator[tuple[str, Func
 
 
 def _constants(tree: ast.Module) -> dict[str, ast.expr]:
-    """Return the values of a module's names that are assigned once, to a constant or a tuple of constants."""
+    """Return the values of global names that are assigned a constant or a tuple of constants."""
     found: dict[str, ast.expr] = {}
     for node in tree.body:
         target, value = None, None
@@ -84,13 +86,16 @@ def _is_fixed(value: ast.expr) -> bool:
 
 
 def _lacking(mine: Mapping[str, ast.expr], other: Mapping[str, ast.expr], tree: ast.Module) -> dict[str, ast.expr]:
-    """Return the constants of one version that the other one doesn't mention."""
+    """Return the constants in ``mine`` that the other version (``other`` and ``tree``) doesn't mention."""
     mentioned = {node.id for node in walk(tree) if isinstance(node, ast.Name)} | set(other)
     return {name: value for name, value in mine.items() if name not in mentioned}
 
 
 def _helpers(name: str, mine: _Functions, other: _Functions) -> dict[str, FunctionNode]:
-    """Return the functions that only one version has, by the text that calls them in a function."""
+    """Return the functions that only ``mine`` has, by the names under which the function ``name`` can call them.
+
+    The names are ``f`` for a function, and ``self.f``, ``cls.f`` and ``Owner.f`` for a method of the same class.
+    """
     owner = name.rpartition(".")[0]
     found: dict[str, FunctionNode] = {}
     for helper, node in mine.items():
@@ -105,9 +110,9 @@ def _helpers(name: str, mine: _Functions, other: _Functions) -> dict[str, Functi
 
 
 def _properties(owner: str, old: _Functions, new: _Functions) -> dict[str, ast.expr]:
-    """Return the values of a class's properties that are the same in both versions, by the text that reads them.
+    """Return the expressions that a class's unchanged properties return: ``{"self.size": <expression>}``.
 
-    A property that another class of the file defines, too, is left out, because a subclass may have it.
+    Omit a property that another class of the file also defines, because that class may be a subclass.
     """
     found: dict[str, ast.expr] = {}
     for name, node in new.items():
@@ -126,7 +131,7 @@ def _properties(owner: str, old: _Functions, new: _Functions) -> dict[str, ast.e
 
 
 def _is_described(body: Sequence[ast.stmt]) -> bool:
-    """Return whether statements are only a docstring."""
+    """Return whether a block is empty or consists only of a docstring."""
     return not body or (len(body) == 1 and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant))
 
 
@@ -138,7 +143,7 @@ def _same_text(one: FunctionNode, other: FunctionNode, texts: tuple[list[bytes],
 
 
 def _same_signature(one: FunctionNode, other: FunctionNode) -> bool:
-    """Return whether two functions are called alike: parameters, defaults and decorators; annotations don't count."""
+    """Return whether two functions have the same parameters, defaults and decorators. Annotations don't count."""
     sides = []
     for node in (one, other):
         arguments = node.args
@@ -152,7 +157,7 @@ def _same_signature(one: FunctionNode, other: FunctionNode) -> bool:
 
 
 def _body_lines(node: FunctionNode) -> tuple[int, int] | None:
-    """Return the first and last line of a body; None if it is on the line of its ``def``."""
+    """Return the first and last line of a function's body; None if the body begins on the line of the header."""
     first = node.body[0]
     decorators = getattr(first, "decorator_list", [])
     start = min([first.lineno, *(one.lineno for one in decorators)])
@@ -173,7 +178,10 @@ def _calls(node: FunctionNode, helper: str) -> bool:
 def _needed(
     node: FunctionNode, helpers: Mapping[str, FunctionNode], mine: _Functions, text: list[bytes], used: set[str]
 ) -> list[bytes]:
-    """Return the lines of the helpers that an old body calls and the new version no longer has."""
+    """Return the lines of old helpers that must be put back because the old body of ``node`` calls them.
+
+    :param used: names of helpers that have already been put back. The names of the returned helpers are added.
+    """
     lines: list[bytes] = []
     for name, helper in helpers.items():
         if _calls(node, name) and name not in used:
@@ -190,7 +198,7 @@ def _unused(
     done: Sequence[RestoredLines],
     new: bytes,
 ) -> Iterator[RestoredLines]:
-    """Yield blank lines for the helpers of the new version that nothing calls after the replacements."""
+    """Yield blank lines in place of each new helper that nothing calls after the replacements in ``done``."""
     rest, _ = replaced(new, done)
     for name, helper in functions[1].items():
         short = name.rpartition(".")[2]

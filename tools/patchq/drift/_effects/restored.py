@@ -1,4 +1,4 @@
-"""New version of a file in which functions that do the same as before have their old bodies."""
+"""Replacement of lines in the new version of a file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RestoredLines:
-    """Lines of the new file, from 1 and with the last one, that are replaced."""
+    """Replacement of the lines ``first`` to ``last`` (counted from 1, inclusive) of the new file by ``lines``."""
 
     first: int
     last: int
@@ -16,7 +16,10 @@ class RestoredLines:
 
 
 def replaced(new: bytes, replacements: Sequence[RestoredLines]) -> tuple[bytes, list[tuple[int, int]]]:
-    """Return a text with lines replaced, and where line numbers shift: each line and the sum of the shifts from it."""
+    """Return the text after the replacements, and the shifts of its line numbers.
+
+    The shift ``(40, 3)`` means that from line 40 of the result on, line numbers are 3 higher than in ``new``.
+    """
     lines = new.split(b"\n")
     shifts = []
     total = 0

@@ -1,7 +1,8 @@
-"""Statements that can be written in several ways, written in one of them, before a function is evaluated.
+"""Rewrite Python statements so that equivalent statements become equal, before a function is evaluated.
 
-A list grows by ``append`` in loops, and calls with several names get one of them. A ``with`` block becomes its
-beginning, its statements and its end, so that it doesn't matter how much of what follows is inside.
+For example, ``items += [a, b]`` becomes ``items.append(a)`` and ``items.append(b)``. A ``with`` block becomes a flat
+list: its start, its statements and its end. A ``return`` without an effect then gives the same result inside the block
+and after it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class Left(ast.stmt):
 
 
 def spelled(body: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """Return the statements of a function in one spelling. They may be changed in place."""
+    """Rewrite a function's statements so that equivalent code becomes equal. ``body`` may be changed in place."""
     return list(_Spelling().visit(ast.Module(list(body), [])).body)
 
 
@@ -66,11 +67,11 @@ class _Spelling(ast.NodeTransformer):
 
 
 def _named_attribute(call: ast.expr) -> ast.stmt | None:
-    """Return a call of ``setattr`` or ``delattr`` with a written name as a statement; None for other expressions."""
+    """Return ``x.a = value`` for ``setattr(x, "a", value)``, ``del x.a`` for ``delattr(x, "a")``, None otherwise."""
     if not isinstance(call, ast.Call) or call.keywords or len(call.args) < 2:
         return None
     name = call.args[1]
-    # In a class, Python changes a written name that begins with two underscores.
+    # In a class, Python mangles ``x.__a``, but not the string in ``setattr(x, "__a", value)``.
     if not isinstance(name, ast.Constant) or not re.fullmatch(r"(?!__)[A-Za-z_]\w*", str(name.value)):
         return None
     match ast.unparse(call.func), call.args:
@@ -82,7 +83,7 @@ def _named_attribute(call: ast.expr) -> ast.stmt | None:
 
 
 def _opened(node: ast.Call) -> ast.expr | None:
-    """Return ``open`` without the mode that is its default."""
+    """Return ``open(path)`` for ``open(path, "r")``; None for other calls."""
     match node:
         case ast.Call(args=[path, ast.Constant(value="r" | "rt")]):
             return ast.Call(node.func, [path], node.keywords)
@@ -92,7 +93,7 @@ def _opened(node: ast.Call) -> ast.expr | None:
 
 
 def _from_keys(node: ast.Call) -> ast.expr | None:
-    """Return ``dict.fromkeys`` with a constant as a comprehension."""
+    """Return ``{key: 0 for key in keys}`` for ``dict.fromkeys(keys, 0)``; None if the value isn't a constant."""
     match node.args:
         case [keys, ast.Constant() as value]:
             key = ast.Name("key of a dictionary", ast.Store())
@@ -102,7 +103,7 @@ def _from_keys(node: ast.Call) -> ast.expr | None:
 
 
 def _sorted_list(node: ast.Call) -> ast.expr | None:
-    """Return a list that ``sorted`` makes, which ``list`` only copies."""
+    """Return ``sorted(x)`` for ``list(sorted(x))``; None for other calls."""
     match node.args:
         case [ast.Call(func=ast.Name(id="sorted")) as inner]:
             return inner
@@ -110,7 +111,10 @@ def _sorted_list(node: ast.Call) -> ast.expr | None:
 
 
 def _without_suffix(node: ast.Call) -> ast.expr | None:
-    """Return ``removesuffix`` or ``removeprefix`` with a written text as a condition."""
+    """Return ``x[:-2] if x.endswith("ab") else x`` for ``x.removesuffix("ab")``, and similarly for ``removeprefix``.
+
+    Return None for other calls.
+    """
     match node:
         case ast.Call(func=ast.Attribute(value=text, attr=name), args=[ast.Constant(value=str(part))], keywords=[]):
             if not part or any(isinstance(each, ast.Call) for each in walk(text)):
@@ -124,7 +128,7 @@ def _without_suffix(node: ast.Call) -> ast.expr | None:
     return None
 
 
-#: Calls that have another spelling, by their functions, and by the names of their methods.
+#: Functions that rewrite a call, by the name of the called function; in ``_SUFFIXES``, by the name of the method.
 _CALLS: dict[str, Callable[[ast.Call], ast.expr | None]] = {
     "open": _opened,
     "dict.fromkeys": _from_keys,
@@ -134,7 +138,10 @@ _SUFFIXES = {"removesuffix": _without_suffix, "removeprefix": _without_suffix}
 
 
 def _appended(target: ast.expr, added: ast.expr) -> list[ast.stmt]:
-    """Return loops and calls that append items to a list one by one; an empty list if the items aren't written."""
+    """Return statements that append the items of ``added`` to a list one by one.
+
+    Return an empty list if ``added`` is neither a list literal nor a comprehension.
+    """
     if any(isinstance(each, ast.Call) for each in walk(target)):
         return []
     if isinstance(added, ast.List) and not any(isinstance(one, ast.Starred) for one in added.elts):
@@ -154,7 +161,7 @@ def _append(target: ast.expr, item: ast.expr) -> ast.stmt:
 
 
 def _loop(target: ast.expr, made: _Comprehension) -> ast.stmt:
-    """Return the loop that does what a comprehension does. Its variables get names that the function can't have."""
+    """Return a comprehension as a loop that appends to ``target``. A variable ``x`` is renamed ``x of an item``."""
     names = {each.id for one in made.generators for each in walk(one.target) if isinstance(each, ast.Name)}
     for each in walk(made):
         if isinstance(each, ast.Name) and each.id in names:
@@ -168,7 +175,7 @@ def _loop(target: ast.expr, made: _Comprehension) -> ast.stmt:
 
 
 def _with_ends(body: Sequence[ast.stmt], *, in_loop: bool = False) -> Iterator[ast.stmt]:
-    """Yield the statements of a ``with`` block, with its end before each statement that leaves it."""
+    """Yield the statements of a ``with`` block, with the block's end before each statement that leaves the block."""
     for statement in body:
         match statement:
             case ast.Return():

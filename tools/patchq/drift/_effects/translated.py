@@ -1,8 +1,8 @@
-"""C++ functions as Python syntax trees, so that both languages have one evaluation.
+"""Translate C++ functions to Python syntax trees, so that the same code evaluates both languages.
 
-A local variable that only holds a value becomes a Python variable. Every other one becomes an object: its
-declaration, and each value that it gets, is an effect. Objects are arrays, references, variables of a class, and
-variables whose address is taken or that a lambda or another part without a translation mentions.
+A local variable that only holds a value, such as a number, becomes a Python variable. Every other variable becomes an
+object: its declaration and each assignment to it are effects. Objects are arrays, references, instances of classes,
+variables whose address is taken, and variables in a lambda or in other code that isn't translated.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from patchq.drift._python.shape import FunctionNode
 
 #: Types whose variables hold only a value.
 _PLAIN = re.compile(r"(u?int\d*(_t)?|size_t|ssize_t|ptrdiff_t|bool|char|short|long|float|double|half|auto|.*\*)$")
-#: Functions without an effect, besides casts.
+#: Casts and other functions without an effect.
 _PURE = re.compile(
     r"((static|reinterpret|const|dynamic)_cast<.*>|(ceil_?div|get|make_(tuple|pair)|to_string|abs|sizeof)\b.*|"
     r"u?int\d*(_t)?|size_t|bool|float|double|half)$"
@@ -49,14 +49,14 @@ _UNARY: dict[str, type[ast.unaryop]] = {"-": ast.USub, "+": ast.UAdd, "~": ast.I
 _LEAVING = ("return_statement", "break_statement", "continue_statement", "goto_statement", "throw_statement")
 _NAME = "identifier"
 _GUARDS = ("preproc_if", "preproc_ifdef", "preproc_elif", "preproc_elifdef", "preproc_else")
-#: Names that are not those of local variables.
+#: Types of nodes that never name a local variable.
 _NAMES = ("qualified_identifier", "this", "template_function", "sizeof_expression", "type_identifier")
 
 
 def python_of(file: CppFile, node: Any) -> FunctionNode:
-    """Return a function definition as a Python one.
+    """Translate a C++ function definition to a Python function definition.
 
-    :raises UnknownError: if a statement that leaves a block has no translation, or the parser can't read a part.
+    :raises UnknownError: if the function has a syntax error or a statement that can't be translated.
     """
     if any(each.is_error for each in _every(node.child_by_field_name("body"))):
         raise UnknownError
@@ -74,7 +74,7 @@ class _Translation:
         self.unsigned = self._unsigned()
         #: Python names of the variables in each enclosing block.
         self.scopes: list[dict[str, str]] = [{}]
-        #: Numbers of variables that hold values, and of objects.
+        #: Number of variables that only hold values, and number of objects, so far.
         self.counts = [0, 0]
         #: Update of each enclosing ``for`` loop.
         self.updates: list[list[ast.stmt]] = []
@@ -143,7 +143,7 @@ class _Translation:
         return found
 
     def _sort(self, declaration: Any, values: set[str], objects: set[str]) -> None:
-        """Add the variables of a declaration to those that only hold values, or to the objects."""
+        """Add each variable of a declaration to ``values`` if it only holds a value, otherwise to ``objects``."""
         plain = self._is_plain(declaration)
         for declared in declaration.children_by_field_name("declarator"):
             name = self.text(_declared(declared))
@@ -154,9 +154,7 @@ class _Translation:
                 objects.add(name)
 
     def _is_only_passed_on(self, declaration: Any, declared: Any) -> bool:
-        """Return whether the next statement passes an object, which is made of a list, to a call, and nothing else uses
-        it.
-        """
+        """Return whether a variable is initialized with a list and used only as an argument in the next statement."""
         value, after = declared.child_by_field_name("value"), declaration.next_named_sibling
         if value is None or value.type != "initializer_list" or after is None:
             return False
@@ -169,7 +167,7 @@ class _Translation:
         return bool(after.type == "expression_statement" and uses[1].parent.type == "argument_list")
 
     def _is_plain(self, declaration: Any) -> bool:
-        """Return whether the variables of a declaration only hold values."""
+        """Return whether a declaration's variables only hold values: numbers, pointers or constants."""
         if any(child.type == "storage_class_specifier" for child in declaration.children):
             return False
         if "__shared__" in self.text(declaration):
@@ -196,7 +194,7 @@ class _Translation:
         return found
 
     def statement(self, node: Any) -> list[ast.stmt]:
-        """Translate a statement to any number of Python's."""
+        """Translate a statement to zero or more Python statements."""
         translate = getattr(self, f"_from_{node.type}", None)
         if translate is not None:
             return list(translate(node))
@@ -229,7 +227,7 @@ class _Translation:
         return [ast.Raise(self._first(node), None)]
 
     def _first(self, node: Any) -> ast.expr | None:
-        """Return the expression of a statement that may have one."""
+        """Return the expression in a ``return`` or ``throw`` statement; None if there is none."""
         for child in _parts(node):
             return self.value(child)
         return None
@@ -245,7 +243,7 @@ class _Translation:
         return [*self.updates[-1], ast.Continue()]
 
     def _guarded(self, node: Any) -> list[ast.stmt]:
-        """Translate a preprocessor condition as one of the function; its variables are those of the block around it."""
+        """Translate ``#if`` to a Python ``if``. Variables declared inside belong to the enclosing C++ block."""
         condition, alternative = node.child_by_field_name("condition"), node.child_by_field_name("alternative")
         if condition is None:
             condition = node.child_by_field_name("name")
@@ -262,9 +260,10 @@ class _Translation:
         return [ast.If(test, found or [ast.Pass()], other)]
 
     def _opaque(self, node: Any) -> str:
-        """Return the text of a part without a translation, with its local variables named alike.
+        """Return the text of code that isn't translated, with local variables renamed as in the translation.
 
-        :raises UnknownError: if it leaves a block, or contains a variable that is not an object.
+        :raises UnknownError: if the code leaves a block, contains a preprocessor condition, or mentions a local
+            variable that is not an object.
         """
         for each in _every(node):
             if each.type in _LEAVING and not _is_in_lambda(each, node):
@@ -289,7 +288,7 @@ class _Translation:
         return ""
 
     def _new(self, name: str) -> str:
-        # Objects are numbered apart, because a new variable for a value doesn't change them.
+        # Objects have their own numbers, so that a new variable that only holds a value doesn't renumber them.
         is_object = name in self.objects
         self.counts[is_object] += 1
         found = f"{name} {self.counts[is_object]}"
@@ -337,11 +336,11 @@ class _Translation:
         return found
 
     def _values(self, node: Any) -> list[ast.expr]:
-        """Return the values of the expressions in a list."""
+        """Translate each expression in an argument list or initializer list."""
         return [self.value(one) for one in _parts(node)]
 
     def _initial(self, value: Any) -> ast.expr | None:
-        """Return the value of an initializer, in whatever brackets."""
+        """Translate an initializer: ``1`` for ``= 1``, ``(1)`` and ``{1}``; None for a variable without initializer."""
         if value is None:
             return None
         if value.type in ("initializer_list", "argument_list"):
@@ -352,7 +351,7 @@ class _Translation:
         return self.value(value)
 
     def _is_written_next(self, declaration: Any, name: str, value: ast.expr) -> bool:
-        """Return whether a constant is replaced before it is read: the next use gives the address to a call."""
+        """Return whether a variable's initial constant is unused, because the next use passes ``&name`` to a call."""
         if not isinstance(value, ast.Constant):
             return False
         for node in _every(self.node):
@@ -383,7 +382,7 @@ class _Translation:
         return [ast.Expr(self.value(node))]
 
     def _streamed(self, node: Any) -> Iterator[ast.expr]:
-        """Yield a stream and what is written to it."""
+        """Yield the stream, then each value written to it: ``s``, ``a`` and ``b`` for ``s << a << b``."""
         if node.type == "binary_expression" and self.text(node.child_by_field_name("operator")) == "<<":
             yield from self._streamed(node.child_by_field_name("left"))
             node = node.child_by_field_name("right")
@@ -461,7 +460,10 @@ class _Translation:
         return [ast.For(target, iterable, body or [ast.Pass()], [])]
 
     def _from_switch_statement(self, node: Any) -> list[ast.stmt]:
-        """Translate a switch without a case that goes on in the next one, as a chain of conditions."""
+        """Translate a ``switch`` to a chain of ``if`` statements.
+
+        :raises UnknownError: if the statements of a case fall through to the next case.
+        """
         value = self.value(node.child_by_field_name("condition").child_by_field_name("value"))
         found: list[ast.stmt] = []
         end = found
@@ -515,7 +517,7 @@ class _Translation:
         return self.value(node)
 
     def _place(self, name: str) -> ast.expr:
-        """Return the place of an object's value."""
+        """Return the attribute in which an object's value is stored: for ``%1``, its attribute ``=%1``."""
         return ast.Attribute(ast.Name(name, ast.Load()), f"={name}", ast.Load())
 
     def value(self, node: Any) -> ast.expr:
@@ -623,9 +625,9 @@ class _Translation:
         return ast.BinOp(left, _OPERATORS[operator](), right)
 
     def _respelled(self, operator: str, node: Any, left: ast.expr, right: ast.expr) -> ast.expr | None:
-        """Return an operation that is often written in two ways, in one of them; None for others.
+        """Rewrite an operation that has two common spellings: ``x == 0`` to ``!x``. Return None for other operations.
 
-        :param node: the operation's left side, from which its type is known.
+        :param node: left operand, whose declaration shows whether it is unsigned.
         """
         if isinstance(right, ast.Constant) and right.value == 0:
             is_zero = ast.UnaryOp(ast.Not(), left)
@@ -642,7 +644,7 @@ class _Translation:
         return None
 
     def _is_unsigned(self, node: Any) -> bool:
-        """Return whether an expression is a variable, or an element of one, that is declared as unsigned."""
+        """Return whether an expression is a variable declared as unsigned, or an element of such a variable."""
         while node.type in ("subscript_expression", "pointer_expression"):
             node = node.child_by_field_name("argument")
         return node.type == _NAME and self.text(node) in self.unsigned
@@ -668,19 +670,19 @@ class _Translation:
 
 
 def _remainder(number: ast.expr, divisor: ast.expr) -> str:
-    """Return the dump of a remainder."""
+    """Return the syntax tree of ``number % divisor`` as text."""
     return ast.dump(ast.BinOp(number, ast.Mod(), divisor))
 
 
 def _number(value: ast.expr) -> int:
-    """Return a written number; 0 for others."""
+    """Return the value of an integer literal; 0 for other expressions."""
     if isinstance(value, ast.Constant) and isinstance(value.value, int):
         return value.value
     return 0
 
 
 def _inserted(arguments: Sequence[ast.expr]) -> ast.expr | None:
-    """Return a copy to the end of a container as its ``insert``; None for a copy to another place."""
+    """Return ``x.insert(x.end(), a, b)`` for ``copy(a, b, back_inserter(x))``; None for other copies."""
     target = arguments[-1]
     if len(arguments) != 3 or not isinstance(target, ast.Call) or ast.unparse(target.func) not in _BACK_INSERTERS:
         return None
@@ -690,7 +692,7 @@ def _inserted(arguments: Sequence[ast.expr]) -> ast.expr | None:
 
 
 def _only_reserves(file: CppFile, node: Any) -> bool:
-    """Return whether a call only gives a container memory in advance."""
+    """Return whether a call only reserves memory for a container: ``x.reserve(n)``."""
     field = node.child_by_field_name("function").child_by_field_name("field")
     return field is not None and file.text(field) == "reserve"
 
@@ -700,7 +702,7 @@ def _call(name: str, *arguments: ast.expr) -> ast.Call:
 
 
 def _pure(name: str, *arguments: ast.expr) -> ast.expr:
-    """Return a call without an effect."""
+    """Return ``name[arguments]``, which represents a call without an effect."""
     return ast.Subscript(ast.Name(name, ast.Load()), _tuple(arguments), ast.Load())
 
 
@@ -709,7 +711,7 @@ def _tuple(values: Sequence[ast.expr]) -> ast.expr:
 
 
 def _parts(node: Any) -> list[Any]:
-    """Return the parts of a node without comments."""
+    """Return the named children of a node, except comments."""
     return [child for child in node.named_children if child.type != "comment"]
 
 
@@ -760,7 +762,7 @@ def _is_const(file: CppFile, declaration: Any) -> bool:
 
 
 def _is_statement(node: Any) -> bool:
-    """Return whether an expression is a statement or the update of a loop."""
+    """Return whether an expression is a whole statement, or the initializer or update of a ``for`` loop."""
     parent = node.parent
     if parent.type == "comma_expression":
         return _is_statement(parent)

@@ -1,1 +1,1 @@
-"""Python definitions of two versions: their facts, and the changes that concern a patch."""
+"""Comparison of Python definitions between two versions: facts about them, and changes that affect a patch."""

@@ -1,4 +1,4 @@
-"""Places that call or name a Python function that a patch changes."""
+"""Callers of the Python functions that a patch changes, and other places that mention these functions."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _Scope = tuple[bytes, str]
 class _Site:
     """Call of a function, or an expression that names it.
 
-    :ivar conditions: source of each test that leads to the call, by the test without its spelling.
-    :ivar given: source of the argument of each parameter.
-    :ivar bound: local variables of the calling function.
+    :ivar conditions: source of each test that must hold for the call to be reached, by its normalized text.
+    :ivar given: argument that the call passes for each parameter.
+    :ivar bound: parameters and local variables of the calling function.
     """
 
     line: int
@@ -35,14 +35,14 @@ class _Site:
 
 
 class PythonCallers:
-    """Comparison of the calls of the definitions that patches change."""
+    """Comparison of the calls of functions that patches change."""
 
     def __init__(self, whole: Comparison, counterparts: Counterparts) -> None:
         self.whole, self.old, self.new = whole, whole.old, whole.new
         self.counterparts = counterparts
 
     def compare(self, touch: Touch, line: int, name: str, new: Found) -> None:
-        """Find calls that the new version adds, drops or makes under other conditions.
+        """Add alarms for calls of a function that the new version adds, removes or makes under other conditions.
 
         :param new: definition in the new version that corresponds to the function.
         """
@@ -88,7 +88,7 @@ class PythonCallers:
         self._compare_caller(touch, line, name, key, at)
 
     def _compare_caller(self, touch: Touch, line: int, name: str, key: _Scope, at: str) -> None:
-        """Compare the statements of a caller that its call depends on."""
+        """Compare the statements in a caller on which its call of the function depends."""
         old, new = self.old.python(key[0]), self.new.python(key[0])
         sides = (old.nodes.get(key[1]), new.nodes.get(key[1])) if old and new else (None, None)
         if key == (touch.path, name) or key[1] in touch.functions or not old or not new:
@@ -119,7 +119,7 @@ class PythonCallers:
     def _in_file(
         self, tree: Tree, path: bytes, called: str, wanted: Found, signature: Signature | None
     ) -> Iterator[tuple[str, _Site]]:
-        """Yield the function and the site of each call or mention in a file that means the wanted definition."""
+        """Yield each call or mention of ``wanted`` in a file, with the name of the function that contains it."""
         file = tree.python(path)
         if file is None or file.tree is None or called.encode() not in tree.content(path):
             return
@@ -165,7 +165,7 @@ class PythonCallers:
 def _only(
     one: Mapping[_Scope, list[_Site]], other: Mapping[_Scope, list[_Site]], itself: _Scope
 ) -> list[tuple[bytes, str, int]]:
-    """Return the places with more calls on the first side, without the function itself."""
+    """Return the functions with more calls in ``one`` than in ``other``, except the called function ``itself``."""
     found = []
     for key, sites in sorted(one.items()):
         if len(sites) > len(other.get(key, ())) and key != itself:
@@ -174,13 +174,13 @@ def _only(
 
 
 def is_super(function: ast.expr) -> bool:
-    """Return whether an override calls the method that it overrides."""
+    """Return whether a called function is ``super().method``."""
     inner = function.value if isinstance(function, ast.Attribute) else None
     return isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name) and inner.func.id == "super"
 
 
 def _given(call: ast.Call, signature: Signature | None) -> dict[str, ast.expr]:
-    """Return the arguments of a call by parameter; none if it can't be bound."""
+    """Return the argument that a call passes for each parameter; empty without a signature, or with ``*args``."""
     if signature is None or any(isinstance(a, ast.Starred) for a in call.args):
         return {}
     found = {p.name: argument for p, argument in zip(signature.positional, call.args, strict=False)}
@@ -189,7 +189,7 @@ def _given(call: ast.Call, signature: Signature | None) -> dict[str, ast.expr]:
 
 
 def _differ(old: ast.expr | None, new: ast.expr | None) -> bool:
-    """Return whether an argument that is a constant on one side has another value on the other."""
+    """Return whether an argument changed and is a constant in at least one of the versions."""
     constants = [isinstance(side, ast.Constant) for side in (old, new)]
     if old is None or new is None or not any(constants):
         return False
@@ -197,7 +197,7 @@ def _differ(old: ast.expr | None, new: ast.expr | None) -> bool:
 
 
 def _others(old: ast.expr | None, new: ast.expr | None, known: frozenset[str]) -> bool:
-    """Return whether two variables that both versions of a function have were exchanged."""
+    """Return whether an argument changed from one variable to another, and both versions have both variables."""
     if not isinstance(old, ast.Name) or not isinstance(new, ast.Name):
         return False
     return old.id != new.id and {old.id, new.id} <= known

@@ -1,4 +1,4 @@
-"""Matching of the Python definitions of an old and a new version."""
+"""Matching of Python definitions between the old and the new version."""
 
 from __future__ import annotations
 
@@ -19,14 +19,17 @@ from patchq.drift.bodies import Fact, lines_of
 
 
 class Counterparts:
-    """Definitions of two versions, matched."""
+    """Finder of the new definition that corresponds to an old definition."""
 
     def __init__(self, whole: Comparison) -> None:
         self.whole, self.old, self.new = whole, whole.old, whole.new
         self._homes: dict[tuple[bytes, str], Found | None] = {}
 
     def counterpart(self, found: Found) -> Found | None:
-        """Return the definition of the new version that corresponds to an old one."""
+        """Return the new definition that corresponds to an old definition; None if there is none.
+
+        The new definition has the same name and is in the same or renamed file, in its imports or in a base class.
+        """
         # A module may have become a package that imports the name.
         path = self.whole.new_path(found.path) or self.new.path_of(self.old.module_of(found.path))
         if path:
@@ -42,7 +45,7 @@ class Counterparts:
         return None
 
     def followed(self, found: Found) -> Found | None:
-        """Return a definition's counterpart, also for a class that moved to another module."""
+        """Return a definition's counterpart. Unlike :meth:`counterpart`, find classes that moved to another module."""
         if there := self.counterpart(found):
             return there
         owner, _, name = found.name.partition(".")
@@ -55,7 +58,7 @@ class Counterparts:
         return direct if self.new.fact(direct) else self.new.member(home, name)
 
     def _new_home(self, found: Found) -> Found | None:
-        """Return the only class of the same name that the new version has and the old one had elsewhere."""
+        """Return the only new class of the same name in another file; None if there are none or several."""
         fact = self.old.fact(found)
         if fact is None or fact.kind != "class":
             return None
@@ -68,7 +71,7 @@ class Counterparts:
         return homes[0] if len(homes) == 1 else None
 
     def class_moved(self, name: str, path: bytes) -> bool:
-        """Return whether a class of the new version, or one that contains a method, was in another file."""
+        """Return whether a new class or method was moved here, because another file lost the same name."""
         owner = name.partition(".")[0]
         for other in self.whole.files_with(owner.encode(), "python"):
             here = Found(other, name)
@@ -77,7 +80,10 @@ class Counterparts:
         return False
 
     def moved_definition(self, path: bytes, name: str) -> tuple[bytes, str] | None:
-        """Return the place of a definition that was moved or renamed with an equal body."""
+        """Return the new file and name of a definition: of its counterpart, or of a moved definition.
+
+        A moved definition has the same simple name and an equal body. Return None if neither is found.
+        """
         through = self.counterpart(Found(path, name))
         if through:
             return through.path, through.name
@@ -99,7 +105,7 @@ class Counterparts:
         return None
 
     def elsewhere(self, fact: Fact) -> str:
-        """Return the place of a removed definition's name in other changed files; empty if unknown."""
+        """Return the place where a changed file now defines a removed definition's name; empty if there is none."""
         pattern = re.compile(rf"^\s*(?:async def|def|class) {re.escape(fact.simple)}\b".encode(), re.MULTILINE)
         for path in sorted(self.whole.changed):
             if path.endswith(b".py") and self.whole.counted(path):
@@ -109,7 +115,7 @@ class Counterparts:
         return ""
 
     def came_from(self, name: str, path: bytes) -> bool:
-        """Return whether a definition of the new version is an old one in another place."""
+        """Return whether a new definition was only moved: another place lost a definition of the same simple name."""
         simple = name.rpartition(".")[2]
         for other in self.whole.changed:
             old = self.old.python(other) if f"def {simple}(".encode() in self.old.content(other) else None
@@ -121,7 +127,10 @@ class Counterparts:
         return False
 
     def signature(self, tree: Tree, found: Found) -> Signature | None:
-        """Return the signature of a function or constructor, with constants as defaults replaced."""
+        """Return the signature of a function, or of a class's constructor; None if it is unknown.
+
+        Named constants in the defaults are replaced by their values.
+        """
         fact, file = tree.fact(found), tree.python(found.path)
         if fact is None or file is None:
             return None
@@ -153,7 +162,7 @@ def shown_fact(fact: Fact) -> str:
 
 
 def fits(call: ast.Call, signature: Signature) -> bool:
-    """Return whether a call binds to a signature, as far as its arguments are known."""
+    """Return whether a signature accepts a call. If the call has ``*`` or ``**``, only its keywords are checked."""
     keywords = {k.arg for k in call.keywords if k.arg}
     if any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
         return signature.takes("variadic keyword") or all(signature.find(k) for k in keywords)

@@ -1,4 +1,4 @@
-"""Facts about Python files: definitions, constants, guards, what functions return, and bodies reduced to effects."""
+"""Facts about Python files: definitions, values of constants, guards, returned values, and normalized bodies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from patchq.drift.bodies import Fact, folded, inner, parse
 
 #: Decorators that change nothing at run time.
 _IDLE_DECORATORS = {"override", "final", "no_type_check", "overload", "deprecated", "abstractmethod"}
-#: Number of constants that are replaced by their values in a constant's value.
+#: Most constants to replace by their values inside another constant's value.
 _EXPANSIONS = 4
 
 
@@ -21,11 +21,11 @@ _EXPANSIONS = 4
 class PythonFile:
     """Definitions and names of a Python file.
 
-    :ivar facts: definitions by qualified name; several if the name is defined more than once.
-    :ivar nodes: statement of each definition.
-    :ivar imports: module and name (empty for the module itself) of each imported name.
-    :ivar stars: modules that all names are imported from.
-    :ivar types: annotation or value that shows the type of a constant or attribute.
+    :ivar facts: facts of each qualified name, one for each definition of the name.
+    :ivar nodes: statement that defines each qualified name.
+    :ivar imports: for each imported name, its module and its name in this module (empty for the module itself).
+    :ivar stars: modules from which ``*`` is imported.
+    :ivar types: annotation or value that shows the type of a constant, an attribute or a function's result.
     :ivar assigned: values that methods assign to each attribute of ``self``.
     """
 
@@ -47,13 +47,13 @@ class PythonFile:
     _binding: dict[str, list[ast.AST]] = field(default_factory=dict)
 
     def walked(self) -> list[ast.AST]:
-        """Return all nodes of the file, as ``ast.walk`` yields them."""
+        """Return all nodes of the file, in the order of ``ast.walk``."""
         if self._walked is None:
             self._walked = walk(self.tree) if self.tree else []
         return self._walked
 
     def names_at(self, line: int) -> list[ast.Name]:
-        """Return the names on a line."""
+        """Return the nodes of all names on a line."""
         if self._names is None:
             self._names = {}
             for node in self.walked():
@@ -62,19 +62,19 @@ class PythonFile:
         return self._names.get(line, [])
 
     def binding(self, name: str) -> list[ast.AST]:
-        """Return the imports and assignments in a function, and the objects of its ``with`` statements."""
+        """Return the nodes in a function that bind names: imports, assignments and ``with`` items."""
         if name not in self._binding:
             kinds = ast.Import | ast.ImportFrom | ast.AnnAssign | ast.Assign | ast.withitem
             self._binding[name] = [node for node in walk(self.nodes[name]) if isinstance(node, kinds)]
         return self._binding[name]
 
     def fact(self, name: str) -> Fact | None:
-        """Return a definition; the last one if there are several, as for Python itself."""
+        """Return the facts of a name's last definition, which is the one that Python uses; None if there is none."""
         found = self.facts.get(name)
         return found[-1] if found else None
 
     def function_at(self, line: int) -> str:
-        """Return the innermost function that contains a line; empty for none."""
+        """Return the name of the innermost function that contains a line; empty outside of functions."""
         if self._scopes is None:
             places = []
             for name, node in self.nodes.items():
@@ -87,10 +87,10 @@ class PythonFile:
         return self._scopes[line] if line < len(self._scopes) else ""
 
     def raises(self, name: str, known: Container[str] = (), without: Container[str] = ()) -> set[str]:
-        """Return the exceptions that a function raises, itself or in the file's functions that it calls.
+        """Return the exceptions that are raised by a function, or by functions of the same file that it calls.
 
-        :param known: functions that are not followed.
-        :param without: parameters that the call doesn't pass; branches that depend on them are left out.
+        :param known: called functions to ignore.
+        :param without: parameters that the call doesn't pass. Branches that test them are ignored.
         """
         found: set[str] = set()
         seen = {name}
@@ -110,7 +110,10 @@ class PythonFile:
         return found
 
     def callee(self, call: ast.Call, scope: str) -> str:
-        """Return the file's function, or method of the same class, that a call means; empty if there is none."""
+        """Return the name of the function in this file that a call refers to; empty if there is none.
+
+        Calls such as ``f()``, ``self.f()`` and ``Class.f()`` are recognized.
+        """
         function = call.func
         if isinstance(function, ast.Name):
             name = function.id
@@ -123,7 +126,7 @@ class PythonFile:
         return name if isinstance(self.nodes.get(name), FunctionNode) else ""
 
     def calls(self, name: str) -> list[ast.Call]:
-        """Return the calls of a function or method by its simple name, or the name that it is imported as."""
+        """Return the calls of functions and methods with this simple name, including calls through an import alias."""
         return self._calls_by_name().get(name, [])
 
     def _calls_by_name(self) -> dict[str, list[ast.Call]]:
@@ -136,7 +139,10 @@ class PythonFile:
         return self._calls
 
     def mentions(self, name: str) -> list[tuple[str, ast.expr]]:
-        """Return where a function is named without a call, each with its key if it is an entry of a dict."""
+        """Return ``(key, expression)`` for each place that mentions a function without calling it.
+
+        If the expression is a value in a dict, ``key`` is the dict's key for it. Otherwise ``key`` is empty.
+        """
         if self._mentions is None:
             self._mentions = {}
             called = {id(call.func) for calls in self._calls_by_name().values() for call in calls}
@@ -148,20 +154,20 @@ class PythonFile:
         return self._mentions.get(name, [])
 
     def bound(self, name: str) -> frozenset[str]:
-        """Return the parameters and local variables of a function; none for other definitions."""
+        """Return the parameters and local variables of a function; empty for other definitions."""
         if name not in self._bound:
             node = self.nodes.get(name)
             self._bound[name] = frozenset(bound_names(node) if isinstance(node, FunctionNode) else ())
         return self._bound[name]
 
     def body(self, name: str) -> str:
-        """Return :func:`body_of` a definition."""
+        """Return the normalized body of a definition, see :func:`body_of`."""
         if name not in self._bodies:
             self._bodies[name] = body_of(self.nodes[name])
         return self._bodies[name]
 
     def value(self, name: str) -> str:
-        """Return a constant's value, with the file's other constants in it replaced by theirs."""
+        """Return a constant's value, with the names of other constants in the file replaced by their values."""
         fact = self.fact(name)
         return self._expanded(fact.value, {name}) if fact else ""
 
@@ -188,10 +194,10 @@ class _Names(ast.NodeTransformer):
 
 
 def read_python(module: str, source: bytes, *, package: bool = False) -> PythonFile:
-    """Return the facts of a file; without any if it is not valid Python.
+    """Return the facts of a file; empty if the file is not valid Python.
 
-    :param module: dotted name, for relative imports.
-    :param package: the file is an ``__init__.py``.
+    :param module: dotted name of the module, to resolve relative imports.
+    :param package: True if the file is an ``__init__.py``.
     """
     found = PythonFile(module, parse(source))
     if found.tree is not None:
@@ -209,7 +215,7 @@ class _Reader:
         self.file, self.package = file, package
 
     def read(self, node: ast.AST, scope: str, guards: tuple[str, ...], *, in_class: bool) -> None:
-        """Add a statement's definitions and those inside it."""
+        """Add the definitions in a statement, including nested definitions."""
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 self._function(node, scope, guards, in_class)
@@ -268,7 +274,7 @@ class _Reader:
             self._inside(child, name + ".", guards)
 
     def _inside(self, node: ast.AST, scope: str, guards: tuple[str, ...]) -> None:
-        """Add the functions and classes inside a function, not its variables."""
+        """Add the functions and classes nested in a function, but not its variables."""
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             self.read(node, scope, guards, in_class=False)
             return
@@ -346,7 +352,7 @@ class _Reader:
                 self._entries(node.value, name, node)
 
     def _entries(self, node: ast.Dict, name: str, statement: ast.stmt) -> None:
-        """Add the entries of a dict with names as keys, such as a table of settings."""
+        """Add each entry of a dict that has a string as its key, under the name ``DICT[key]``."""
         for key, value in zip(node.keys, node.values, strict=True):
             if isinstance(key, ast.Constant) and isinstance(key.value, str):
                 text = folded(ast.unparse(value))
@@ -364,7 +370,10 @@ def imported_from(node: ast.ImportFrom, module: str, *, package: bool) -> str:
 
 
 def _kept(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
-    """Yield the values that a node stores or passes on, each with its key if it is an entry of a dict."""
+    """Yield ``(key, value)`` for each value that a node assigns, returns, passes on or puts into a container.
+
+    The key is empty, except for the values of a dict.
+    """
     match node:
         case ast.Dict():
             yield from ((ast.unparse(k), v) for k, v in zip(node.keys, node.values, strict=True) if k)
@@ -377,9 +386,9 @@ def _kept(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _raised(node: FunctionNode, without: Container[str]) -> set[str]:
-    """Return the simple names of the exceptions that a function raises itself.
+    """Return the simple names of the exceptions that a function raises in its own body.
 
-    :param without: names of parameters. Branches whose tests read them are left out.
+    :param without: names of parameters. Branches that test them are ignored.
     """
     found: set[str] = set()
     waiting: list[ast.AST] = list(node.body)
@@ -422,7 +431,7 @@ def _falls_through(body: Sequence[ast.stmt]) -> bool:
 
 
 def _breaks(body: Sequence[ast.stmt]) -> bool:
-    """Return whether a statement of a loop's body leaves this loop with ``break``."""
+    """Return whether a loop's body contains a ``break`` that leaves this loop, not an inner loop."""
     for statement in body:
         if isinstance(statement, ast.Break):
             return True
@@ -443,9 +452,9 @@ def _breaks(body: Sequence[ast.stmt]) -> bool:
 
 
 def parameters_of(arguments: ast.arguments, *, bound: bool = False) -> tuple[Parameter, ...]:
-    """Return the parameters of a function. A default is its source, folded.
+    """Return the parameters of a function. A default is its source, with arithmetic evaluated (:func:`folded`).
 
-    :param bound: leave out the first one, ``self`` or ``cls``.
+    :param bound: omit the first parameter, ``self`` or ``cls``.
     """
     found = []
     before = [*arguments.posonlyargs, *arguments.args]
@@ -483,7 +492,7 @@ def constructor_of(file: PythonFile, name: str) -> Signature | None:
 
 
 def fields_of(file: PythonFile | None, name: str) -> list[str]:
-    """Return the fields of a dataclass or named tuple, or the members of an enum, in order; none for other classes."""
+    """Return the fields of a dataclass or named tuple, or the members of an enum, in order; empty for other classes."""
     node, fact = (file.nodes.get(name), file.fact(name)) if file else (None, None)
     if not isinstance(node, ast.ClassDef) or fact is None:
         return []
@@ -505,12 +514,15 @@ def _decorator(node: ast.expr) -> str:
 
 
 def _is_automatic(node: ast.expr) -> bool:
-    """Return whether a value is ``enum.auto()``, whatever its name."""
+    """Return whether a value is ``enum.auto()``, also if ``auto`` is imported under a name such as ``enum_auto``."""
     return isinstance(node, ast.Call) and not node.args and ast.unparse(node.func).endswith("auto")
 
 
 def _returned(node: FunctionNode) -> tuple[set[int], bool]:
-    """Return the numbers of values that a function returns (0 for none), and whether it yields."""
+    """Return how many values each ``return`` of a function returns, and whether the function contains ``yield``.
+
+    ``return a, b`` returns 2 values; ``return`` and ``return None`` return 0.
+    """
     found: set[int] = set()
     yields = False
     waiting: list[ast.AST] = list(node.body)

@@ -1,4 +1,4 @@
-"""Methods of subclasses that the new version adds, and that hide a method of the base class."""
+"""New overrides: subclass methods that only the new version has, and that override a method of the base class."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Overrides:
         self._descendants: dict[str, dict[bytes, set[str]]] = {}
 
     def changed(self, path: bytes, name: str) -> Iterator[tuple[Found, Found]]:
-        """Yield each override of a method in a changed file that both versions have."""
+        """Yield the old and the new definition of each override that both versions have, if its file changed."""
         owner, _, method = name.rpartition(".")
         fact = self.old.fact(Found(path, owner)) if owner else None
         if fact is None or fact.kind != "class" or method.startswith("__"):
@@ -39,7 +39,7 @@ class Overrides:
                     yield Found(other, its_name), Found(other, its_name)
 
     def _subclasses(self, owner: str) -> dict[bytes, set[str]]:
-        """Return the classes that may inherit from a class, by file."""
+        """Return, by file, the new version's classes that may inherit from a class."""
         simple = owner.rpartition(".")[2]
         if simple not in self._descendants:
             self._descendants[simple] = self.new_version.descendants(simple)
@@ -48,7 +48,7 @@ class Overrides:
     def new(self, path: bytes, name: str, *, super_counts: bool = False) -> Iterator[tuple[bytes, str, int]]:
         """Yield the file, name and line of each new override of a member of a class.
 
-        :param super_counts: yield overrides that call the overridden method, too.
+        :param super_counts: also yield overrides that call the overridden method.
         :param path: file of the base class in the old version.
         :param name: qualified name of the member.
         """
@@ -76,7 +76,7 @@ class Overrides:
 
 
 def _calls_overridden(file: PythonFile | None, name: str, owner: str, method: str) -> bool:
-    """Return whether an override calls the method that it overrides, by ``super()`` or by its class."""
+    """Return whether an override calls the overridden method, as ``super().method()`` or ``Base.method()``."""
     for node in walk(file.nodes[name]) if file and name in file.nodes else ():
         if not isinstance(node, ast.Call):
             continue

@@ -1,7 +1,7 @@
-"""Changes of a function that concern the part of it that a patch changes.
+"""Decision whether an upstream change of a function affects a patch of the same function.
 
-Data flow is followed by names, without the order of statements: too many changes may concern a patch,
-but few that do are overlooked.
+Data flow is followed by names and ignores the order of statements. The decision is therefore cautious: some changes
+are reported without need, but few that matter are missed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from patchq.drift._python.facts import PythonFile
 from patchq.drift._python.shape import FunctionNode, bound_names, clone, shaped_body, walk
 
-#: Greatest number of helpers that are put in place of their calls, one inside the other.
+#: Most levels of nested helpers to inline.
 _MOST_HELPERS = 6
 _EXITS = ast.Return | ast.Raise | ast.Continue | ast.Break
 #: Statements that end a function unless a condition holds.
@@ -27,12 +27,12 @@ _HEADERS = ("test", "iter", "target", "items", "subject")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """Simple statement, or the header of a compound one.
+    """Simple statement, or header of a compound statement.
 
-    :ivar text: the statement without its spelling.
-    :ivar leaves: it ends the function or a loop, or is a barrier.
-    :ivar around: headers that contain it, outermost first.
-    :ivar receiver: object whose method is called for its effect alone, such as a list that is appended to.
+    :ivar text: normalized text of the statement.
+    :ivar leaves: True if the statement ends the function or a loop, or is a barrier.
+    :ivar around: headers of the compound statements around it, outermost first.
+    :ivar receiver: object whose method is called without using the result: ``items`` in ``items.append(x)``.
     """
 
     text: str
@@ -43,7 +43,7 @@ class Step:
     receiver: str = ""
 
     def without(self, names: set[str]) -> Step:
-        """Return the step without its receiver among the names read and written, if ``names`` has it."""
+        """Remove the receiver from the names that the step reads and writes, if the receiver is in ``names``."""
         if self.receiver not in names:
             return self
         mine = frozenset({self.receiver})
@@ -51,25 +51,30 @@ class Step:
 
 
 def concerns(old: ast.stmt, patched: ast.stmt, new: ast.stmt) -> bool:
-    """Return whether a change of a Python function from ``old`` to ``new`` concerns a patch of it."""
+    """Return whether an upstream change of a Python function from ``old`` to ``new`` affects a patch of ``old``.
+
+    :param patched: the old function with the patch.
+    """
     sides = [python_steps(node) for node in (old, patched, new)]
     return steps_concern(*sides, variables={name for node in (old, patched, new) for name in bound_names(node)})
 
 
 def steps_concern(before: Sequence[Step], after: Sequence[Step], there: Sequence[Step], *, variables: set[str]) -> bool:
-    """Return whether a change of a function concerns a patch of it.
+    """Return whether an upstream change of a function affects a patch of the function.
 
-    It does if it decides whether the patched place is reached, sets what the patch reads, or uses what the
-    patch sets.
+    It does if the changed steps decide whether the patched place is reached, set variables that the patch reads, or
+    read variables that the patch sets.
 
-    :param before: steps of the old function; ``after``: with the patch; ``there``: of the new function.
+    :param before: steps of the old function.
+    :param after: steps of the old function with the patch.
+    :param there: steps of the new function.
     :param variables: names of local variables. Other names, such as modules, carry no data.
     """
     mine = [op for op in _differences(before, after) if op[0] != "equal"]
     if not mine:
         return True
     touched = [s for _, i1, i2, j1, j2 in mine for s in (*before[i1:i2], *after[j1:j2])]
-    # Two calls for their effect on one object, such as two options of a parser, don't concern each other.
+    # Two method calls on one object, such as two options added to a parser, don't affect each other.
     called = {s.receiver for s in touched if s.receiver}
     called -= _reads([s.without(called) for s in touched])
     touched = [s.without(called) for s in touched]
@@ -95,11 +100,11 @@ def steps_concern(before: Sequence[Step], after: Sequence[Step], there: Sequence
 
 
 def changed_before(before: Sequence[Step], there: Sequence[Step], called: str) -> tuple[str, str] | None:
-    """Return the first changed step of a caller on which its call of a function depends.
+    """Return the first changed step in a caller on which its call of a function depends.
 
-    The call depends on steps before it that set what it reads, and on those that leave the function.
+    The call depends on earlier steps that set variables it reads, and on earlier steps that can leave the caller.
 
-    :return: the step of the old and of the new version, each empty if that version lacks it; None if there is none.
+    :return: text of the step in the old and in the new version (empty if a version lacks it); None if none changed.
     """
     at = next((n for n, step in enumerate(before) if _calls(step, called)), None)
     if at is None or not any(_calls(step, called) for step in there):
@@ -153,7 +158,7 @@ def _surroundings(before: Sequence[Step], mine: Sequence[tuple[str, int, int, in
 def _surroundings_in(
     before: Sequence[Step], there: Sequence[Step], mine: Sequence[tuple[str, int, int, int, int]]
 ) -> list[tuple[str, ...]]:
-    """Return the headers around the same places in the new version; for places that are gone, those of ``before``."""
+    """Return the headers around the same steps in the new version. A removed step keeps its old headers."""
     same: dict[int, int] = {}
     for tag, i1, i2, j1, _ in _differences(before, there):
         if tag == "equal":
@@ -175,7 +180,7 @@ def _near(steps: Sequence[Step], start: int, end: int) -> list[Step]:
 
 
 def _closure(steps: Sequence[Step], names: set[str], variables: set[str], *, backward: bool) -> set[str]:
-    """Return names with all that they are computed from, or that are computed from them."""
+    """Return ``names`` and all variables that influence them (``backward``) or that they influence (otherwise)."""
     found = set(names)
     grown = True
     while grown:
@@ -209,7 +214,7 @@ def _steps(body: Iterable[ast.stmt], around: tuple[str, ...]) -> Iterator[Step]:
 
 
 def _call_steps(node: ast.stmt, around: tuple[str, ...]) -> Iterator[Step]:
-    """Yield a simple statement, with each keyword argument of its call as a step."""
+    """Yield a simple statement as a step. If it is a call, yield a separate step for each keyword argument."""
     value = getattr(node, "value", None)
     if not isinstance(value, ast.Call) or not all(k.arg for k in value.keywords):
         yield _step(node, [node], around)
@@ -256,7 +261,7 @@ def _receiver(node: ast.AST) -> str:
 
 
 def _mutated(call: ast.Call) -> set[str]:
-    """Return the objects that a call may change whose result isn't used."""
+    """Return the objects that a call may change if its result isn't used: its receiver and its arguments."""
     given: list[ast.expr] = [*call.args, *(k.value for k in call.keywords)]
     if isinstance(call.func, ast.Attribute):
         given.append(call.func.value)
@@ -264,7 +269,7 @@ def _mutated(call: ast.Call) -> set[str]:
 
 
 def _root(node: ast.expr) -> str:
-    """Return the variable that an expression belongs to; attributes of ``self`` are variables, too."""
+    """Return the variable at the start of an expression: ``x`` for ``x.a[0]``, but ``self.x`` for ``self.x.a``."""
     while isinstance(node, ast.Subscript | ast.Attribute):
         inner = node.value
         if isinstance(node, ast.Attribute) and isinstance(inner, ast.Name) and inner.id == "self":
@@ -274,7 +279,7 @@ def _root(node: ast.expr) -> str:
 
 
 def with_helpers(file: PythonFile, name: str, other: PythonFile) -> ast.stmt:
-    """Return a function with calls of helpers that the other version lacks replaced by their statements."""
+    """Return a function with its helpers inlined. Helpers are functions of the same file that ``other`` lacks."""
     node = file.nodes[name]
     helpers = {n for n in file.nodes if n not in other.facts and isinstance(file.nodes[n], FunctionNode)}
     if not helpers:
@@ -289,7 +294,7 @@ def with_helpers(file: PythonFile, name: str, other: PythonFile) -> ast.stmt:
 
 
 class _Expand(ast.NodeTransformer):
-    """Writer of helpers' statements in place of their calls."""
+    """Transformer that replaces the calls of helpers by the helpers' statements."""
 
     def __init__(self, file: PythonFile, scope: str, helpers: set[str]) -> None:
         self.file, self.scope, self.helpers = file, scope, helpers
@@ -333,7 +338,7 @@ class _Expand(ast.NodeTransformer):
         return [*body[:-1], ast.copy_location(ast.Assign(node.targets, result), node)]
 
     def _body(self, node: ast.expr | None) -> list[ast.stmt] | None:
-        """Return a called helper's statements with the call's arguments; None if that isn't possible."""
+        """Return a called helper's statements, with arguments in place of parameters; None if it can't be inlined."""
         called = self.file.callee(node, self.scope) if isinstance(node, ast.Call) else ""
         helper = self.file.nodes.get(called)
         if called not in self.helpers or not isinstance(helper, FunctionNode) or not isinstance(node, ast.Call):
@@ -353,7 +358,7 @@ class _Expand(ast.NodeTransformer):
 
 
 def is_in_helpers(old_file: PythonFile, name: str, new_file: PythonFile, new_name: str) -> bool:
-    """Return whether all names that a function lost are in new functions of the file that it calls."""
+    """Return whether all words that a function lost occur in new functions of its file that it calls."""
     sides = [
         Counter(re.findall(r"\w+", ast.unparse(file.nodes[n]))) for file, n in ((old_file, name), (new_file, new_name))
     ]
@@ -371,7 +376,7 @@ def _is_text(node: ast.stmt) -> bool:
 
 
 class _Arguments(ast.NodeTransformer):
-    """Writer of arguments in place of parameters."""
+    """Transformer that replaces parameters by arguments."""
 
     def __init__(self, given: dict[str, ast.expr]) -> None:
         self.given = given

@@ -1,4 +1,4 @@
-"""Statements of Python functions in a form that refactoring without effect leaves alone."""
+"""Normalized form of Python functions, which is equal for versions that differ only by refactoring."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from patchq.drift.bodies import folded
 
 _Node = TypeVar("_Node", bound=ast.AST)
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
-#: Receivers of calls that only report: their arguments are messages.
+#: Names whose calls only report messages, such as ``print(…)`` and ``logger.info(…)``.
 _REPORTERS = {"logger", "log", "logging", "warnings", "print"}
 
 
 def clone(node: _Node) -> _Node:
-    """Return a deep copy of a syntax tree, with its positions."""
+    """Return a deep copy of a syntax tree, including line and column numbers."""
     made = node.__class__.__new__(node.__class__)
     made.__dict__.update(node.__dict__)
     for name in node._fields:
@@ -30,7 +30,7 @@ def clone(node: _Node) -> _Node:
 
 
 def walk(node: ast.AST) -> list[ast.AST]:
-    """Return a node and all nodes in it, as ``ast.walk`` yields them."""
+    """Return a node and all nodes in it, in the order of ``ast.walk``."""
     found = [node]
     for each in found:
         values = each.__dict__
@@ -44,7 +44,7 @@ def walk(node: ast.AST) -> list[ast.AST]:
 
 
 def bound_names(node: ast.AST) -> set[str]:
-    """Return the parameters and local variables of a function, nested functions included."""
+    """Return the parameters and local variables of a function and of the functions nested in it."""
     found: set[str] = set()
     for child in walk(node):
         if isinstance(child, ast.arg):
@@ -61,18 +61,18 @@ def bound_names(node: ast.AST) -> set[str]:
 
 
 def body_of(node: ast.stmt, keep: frozenset[str] = frozenset(), *, masked: bool = False) -> str:
-    """Return a function's or class's statements in a form that refactoring without effect leaves alone.
+    """Return the normalized text of a function's or class's statements.
 
-    Annotations, docstrings, messages and the names of local variables don't count, nor do an ``else``
-    after ``return``, a variable used once in the next statement, and other spellings of one thing.
+    The text ignores annotations, docstrings, messages and the names of local variables. An ``else`` after ``return``,
+    or a variable that only the next statement reads, makes no difference either.
 
-    :param keep: local variables whose names count.
-    :param masked: leave out the values of constants and the operators.
+    :param keep: local variables whose names are kept.
+    :param masked: also ignore operators and the values of constants.
     """
     shaped = _Shape().visit(clone(node))
     body = _block(shaped.body)
     inlined = _inlined(body)
-    if len(inlined) < len(body):  # what was put in place may have another spelling there
+    if len(inlined) < len(body):  # inlining may allow further rewriting
         shaped.body = inlined
         inlined = _inlined(_block(_Shape().visit(shaped).body))
     locals_ = bound_names(shaped) - keep if isinstance(shaped, FunctionNode) else set()
@@ -80,16 +80,16 @@ def body_of(node: ast.stmt, keep: frozenset[str] = frozenset(), *, masked: bool 
 
 
 def shaped_body(node: ast.stmt, *, with_reports: bool = False) -> list[ast.stmt]:
-    """Return the statements of a function or class, each in one spelling, in their order.
+    """Return the statements of a function or class, rewritten so that equivalent statements are equal.
 
-    :param with_reports: keep calls that only report, such as those of a logger.
+    :param with_reports: keep calls that only report messages, such as ``logger.info("…")``.
     """
     shaped = _Shape(with_reports=with_reports).visit(clone(node))
     return list(shaped.body)
 
 
 def without_arguments(node: ast.stmt, names: set[str]) -> ast.stmt:
-    """Return a function without the keyword arguments that pass on some of its parameters."""
+    """Remove keyword arguments that only read ``names``: with ``{"new"}``, ``f(a, new=new)`` becomes ``f(a)``."""
     found = clone(node)
     for child in walk(found):
         if isinstance(child, ast.Call):
@@ -103,14 +103,14 @@ def _reads_only(node: ast.expr, names: set[str]) -> bool:
 
 
 def dump_of(node: ast.AST, *, masked: bool = False) -> str:
-    """Return an expression or simple statement as text, without its spelling."""
+    """Return the normalized text of an expression or simple statement."""
     return _Dump(set(), masked).dump(_Shape().visit(clone(node)))
 
 
 class _Shape(ast.NodeTransformer):
-    """Rewriter of statements and expressions to one of their spellings.
+    """Transformer that rewrites equivalent statements and expressions to the same code.
 
-    :ivar with_reports: keep calls that only report.
+    :ivar with_reports: keep calls that only report messages.
     """
 
     def __init__(self, *, with_reports: bool = False) -> None:
@@ -213,7 +213,7 @@ class _Shape(ast.NodeTransformer):
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
         self.generic_visit(node)
-        # A constant on the left: 3 == x is x == 3.
+        # Move a constant to the right: 3 == x becomes x == 3.
         if len(node.ops) == 1 and isinstance(node.left, ast.Constant) and type(node.ops[0]) in _MIRRORED:
             return ast.Compare(node.comparators[0], [_MIRRORED[type(node.ops[0])]()], [node.left])
         return node
@@ -224,7 +224,7 @@ class _Shape(ast.NodeTransformer):
 
 
 def _apart(node: ast.Assign) -> ast.AST | list[ast.stmt]:
-    """Return ``a, b = x, y`` as ``a = x`` and ``b = y``, if their order doesn't matter."""
+    """Split ``a, b = x, y`` into ``a = x`` and ``b = y`` if their order doesn't matter."""
     target = node.targets[0] if len(node.targets) == 1 else None
     if not isinstance(target, ast.Tuple) or not isinstance(node.value, ast.Tuple):
         return node
@@ -237,7 +237,7 @@ def _apart(node: ast.Assign) -> ast.AST | list[ast.stmt]:
 
 
 def _one_of(node: ast.BoolOp) -> ast.expr:
-    """Return ``x == a or x == b`` as ``x in (a, b)``, and alternatives of ``isinstance`` as one call."""
+    """Rewrite ``x == a or x == b`` to ``x in (a, b)``, and similarly merge calls of ``isinstance``."""
     sides: list[tuple[str, ast.expr]] = []
     for value in node.values:
         if isinstance(value, ast.Compare) and len(value.ops) == 1 and isinstance(value.ops[0], ast.Eq):
@@ -265,7 +265,7 @@ def _filled(node: ast.BinOp) -> ast.JoinedStr | None:
 
 
 def _count(node: ast.GeneratorExp) -> None:
-    """Write a sum of truth values as a count."""
+    """Rewrite ``sum(bool(x) for x in items)`` to ``sum(1 for x in items if x)``, in place."""
     value = node.elt
     if isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.Not):
         node.elt = ast.Constant(1)
@@ -313,7 +313,7 @@ _OPPOSITE: dict[type[ast.cmpop], type[ast.cmpop]] = {
 
 
 def _opposite(node: ast.expr) -> ast.expr | None:
-    """Return the negation of an expression without ``not``; None if there is none."""
+    """Return ``x != y`` for ``x == y``, ``x`` for ``not x`` and so on; None if the negation needs a ``not``."""
     if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in _OPPOSITE:
         return ast.Compare(node.left, [_OPPOSITE[type(node.ops[0])]()], node.comparators)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
@@ -322,7 +322,7 @@ def _opposite(node: ast.expr) -> ast.expr | None:
 
 
 def reports(function: ast.expr) -> bool:
-    """Return whether a call only reports: its arguments are messages."""
+    """Return whether a called function only reports messages, like ``logger.info`` and ``print``."""
     root = function
     while isinstance(root, ast.Attribute):
         root = root.value
@@ -330,7 +330,7 @@ def reports(function: ast.expr) -> bool:
 
 
 def _block(body: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """Return a list of statements with its branches in one spelling."""
+    """Rewrite the conditions and loops in a list of statements so that equivalent lists become equal."""
     found: list[ast.stmt] = []
     for position, statement in enumerate(body):
         spelled = _conditional(statement)
@@ -354,7 +354,7 @@ def _block(body: Sequence[ast.stmt]) -> list[ast.stmt]:
 
 
 def listed(before: ast.stmt, node: ast.stmt) -> ast.stmt | None:
-    """Return a loop that fills a list, which is empty before it, as a list comprehension; None for others."""
+    """Return ``items = []`` and the loop that fills the list as ``items = [… for …]``; None for other statements."""
     if not isinstance(before, ast.Assign) or not isinstance(before.value, ast.List) or before.value.elts:
         return None
     if not isinstance(node, ast.For) or len(node.body) != 1 or node.orelse:
@@ -374,7 +374,10 @@ def listed(before: ast.stmt, node: ast.stmt) -> ast.stmt | None:
 
 
 def _settle(node: ast.If, rest: list[ast.stmt]) -> list[ast.stmt] | None:
-    """Merge nested conditions. If a branch leaves the block, return the statement with the rest in the other branch."""
+    """Normalize an ``if`` in place: merge it with an ``if`` nested in it, and remove a negation of its test.
+
+    If one branch leaves the block, append ``rest`` to the other branch and return the ``if``. Otherwise return None.
+    """
     if node.orelse and isinstance(node.test, ast.UnaryOp) and isinstance(node.test.op, ast.Not):
         node.test, node.body, node.orelse = node.test.operand, node.orelse, node.body
     elif (
@@ -420,7 +423,7 @@ def _leaves(body: Sequence[ast.stmt]) -> bool:
 
 
 def _conditional(node: ast.stmt) -> ast.stmt:
-    """Return an assignment or ``return`` of a conditional expression as an ``if`` statement."""
+    """Rewrite ``x = a if t else b``, or such a ``return``, to an ``if`` statement."""
     value = getattr(node, "value", None)
     if not isinstance(node, ast.Assign | ast.Return) or not isinstance(value, ast.IfExp):
         return node
@@ -433,7 +436,7 @@ def _conditional(node: ast.stmt) -> ast.stmt:
 
 
 def _inlined(body: list[ast.stmt]) -> list[ast.stmt]:
-    """Put the value of a local variable that only the next statement uses, once, in its place."""
+    """Inline each local variable that is assigned once and read once, in the next statement."""
     stored: Counter[str] = Counter()
     loaded: Counter[str] = Counter()
     for statement in body:
@@ -488,7 +491,7 @@ class _Put(ast.NodeTransformer):
 
 
 class _Dump:
-    """Serializer of a syntax tree without positions, with local variables numbered."""
+    """Serializer of syntax trees to text without line numbers, with local variables numbered."""
 
     def __init__(self, local: set[str], masked: bool) -> None:
         self.local, self.masked = local, masked
@@ -522,10 +525,10 @@ _SKIPPED = {"ctx", "type_comment", "kind", "returns", "type_ignores", "type_para
 
 
 def conditions_of(function: FunctionNode, call: ast.Call) -> dict[str, str]:
-    """Return the source of the tests that must hold in a function for a call in it, by their content.
+    """Return the tests that must hold for a call in a function to be reached: ``{normalized text: source}``.
 
-    Local variables and their attributes get one name, because renaming or unpacking them has no effect.
-    An earlier ``return``, ``continue`` or ``break`` under a test counts as the negated test; an exception doesn't.
+    In the normalized text, local variables and their attributes are ``%``, because renaming or unpacking them has no
+    effect. An earlier ``if t: return`` (or ``continue``, ``break``) adds the test ``not t``; ``if t: raise`` doesn't.
     """
     arguments = function.args
     parameters = {a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
@@ -540,7 +543,7 @@ def conditions_of(function: FunctionNode, call: ast.Call) -> dict[str, str]:
 
 
 class _Local(ast.NodeTransformer):
-    """Writer of one name in place of local variables and their attributes."""
+    """Transformer that replaces local variables and their attributes by ``%``."""
 
     def __init__(self, names: set[str]) -> None:
         self.names = names
@@ -554,7 +557,7 @@ class _Local(ast.NodeTransformer):
 
 
 def _lead_to(body: Sequence[ast.stmt], call: ast.Call, found: list[tuple[ast.expr, bool]]) -> None:
-    """Add the tests on the way to a call, each with the value that it must have."""
+    """Add to ``found`` the tests on the way to a call, each with the result that it must have."""
     for node in body:
         if (node.end_lineno or node.lineno) < call.lineno:
             if isinstance(node, ast.If) and _ends(node.body):
@@ -588,7 +591,10 @@ def _ends(block: Sequence[ast.stmt]) -> bool:
 
 
 def _parts(test: ast.expr, holds: bool) -> Iterator[ast.expr]:
-    """Yield the tests that must all hold for a test to have a value."""
+    """Split a test that must be true (``holds``) or false into tests that must all be true.
+
+    ``a and b`` is true if ``a`` and ``b`` are; ``a or b`` is false if ``not a`` and ``not b`` are true.
+    """
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         yield from _parts(test.operand, not holds)
     elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And if holds else ast.Or):

@@ -1,8 +1,8 @@
-"""Comparison of the Python functions and classes that a patch changes or adds, in two versions of a tree.
+"""Comparison of the Python functions and classes that a patch changes or adds, between two versions of a tree.
 
-For a changed function, compare its body, defaults, decorators and conditions, and report copies,
-callers and new overrides. For an added definition, report one that upstream has under the same
-name. For a method, compare the bases of its class and the methods that it overrides.
+For a changed function, its body, defaults, decorators and conditions are compared, and its copies, callers and new
+overrides are reported. For an added definition, an upstream definition of the same name is reported. For a method,
+the bases of its class and the methods that it overrides are compared.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class TouchedPython:
                 )
 
     def _renames(self, base: PythonFile, new: PythonFile) -> dict[str, str]:
-        """Return the definitions of a file that got another name, old name to new name."""
+        """Return the functions that were renamed in a file, as ``{old name: new name}``."""
         gone = {n: f for n, f in base.nodes.items() if n not in new.nodes and base.fact(n).kind == "function"}  # type: ignore[union-attr]
         come = {n: f for n, f in new.nodes.items() if n not in base.nodes and new.fact(n).kind == "function"}  # type: ignore[union-attr]
         bodies = {new.body(name): name for name in come} if gone else {}
@@ -141,7 +141,7 @@ class TouchedPython:
             self.whole.alarm(touch, Kind.TRAITS, line, fact.name, was=was, now=now, at=at)
 
     def class_bases(self, touch: Touch, base: PythonFile, target: bytes | None, new: PythonFile | None) -> None:
-        """Compare the bases of the classes that have touched methods."""
+        """Compare the bases and decorators of the classes whose methods the patch changes or adds."""
         if new is None or target is None:
             return
         owners = {name.rpartition(".")[0] for name in [*touch.functions, *touch.added]}
@@ -159,7 +159,7 @@ class TouchedPython:
     def added(
         self, touch: Touch, base: PythonFile, after: PythonFile, target: bytes | None, new: PythonFile | None
     ) -> None:
-        """Find definitions that the patch adds and that the new version has, too."""
+        """Add an alarm for each definition that the patch adds and that the new version also has."""
         for name in touch.added if new and target else ():
             assert new is not None
             assert target is not None
@@ -174,7 +174,7 @@ class TouchedPython:
     # Copies, callers, overrides
 
     def _copies(self, touch: Touch, line: int, name: str, base: PythonFile, new_name: str, path: bytes) -> None:
-        """Find functions of the new version that are copies of a touched one."""
+        """Add an alarm for each new function that is a copy of a function that the patch changes."""
         node = base.nodes[name]
         source = lines_of(self.old.content(touch.path))
         mine = marks_of(source[node.lineno : node.end_lineno])
@@ -214,7 +214,7 @@ class TouchedPython:
             self.whole.alarm(touch, Kind.OVERRIDE, line, name, now=its_name, at=place_of(path, its_line))
 
     def overridden(self, touch: Touch, after: PythonFile) -> None:
-        """Compare the methods and constants of base classes that the patch's own members override."""
+        """Compare the base class members that are overridden by members which the patch changes or adds."""
         view = self.old.over(touch.path, after)
         for name, facts in after.facts.items():
             owner, _, method = name.rpartition(".")
@@ -255,7 +255,7 @@ class TouchedPython:
             )
 
     def _newly_inherited(self, touch: Touch, mine: Fact, owner: str, method: str, view: Tree) -> None:
-        """Find base classes that now define a member that a patch adds to a subclass."""
+        """Add an alarm for each base class that now defines a member that the patch adds to a subclass."""
         for ancestor in view.ancestors(Found(touch.path, owner)):
             counterpart = self.counterparts.followed(ancestor)
             if counterpart is None:

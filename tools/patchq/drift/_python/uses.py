@@ -1,4 +1,4 @@
-"""Names that a patch's added lines use in Python files."""
+"""Comparison of the Python definitions that a patch's added lines use, between two versions."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ from patchq.drift.alarms import Kind, Unseen
 from patchq.drift.bodies import Fact
 from patchq.names import show_path
 
-#: Members of built-in classes: their names don't show that a receiver is upstream's.
+#: Members of built-in classes. The object of a member with such a name need not be upstream's.
 _BUILT_IN = {name for kind in (dict, list, set, str, bytes, int, tuple) for name in dir(kind)}
 _BUILT_INS = frozenset(dir(builtins))
-#: Number of calls that are followed from a called function.
+#: Most levels of calls to follow from a called function.
 _MOST_CALLS = 2
-#: Least number of named arguments by which a method of an unknown receiver is recognized.
+#: Minimum number of keyword arguments to recognize a method if the class of its object is unknown.
 _LEAST_KEYWORDS = 2
-#: Least number of parameters by which two functions are recognized as peers.
+#: Minimum number of equal parameters to recognize two functions as peers.
 _LEAST_PARAMETERS = 3
 #: String that may be a key or a registered name.
 _KEY = re.compile(r"[A-Za-z_]\w{3,}")
@@ -57,7 +57,7 @@ class PythonUses:
     def __init__(self, whole: Comparison, counterparts: Counterparts) -> None:
         self.whole, self.old, self.new = whole, whole.old, whole.new
         self.counterparts = counterparts
-        #: Uses whose receiver is unknown, by the name of the member.
+        #: Uses of ``x.name`` with an ``x`` of unknown class, by ``name``.
         self.open: dict[str, list[tuple[Touch, Use]]] = {}
         self._followed: set[tuple[str, Found, Found]] = set()
         self.overrides = Overrides(whole, counterparts)
@@ -90,7 +90,7 @@ class PythonUses:
             self._key(touch, node, after.function_at(node.lineno))
 
     def _key(self, touch: Touch, node: ast.Constant, scope: str) -> None:
-        """Find a string, such as a registered name, that the old version has and the new version lacks."""
+        """Add an alarm if a string, such as a registered name, is in the old version but not in the new version."""
         word = str(node.value)
         quoted = [f"{quote}{word}{quote}".encode() for quote in ("'", '"')]
         files = self.whole.files_with(word.encode(), "python")
@@ -103,7 +103,7 @@ class PythonUses:
         self.whole.alarm(touch, Kind.REMOVED, node.lineno, scope, callee=repr(node.value), was=repr(node.value))
 
     def _bindings(self, touch: Touch, after: PythonFile, base: PythonFile, new: PythonFile) -> None:
-        """Find names on added lines that the new version of the file no longer defines or imports."""
+        """Add alarms for names on added lines that the new version of the file no longer defines or imports."""
         if new is after or new.stars:
             return
         known = set(base.imports) | {n for n in base.facts if "." not in n}
@@ -114,7 +114,7 @@ class PythonUses:
                 self.whole.alarm(touch, Kind.REMOVED, node.lineno, scope, callee=node.id, was=node.id)
 
     def _unbound(self, touch: Touch, after: PythonFile, base: PythonFile, new: PythonFile) -> None:
-        """Report new uses of the names that the patch removes from a module."""
+        """Add an alarm for each name that the patch removes from a module if the new version has more uses of it."""
         if new is after or touch.python is None:
             return
         before = touch.python[0]
@@ -126,7 +126,7 @@ class PythonUses:
                 self.whole.alarm(touch, Kind.MENTION, line, "", callee=name, was=str(counts[0][name]), now=name)
 
     def _peers(self, touch: Touch, after: PythonFile) -> None:
-        """Compare the functions of a patch's files that have the same parameters as a function that the patch adds."""
+        """Compare functions that have the same parameters as an added function, in all files that the patch changes."""
         for name in touch.added:
             fact = after.fact(name)
             names = [p.name for p in fact.parameters or ()] if fact else []
@@ -218,7 +218,7 @@ class PythonUses:
     def _compare_definition(
         self, say: Reporter, found: Found, fact: Fact, there: Found, new_fact: Fact, counterpart: Found | None
     ) -> None:
-        """Compare a definition that the patch uses with the one that its name has now."""
+        """Compare a definition that the patch uses with the definition that its name refers to in the new version."""
         old_file, new_file = self.old.python(found.path), self.new.python(there.path)
         assert old_file is not None
         assert new_file is not None
@@ -238,7 +238,7 @@ class PythonUses:
             say(Kind.DUPLICATE, fact.name, new_fact.name)
 
     def _new_overrides(self, say: Reporter, found: Found) -> None:
-        """Report subclasses that now override a method that the patch calls, or a constant that it reads."""
+        """Add alarms for new and changed overrides of a method that the patch calls or a constant that it reads."""
         fact = self.old.fact(found)
         if fact and "attribute" not in fact.traits and "." in found.name:
             for path, name, line in self.overrides.new(found.path, found.name, super_counts=True):
@@ -247,7 +247,7 @@ class PythonUses:
                 self._compare_override(say, old, there)
 
     def _compare_override(self, say: Reporter, found: Found, there: Found) -> None:
-        """Compare a method of a subclass that a call may mean."""
+        """Compare the old and new version of a subclass method that a call may reach."""
         facts = self.old.fact(found), self.new.fact(there)
         files = self.old.python(found.path), self.new.python(there.path)
         if facts[0] and facts[1] and files[0] and files[1] and facts[0].kind == facts[1].kind == "function":
@@ -255,7 +255,7 @@ class PythonUses:
             self._compare_function(here, found, facts[0], there, facts[1], files[0], files[1])
 
     def _compare_constructor(self, say: Reporter, found: Found, there: Found) -> None:
-        """Compare the statements of the constructor of a class that is called."""
+        """Compare the constructors of a class that the patch instantiates."""
         sides = self.old.member(found, "__init__"), self.new.member(there, "__init__")
         if sides[0] is None or sides[1] is None or self.old.blob(sides[0].path) == self.new.blob(sides[1].path):
             return
@@ -265,7 +265,7 @@ class PythonUses:
             self._compare_function(say, sides[0], facts[0], sides[1], facts[1], files[0], files[1])
 
     def _compare_class(self, say: Reporter, found: Found, there: Found) -> None:
-        """Compare the decorators of a class, and whether it still has its bases."""
+        """Add alarms if the decorators of a class changed, or if it lost a base class."""
         was, now = self.old.fact(found), self.new.fact(there)
         if was is None or now is None:
             return
@@ -281,7 +281,7 @@ class PythonUses:
     def _compare_value(
         self, say: Reporter, found: Found, there: Found, old_file: PythonFile, new_file: PythonFile
     ) -> None:
-        """Compare constants, entries of tables, attributes, and the classes of enum members."""
+        """Compare a constant, a table entry or an attribute; for an enum member, compare its class as well."""
         was, now = old_file.value(found.name), new_file.value(there.name)
         entries = self._entry_values(found, there)
         if was != now and (was or now) and not _keeps_entries(was, now):
@@ -328,12 +328,12 @@ class PythonUses:
                 say(Kind.BEHAVIOUR, *_different_lines(*nodes))
 
     def _refactored(self, old_file: PythonFile, name: str, new_file: PythonFile, new_name: str) -> bool:
-        """Return whether two versions of a function are equal once the calls of new helpers are replaced."""
+        """Return whether two versions of a function are equal after inlining helpers that only one version has."""
         sides = with_helpers(old_file, name, new_file), with_helpers(new_file, new_name, old_file)
         return body_of(sides[0]) == body_of(sides[1]) or is_in_helpers(old_file, name, new_file, new_name)
 
     def _compare_callees(self, touch: Touch, use: Use, found: Found, steps: int = _MOST_CALLS) -> None:
-        """Compare the functions that a called function calls."""
+        """Compare the functions that a called function calls, directly or indirectly (up to ``steps`` levels)."""
         file = self.old.python(found.path)
         node = file.nodes.get(found.name) if file else None
         for child in walk(node) if isinstance(node, FunctionNode) else ():
@@ -363,7 +363,10 @@ class PythonUses:
     def _compare_raised(
         self, say: Reporter, found: Found, there: Found, old_file: PythonFile, new_file: PythonFile
     ) -> None:
-        """Compare the exceptions of a function. One that it no longer raises counts if the patch names it."""
+        """Compare the exceptions that a function raises.
+
+        An exception that the function no longer raises counts only if the patch's added lines name the exception.
+        """
         facts = self.old.fact(found), self.new.fact(there)
         names = [{p.name for p in (fact.parameters if fact else None) or ()} for fact in facts]
         was = old_file.raises(found.name, new_file.facts)
@@ -398,7 +401,7 @@ class PythonUses:
             say(Kind.SIGNATURE, was, now, ast.unparse(call))
 
     def _entry_values(self, found: Found, there: Found) -> tuple[str, str]:
-        """Return the values of a module's table that has the name as a key, such as of settings."""
+        """Return the old and new value of the dict entry with the used name as key; empty if there is no entry."""
         values = []
         for tree, one in ((self.old, found), (self.new, there)):
             file = tree.python(one.path)
@@ -409,7 +412,7 @@ class PythonUses:
     # Members of unknown receivers
 
     def finish(self) -> None:
-        """Compare the uses whose receiver's class is unknown, by the names of the members."""
+        """Compare the uses of ``x.name`` with an ``x`` of unknown class, by looking for members called ``name``."""
         python = [p for p in self.whole.changed if p.endswith(b".py")]
         if not self.open or not python:
             return
@@ -431,7 +434,7 @@ class PythonUses:
                     )
 
     def _candidates(self, name: str, paths: Sequence[bytes]) -> list[Found] | None:
-        """Return the members of a name; None if too many files may define it."""
+        """Return the members called ``name`` in the given files; None if there are too many files."""
         if len(paths) > MOST_DEFINERS:
             return None
         found = []
@@ -463,7 +466,7 @@ class PythonUses:
             self._compare_use(touch, use, chosen, fact, there, there)
 
     def _any_refuses(self, touch: Touch, use: Use, candidates: Sequence[Found]) -> None:
-        """Report a method of the called name that no longer takes the keywords of a call on an unknown receiver."""
+        """Add alarms for candidates that no longer accept the keywords of a call whose method is uncertain."""
         assert use.call is not None
         given = {k.arg for k in use.call.keywords if k.arg}
         for candidate in candidates:
@@ -478,9 +481,9 @@ class PythonUses:
                 say(Kind.SIGNATURE, shown_signature(old), shown_signature(new), ast.unparse(use.call))
 
     def _called(self, call: ast.Call, candidates: Sequence[Found]) -> Found | None:
-        """Return the method that a call on an unknown receiver means; None if that is uncertain.
+        """Return the method that ``x.method()`` calls, for an ``x`` of unknown class; None if that is uncertain.
 
-        The call must fit the method without or with the stack.
+        The method's signature must accept the call, either as upstream defines it or as a patch changes it.
         """
         fitting = []
         for candidate in candidates:
@@ -495,7 +498,7 @@ class PythonUses:
         return self._root(candidates)
 
     def _root(self, candidates: Sequence[Found]) -> Found | None:
-        """Return the method that all others override; None if there is none."""
+        """Return the candidate that all other candidates override; None if there is none."""
         owners = {c: Found(c.path, c.name.rpartition(".")[0]) for c in candidates}
         for candidate, owner in owners.items():
             if all(other == owner or owner in self.old.ancestors(other) for other in owners.values()):
@@ -503,7 +506,7 @@ class PythonUses:
         return None
 
     def _patched(self, found: Found) -> Iterator[Signature]:
-        """Yield the signatures that patches give a function."""
+        """Yield the signatures of a function in the patched files of the stack."""
         for touch in self.whole.touches:
             fact = touch.python[1].fact(found.name) if touch.path == found.path and touch.python else None
             if fact and fact.parameters is not None:
@@ -511,7 +514,7 @@ class PythonUses:
 
 
 def _as_before(call: ast.Call, old: Signature) -> ast.Call:
-    """Return a call without the arguments for parameters that the stack itself adds."""
+    """Return a call without arguments for parameters that only the stack adds."""
     if old.accepts(len(call.args), {k.arg for k in call.keywords if k.arg}):
         return call
     known = [k for k in call.keywords if k.arg and old.find(k.arg)]
@@ -519,7 +522,7 @@ def _as_before(call: ast.Call, old: Signature) -> ast.Call:
 
 
 def _only_for(old: ast.stmt, new: ast.stmt, added: set[str]) -> bool:
-    """Return whether a function changed only in statements that read its new optional parameters."""
+    """Return whether the only change of a function is new statements that read its new optional parameters."""
     kept = []
     for step in python_steps(new):
         if not step.reads & added and added.isdisjoint(re.findall(r"\w+", " ".join(step.around))):
@@ -534,7 +537,7 @@ def _loads(file: PythonFile) -> Iterator[ast.Name]:
 
 
 def _sort_of(fact: Fact) -> str:
-    """Return how a definition is used: called, or read as a value or property."""
+    """Return ``function``, ``class`` or ``value``. A property counts as a value."""
     if fact.kind == "value" or any("property" in trait for trait in fact.traits):
         return "value"
     return "class" if fact.kind == "class" else "function"
@@ -545,7 +548,7 @@ def _simple(name: str) -> str:
 
 
 def _keeps_entries(was: str, now: str) -> bool:
-    """Return whether a dict with constant keys only gained entries or changed their order."""
+    """Return whether a dict with constant keys kept all entries. New entries and another order are allowed."""
     sides = []
     for text in (was, now):
         try:
@@ -559,7 +562,10 @@ def _keeps_entries(was: str, now: str) -> bool:
 
 
 def _assigned(old: PythonFile, old_name: str, new: PythonFile, new_name: str) -> tuple[str, str] | None:
-    """Return the values of an attribute that is assigned once, if only constants or operators in them differ."""
+    """Return the old and new value of an attribute that is assigned once.
+
+    Return None if the values differ only in the names of local variables.
+    """
     was, now = old.assigned.get(old_name, []), new.assigned.get(new_name, [])
     if len(was) != 1 or len(now) != 1 or dump_of(was[0]) == dump_of(now[0]):
         return None
@@ -568,7 +574,7 @@ def _assigned(old: PythonFile, old_name: str, new: PythonFile, new_name: str) ->
 
 
 def _without_locals(node: ast.expr, file: PythonFile) -> str:
-    """Return an expression with one placeholder for all names that its file doesn't define or import."""
+    """Return the normalized text of an expression, with ``%`` for each name that its file doesn't define or import."""
     found = clone(node)
     for child in walk(found):
         if isinstance(child, ast.Name) and child.id not in file.facts and child.id not in file.imports:
@@ -584,14 +590,14 @@ def _alike(old: PythonFile, old_name: str, new: PythonFile, new_name: str) -> bo
 
 
 def _extends(old: Signature, new: Signature) -> bool:
-    """Return whether a signature only gained optional parameters at its end."""
+    """Return whether the only change of a signature is that it gained optional parameters at its end."""
     kept = new.parameters[: len(old.parameters)]
     rest = new.parameters[len(old.parameters) :]
     return kept == old.parameters and all(p.default is not None or p.kind.startswith("variadic") for p in rest)
 
 
 def _different_lines(one: ast.stmt, other: ast.stmt) -> tuple[str, str]:
-    """Return the first lines of two definitions that differ."""
+    """Return the first differing line of each of two definitions."""
     sides = ["\n".join(map(ast.unparse, shaped_body(node))).split("\n") for node in (one, other)]
     for before, after in zip(*sides, strict=False):
         if before != after:
@@ -618,7 +624,7 @@ def _uses_of(file: PythonFile, lines: set[int]) -> Iterator[Use]:
 
 
 def _keys_on(file: PythonFile, lines: set[int]) -> Iterator[ast.Constant]:
-    """Yield the words that added lines pass to functions, compare or use as keys."""
+    """Yield strings on added lines that may be names: arguments, compared values and subscripts."""
     for node in file.walked():
         given: list[ast.expr] = []
         if isinstance(node, ast.Call) and not reports(node.func):
@@ -634,7 +640,7 @@ def _keys_on(file: PythonFile, lines: set[int]) -> Iterator[ast.Constant]:
 
 
 def _own_lines(node: ast.Call, lines: set[int]) -> bool:
-    """Return whether a line of the call itself, not of a function inside it, was added."""
+    """Return whether a line of the call, outside of lambdas in its arguments, was added."""
     mine = {node.func.end_lineno or node.lineno}
     for argument in [*node.args, *(k.value for k in node.keywords)]:
         if not isinstance(argument, ast.Lambda):

@@ -1,4 +1,4 @@
-"""State of the comparison of two versions of an upstream, shared by the languages."""
+"""State of the comparison between two versions of an upstream, for Python and C++ alike."""
 
 from __future__ import annotations
 
@@ -17,22 +17,21 @@ from patchq.drift.alarms import Alarm, Kind, NotCompared, Unseen
 from patchq.drift.bodies import language_of
 from patchq.names import BlobId, show_path
 
-#: Greatest number of files with a member's name in which the definition of a call on an unknown
-#: receiver is searched.
+#: Most files to search for the definition of a called name, if its class or file is unknown.
 MOST_DEFINERS = 12
 #: Types of nodes that declare a member of a C++ class or enum.
 _FIELDS = ("field_declaration", "enumerator")
-#: Greatest number of changed files with a function's name in which its callers are counted.
+#: Most changed files with a function's name to search for its callers.
 MOST_CALLING = 100
-#: Least share of a touched function's lines that a copy has.
+#: Minimum share of a touched function's lines that a copy contains.
 COPIED = 0.6
-#: Least similarity of a copy to a touched function, by tokens.
+#: Minimum similarity of a copy to a touched function, by tokens.
 ALIKE = 0.75
-#: Least number of lines of a function whose copies are searched by content.
+#: Minimum number of lines of a function to search for copies of it.
 LEAST_LINES = 4
-#: Least length of a C++ name that is taken for its only definition where no include leads to it.
+#: Minimum length of a C++ name to resolve it to its only definition, even if no include leads there.
 LEAST_ALONE = 6
-#: Methods that many classes define: their callers can't be told apart without the receiver's class.
+#: Minimum length of a function's name to search for its callers. Shorter names are too common.
 SHORTEST_NAME = 4
 
 
@@ -40,8 +39,8 @@ SHORTEST_NAME = 4
 class Interest:
     """Distinctive name on a changed line of a patch.
 
-    :ivar changes: the patch assigns, defines or removes it, so that its other readers matter, too.
-    :ivar only_set: too many files mention it: only changed assignments of it count.
+    :ivar changes: True if the patch assigns, defines or removes the name. Other code that reads the name then matters.
+    :ivar only_set: True if many files mention the name. Then only changed assignments to the name are reported.
     """
 
     line: int
@@ -56,8 +55,8 @@ class Interests:
     """Names and statements on a patch's changed lines of a file.
 
     :ivar words: distinctive names.
-    :ivar copies: statements that the patch replaces, by their text.
-    :ivar names: all names.
+    :ivar copies: statements that the patch replaces, by their text. New copies of these statements are reported.
+    :ivar names: all names on the changed lines.
     """
 
     words: dict[str, Interest]
@@ -68,9 +67,10 @@ class Interests:
 
 @dataclass(slots=True, kw_only=True)
 class Touch:
-    """File of a patch.
+    """Change of one file by one patch.
 
-    :ivar lines: added lines of the patched file.
+    :ivar removed: numbers of the removed lines in the file before the patch.
+    :ivar lines: numbers of the added lines in the patched file.
     :ivar functions: functions and methods of the old base that the patch changes.
     :ivar added: definitions that the patch adds.
     """
@@ -92,7 +92,7 @@ class Touch:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """Expression on an added line, and its call if it is called."""
+    """Expression on an added line. If the expression is called, ``call`` is the call."""
 
     node: ast.expr
     scope: str
@@ -127,7 +127,7 @@ class Comparison:
         self.changed = {p for p in paths if old.blob(p) != new.blob(p)}
 
     def statements(self, tree: Tree, path: bytes) -> list[Statement]:
-        """Return the statements of a file of one of the versions."""
+        """Return the statements of a file in the tree of one version."""
         blob = tree.blob(path)
         if blob is None:
             return []
@@ -138,7 +138,7 @@ class Comparison:
         return self.old.files.statements[blob]
 
     def with_word(self, tree: Tree, path: bytes, word: str) -> list[Statement]:
-        """Return the statements of a file with a word."""
+        """Return the statements of a file that contain a word."""
         blob = tree.blob(path)
         if blob is None:
             return []
@@ -152,13 +152,13 @@ class Comparison:
         return known[blob].get(word, [])
 
     def changed_fields(self, path: bytes, target: bytes) -> list[tuple[str, list[str], list[str]]]:
-        """Return the classes of a file whose fields or enumerators changed, each with both lists."""
+        """Return the changed classes and enums of a file: name, old fields and new fields of each."""
         if path not in self._fields:
             self._fields[path] = list(_changed_fields(self.old, path, self.new, target))
         return self._fields[path]
 
     def new_path(self, path: bytes) -> bytes | None:
-        """Return the path of an old file in the new version; None if it is gone."""
+        """Return the path of an old file in the new version; None if the new version lacks the file."""
         if path in self.new.entries:
             return path
         if path not in self._moves:
@@ -205,7 +205,7 @@ class Comparison:
         )
 
     def callers(self, touch: Touch, line: int, name: str, places: Sequence[tuple[str, str]]) -> None:
-        """Add an alarm for the new callers of a function, with the place of the first."""
+        """Add one alarm for all new callers of a function. The alarm's place is the first caller."""
         if places:
             now = ", ".join(dict.fromkeys(scope for scope, _ in places))
             self.alarm(touch, Kind.CALLER, line, name, now=now, at=f"{places[0][1]} {places[0][0]}")
@@ -216,12 +216,12 @@ class Comparison:
         return not set(touch.cpp[1].includes) <= set(touch.cpp[0].includes)
 
     def counted(self, path: bytes) -> bool:
-        """Return whether callers in a file count."""
+        """Return whether to report callers in a file: False if a pattern in ``ignored`` matches the file's path."""
         text = path.decode("utf-8", "replace")
         return not any(fnmatch.fnmatchcase(text, pattern) for pattern in self.ignored)
 
     def files_like(self, marks: set[bytes], language: str) -> Iterator[bytes]:
-        """Yield the changed files of the new version that have most of some lines."""
+        """Yield the changed files of the new version that contain most of the lines in ``marks``."""
         if language not in self._by_language:
             paths = [p for p in sorted(self.changed) if language_of(p) == language and self.counted(p)]
             there = [(p, blob) for p in paths if (blob := self.new.blob(p))]
@@ -232,7 +232,7 @@ class Comparison:
                 yield path
 
     def files_with(self, word: bytes, language: str) -> list[bytes]:
-        """Return the changed files, in either version, that contain a word."""
+        """Return the changed files that contain a word in the old or in the new version."""
         if language not in self._with_word:
             found: dict[bytes, list[bytes]] = {}
             paths = [p for p in sorted(self.changed) if language_of(p) == language]
@@ -256,7 +256,7 @@ def place_of(path: bytes, line: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Reporter:
-    """Reporter of the changes of one definition."""
+    """Callable that adds alarms about the changes of one definition."""
 
     whole: Comparison
     touch: Touch
@@ -283,7 +283,7 @@ def _changed_fields(old: Tree, path: bytes, new: Tree, target: bytes) -> Iterato
 
 
 def _fields(tree: Tree, path: bytes) -> dict[str, list[str]]:
-    """Return the fields of each record, and the members of each enum, of a file."""
+    """Return the fields of each class and the members of each enum in a file, by the name of the class or enum."""
     found: dict[str, list[str]] = {}
     python, cpp = tree.python(path), tree.cpp(path)
     for name, facts in python.facts.items() if python else ():

@@ -1,4 +1,4 @@
-"""Statements of upstream that mention a distinctive name of a patch's changed lines, and changed."""
+"""Changed upstream statements that mention a distinctive name from a patch's changed lines."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from patchq.drift._versions.tree import Tree
 from patchq.drift.alarms import Kind
 from patchq.names import show_path
 
-#: Greatest number of files of the old version that have a distinctive name.
+#: Most files of the old version that contain a name for it to count as rare.
 MOST_FILES = 4
-#: Greatest number of files that have a name whose changed assignments are reported.
+#: Most files of the old version that contain a name for changed assignments to it to be reported.
 MOST_SETTING = 40
-#: Greatest number of statements with a distinctive name.
+#: Most statements with a name to compare.
 MOST_STATEMENTS = 12
-#: Least length of a statement whose copies are searched.
+#: Minimum length of a statement to search for copies of it.
 SHORTEST_COPY = 24
-#: Number of statements on each side of a changed place whose copies are searched.
+#: Number of statements on each side of a changed place to search for in new functions.
 NEIGHBOURS = 5
-#: Least number of them that a new function has, and their least length.
+#: Minimum number of these statements in a new function, and minimum length of each statement.
 LEAST_NEIGHBOURS = 3
 SHORTEST_NEIGHBOUR = 20
-#: Least number of fields on changed lines by which a record is recognized.
+#: Minimum number of a record's fields on a patch's changed lines for the record to be compared.
 LEAST_FIELDS = 2
-#: Least share of a record's fields that they are.
+#: Minimum share of a record's fields on a patch's changed lines for the record to be compared.
 LEAST_SHARE = 0.2
 
 
@@ -47,7 +47,7 @@ def _locals_of(statements: Iterable[Statement], scope: str) -> set[str]:
 
 
 def _places(touch: Touch) -> Iterator[list[Statement]]:
-    """Yield the statements around each changed place, and those that it replaces."""
+    """Yield, for each changed place, the unchanged statements around it in the same function."""
     statements: list[Statement] = []
     if touch.python:
         statements = python_statements(touch.python[1])
@@ -61,7 +61,7 @@ def _places(touch: Touch) -> Iterator[list[Statement]]:
 
 
 def _changed_statements(touch: Touch) -> Iterator[tuple[int, Statement]]:
-    """Yield the statements on the removed lines, with 0, and on the added lines, with 1."""
+    """Yield ``(0, statement)`` for each statement on a removed line, ``(1, statement)`` for each on an added line."""
     for number, lines in enumerate((touch.removed, touch.lines)):
         statements: list[Statement] = []
         if touch.python:
@@ -73,7 +73,7 @@ def _changed_statements(touch: Touch) -> Iterator[tuple[int, Statement]]:
 
 
 class Mentions:
-    """Comparison of upstream's statements that mention a name on a patch's changed lines."""
+    """Finder of changed upstream statements that mention a name on a patch's changed lines."""
 
     def __init__(self, whole: Comparison) -> None:
         self.whole, self.old, self.new = whole, whole.old, whole.new
@@ -81,7 +81,7 @@ class Mentions:
         self._changed_bodies = {(a.patch, a.path, a.function) for a in whole.alarms if a.kind == Kind.BODY.value}
 
     def compare(self, touch: Touch) -> None:
-        """Report the changed statements that mention a distinctive name of a patch's changed lines."""
+        """Add alarms for upstream changes that share distinctive names or equal statements with a patch's changes."""
         if touch.mentions is None:
             touch.mentions = self._interests(touch)
         for word in sorted(touch.mentions.words, key=lambda word: (-len(word), word)):
@@ -124,7 +124,7 @@ class Mentions:
         )
 
     def _is_rare(self, word: str, most: int) -> bool:
-        """Return whether few files of the old version have a name."""
+        """Return whether at most ``most`` files of the old version contain a name."""
         if " " in word:
             return True
         known = self.old.word_files()
@@ -134,7 +134,7 @@ class Mentions:
         return len(parts) > 1 and self.old.count_files(word.encode()) <= most
 
     def _copies(self, touch: Touch, text: str, interest: Interest) -> None:
-        """Report new statements that are equal to one that the patch replaces."""
+        """Add an alarm if upstream has a new statement that is equal to a statement the patch replaces."""
         known = self.old.word_files()
         rarest = min(interest.words, key=lambda word: known.get(word.partition(" ")[0].encode(), 0))
         files = self._files(rarest)
@@ -175,7 +175,7 @@ class Mentions:
         )
 
     def _fields(self, touch: Touch, names: frozenset[str]) -> None:
-        """Report new and lost fields of records and enums that the changed lines list."""
+        """Add alarms for records and enums with new or lost fields, if the patch's changed lines name their fields."""
         counts: Counter[bytes] = Counter()
         for word in names:
             if word.isidentifier():
@@ -234,7 +234,7 @@ class Mentions:
         old: Sequence[tuple[bytes, Statement]],
         new: Sequence[tuple[bytes, Statement]],
     ) -> None:
-        """Report a statement in which one local variable of a function took the place of another."""
+        """Add an alarm if a statement now uses a different local variable of the same function."""
         for path, statement in new:
             before = [s for p, s in old if p == path and s.scope == statement.scope]
             was = next((s for s in before if s.text == statement.text), None)
@@ -247,7 +247,7 @@ class Mentions:
                 return
 
     def _neighbours(self, touch: Touch, around: Sequence[Statement]) -> None:
-        """Report a new function that has the statements around a changed place."""
+        """Add an alarm if a new function contains the statements around a place that the patch changes."""
         texts = {s.text: s for s in around if len(s.text) >= SHORTEST_NEIGHBOUR}
         words = [word for s in texts.values() for word in s.words if " " not in word and "." not in word]
         if len(texts) < LEAST_NEIGHBOURS or not words:

@@ -1,7 +1,8 @@
-"""Changes of upstream that a patch may depend on, found by the names that both mention.
+"""Upstream changes that a patch may depend on, found by names that the change and the patch have in common.
 
-A definition that differs in effect is compared with each patch. Names count by how few files have them: on
-the patch's changed lines most, in the functions around them less, and in the functions that those call least.
+Each upstream definition whose effect differs gets a score for each patch. A common name scores higher if fewer files
+contain the name. Names on the patch's changed lines score most, names elsewhere in the functions that the patch changes
+score less, and names in functions that the changed lines name score least.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ from patchq.drift.alarms import Reached
 from patchq.drift.bodies import language_of, lines_of, reads_cpp
 from patchq.names import show_path
 
-#: Weights of a patch's words: on changed lines, in the functions around them, and in those that they name.
+#: Weights of a patch's words: on changed lines, in the functions around them, and in functions that they name.
 _CHANGED, _AROUND, _CALLED = 1.0, 0.45, 0.3
-#: Weight of the name of a function that the patch changes, where another function mentions it.
+#: Weight of the name of a function that the patch changes, if the changed definition mentions it.
 _CALLER = 0.6
-#: Weight of a changed definition's own name, if the patch has it anywhere.
+#: Weight of a changed definition's own name, if it occurs anywhere in the patch.
 _NAMED = 0.4
-#: Score of a changed definition in a file of the patch that one of its changed lines names.
+#: Score of a changed definition in a file of the patch, if a changed line of the patch names the definition.
 _NAMED_HERE = 0.5
-#: Weight of a name on the lines of upstream's definition that don't differ, and the least that counts.
+#: Weight of a name on the unchanged lines of upstream's definition, and minimum of this weight times its rarity.
 _UNCHANGED, _LEAST_RARITY = 0.3, 0.05
 #: Score of a definition in a file, a class or a function that the patch changes.
 _SAME_FILE, _SAME_CLASS, _SAME_FUNCTION = 0.1, 0.3, 1.0
@@ -37,34 +38,34 @@ _USED, _USED_CLASS = 1.0, 0.5
 _USED_AROUND = 0.4
 #: Score of a definition in a class whose own statements the patch changes.
 _SAME_BODY = 0.5
-#: Number of lines around a changed one outside of functions that count.
+#: Number of lines to include before and after a changed line outside of functions.
 _NEIGHBOURS = 6
-#: Score of a statement outside of functions, in a file where the patch changes such a one.
+#: Score of a statement outside of functions, in a file where the patch also changes such a statement.
 _SAME_MODULE = 0.35
-#: Greatest length of a line that is shown.
+#: Most characters of a line to show.
 _LONGEST = 100
-#: Least score of a change that may concern a patch.
+#: Minimum score of a change that may concern a patch.
 LEAST = 0.5
-#: Least score of a definition that upstream adds.
+#: Minimum score of a definition that upstream adds.
 _LEAST_ADDED = 1.0
-#: Number of names that count, the rarest first.
+#: Number of common names to add up, the highest scores first.
 _MOST_NAMES = 4
-#: Greatest number of files that may define a name whose body counts.
+#: Most files that may define a Python name for the definition's words to count.
 _MOST_HOMES = 3
-#: Greatest number of files that have a C++ name whose definition counts.
+#: Most files that contain a C++ name for the definition's words to count.
 _MOST_WITH = 8
 
 
 @dataclass(slots=True)
 class _Profile:
-    """Names of a patch.
+    """Names in a patch, to compare with upstream's changes.
 
-    :ivar weights: weight of each word, and the touch that has it.
+    :ivar weights: weight of each word, and the touch in which the word occurs.
     :ivar defined: names of the functions and classes that the patch changes.
-    :ivar used: definitions that the changed lines use, as far as their names are resolved.
-    :ivar used_around: definitions that the other lines of the functions that it changes use.
-    :ivar bodies: file and name of each class whose own statements it changes.
-    :ivar places: touched functions and classes by file.
+    :ivar used: definitions that the changed lines use, if their names can be resolved.
+    :ivar used_around: definitions that the changed functions use on any of their lines.
+    :ivar bodies: file and name of each class in which the patch changes statements outside of methods.
+    :ivar places: names of touched functions and classes by file. The name is empty for statements outside of functions.
     """
 
     patch: str
@@ -77,14 +78,14 @@ class _Profile:
     touches: dict[bytes, Touch] = field(default_factory=dict)
 
     def add(self, words: Iterable[str], weight: float, touch: Touch) -> None:
-        """Add words, unless they are known with a greater weight."""
+        """Add words with a weight. A word that already has a greater weight keeps it."""
         for word in words:
             if word not in self.weights or self.weights[word][0] < weight:
                 self.weights[word] = weight, touch
 
 
 class Reach:
-    """Comparison of the definitions that differ with the names of all patches."""
+    """Search for upstream changes that have names in common with a stack's patches."""
 
     def __init__(self, whole: Comparison) -> None:
         self.whole, self.old, self.new = whole, whole.old, whole.new
@@ -93,7 +94,7 @@ class Reach:
         self._included: dict[bytes, list[bytes]] = {}
 
     def found(self) -> list[Reached]:
-        """Return the changes that may concern a patch, the nearest first, without those that have an alarm."""
+        """Return the changes that may concern a patch and have no alarm yet, the nearest first."""
         units = list(self._units())
         if not units:
             return []
@@ -123,7 +124,7 @@ class Reach:
         defined: Mapping[str, Sequence[_Profile]],
         profiles: Iterable[_Profile],
     ) -> Iterator[tuple[float, _Profile, str]]:
-        """Yield the patches that a change may concern, with the score and the name that counts most."""
+        """Yield each patch that a change may concern: its score, its profile and the common name that scores most."""
         scores: dict[str, list[tuple[float, str]]] = {}
         for word in unit.words:
             rarity = self._rarity(word)
@@ -146,9 +147,9 @@ class Reach:
                 yield score, profile, shared[0][1] if shared else unit.name
 
     def _score(self, unit: ChangedUnit, profile: _Profile, shared: Sequence[tuple[float, str]]) -> float:
-        """Return how near a change is to a patch.
+        """Return the score of a change for a patch. A higher score means a closer relation.
 
-        :param shared: the scores of the names that both mention, the highest first.
+        :param shared: score and text of each common name, the highest score first.
         """
         best: dict[str, float] = {}
         for score, word in shared:
@@ -164,7 +165,7 @@ class Reach:
         return total
 
     def _rarity(self, word: str) -> float:
-        """Return how much a name counts: 1 if two files have it, nearly nothing if many have it."""
+        """Return the weight of a name: 1 if one or two files contain it, close to 0 if many do, 0 if none does."""
         if word not in self._weights:
             count = self.old.word_files().get(word.encode(), 0)
             self._weights[word] = (1 - log(max(1.0, count / 2)) / log(self._files)) ** 3 if count else 0.0
@@ -187,7 +188,7 @@ class Reach:
     # Upstream's changes
 
     def _units(self) -> Iterator[ChangedUnit]:
-        """Yield the definitions of all changed files that differ, without those that only moved."""
+        """Yield the changed definitions of all changed files, except definitions that only moved to another file."""
         units: list[ChangedUnit] = []
         for old_path, new_path in self._pairs():
             path = new_path or old_path
@@ -204,7 +205,7 @@ class Reach:
         yield from _without_moved(units)
 
     def _pairs(self) -> Iterator[tuple[bytes | None, bytes | None]]:
-        """Yield the old and the new path of each changed file whose callers count."""
+        """Yield the old and new path of each changed file, except ignored files; None if a version lacks the file."""
         taken = set()
         for path in sorted(self.whole.changed):
             if not language_of(path) or not self.whole.counted(path):
@@ -226,7 +227,7 @@ class Reach:
         yield from found.values()
 
     def _add(self, profile: _Profile, touch: Touch) -> None:
-        """Add the names of a patch's change of one file."""
+        """Add the names in a patch's change of one file to the patch's profile."""
         sides = [[line.decode("utf-8", "replace") for line in lines_of(text)] for text in (touch.before, touch.after)]
         changed = words_of(
             [sides[n][number - 1] for n, numbers in enumerate((touch.removed, touch.lines)) for number in numbers]
@@ -246,7 +247,7 @@ class Reach:
         profile.bodies |= {(touch.path, name) for line in touch.lines if (name := _class_at(touch, line))}
 
     def _cpp_homes(self, touch: Touch, word: str) -> Iterator[CppFile]:
-        """Yield the patched C++ file, and the files that it includes and that have a rare name."""
+        """Yield the patched C++ file and, if ``word`` is rare, the included files that contain ``word``."""
         assert touch.cpp is not None
         yield touch.cpp[1]
         if touch.path not in self._included:
@@ -258,7 +259,7 @@ class Reach:
                     yield file
 
     def _used_around(self, touch: Touch) -> set[tuple[bytes, str]]:
-        """Return the definitions that the functions that a patch changes use."""
+        """Return the definitions that are used anywhere in the functions that a patch changes."""
         file = touch.python[1] if touch.python else None
         view = self.old.over(touch.path, file) if file else None
         found = set()
@@ -272,7 +273,10 @@ class Reach:
         return found
 
     def _bodies(self, profile: _Profile, touch: Touch, names: Iterable[str]) -> set[str]:
-        """Return the words of the functions that a patch changes, and of their classes' heads."""
+        """Return the words in the functions that a patch changes, and in the lines around its other changed lines.
+
+        The names of base classes of changed methods are included.
+        """
         lines = [line.decode("utf-8", "replace") for line in lines_of(touch.after)]
         found: set[str] = set()
         inside: set[int] = set()
@@ -291,7 +295,7 @@ class Reach:
         return found
 
     def _called(self, touch: Touch, changed: Iterable[str]) -> set[str]:
-        """Return the words of the definitions that a patch's changed lines name."""
+        """Return the words in the definitions of the functions that a patch's changed lines name."""
         found: set[str] = set()
         for word in sorted(changed):
             if touch.cpp:
@@ -309,7 +313,7 @@ class Reach:
 
 
 def _words_of_function(file: CppFile, word: str) -> set[str]:
-    """Return the words of the functions and macros of a name."""
+    """Return the words in all functions and macros called ``word``."""
     found: set[str] = set()
     for name, nodes in file.nodes.items():
         if name.rpartition("::")[2] == word and file.facts[name][0].kind in ("function", "macro"):
@@ -318,7 +322,7 @@ def _words_of_function(file: CppFile, word: str) -> set[str]:
 
 
 def _places(touch: Touch, name: str) -> Iterator[tuple[int, int]]:
-    """Yield the first and last line of a definition of the patched file."""
+    """Yield the first and last line of each definition of ``name`` in the patched file."""
     if touch.python and name in touch.python[1].nodes:
         node = touch.python[1].nodes[name]
         yield node.lineno, node.end_lineno or node.lineno
@@ -327,7 +331,7 @@ def _places(touch: Touch, name: str) -> Iterator[tuple[int, int]]:
 
 
 def _class_at(touch: Touch, line: int) -> str:
-    """Return the innermost class whose own statements, not those of its methods, have a line of the patched file."""
+    """Return the innermost class around a line of the patched file; empty if the line is in a function or no class."""
     best, size = "", 0
     file = (touch.python or touch.cpp or (None, None))[1]
     if file is None or (file.function_at(line) if touch.python else file.function_at(line)[0]):
@@ -341,7 +345,7 @@ def _class_at(touch: Touch, line: int) -> str:
 
 
 def _place_score(unit: ChangedUnit, profile: _Profile) -> float:
-    """Return the score of the place of a change in the files of a patch."""
+    """Return the part of the score that depends on where the change is, compared to what the patch changes and uses."""
     owner = unit.name.rpartition("::" if "::" in unit.name else ".")[0]
     if (unit.old, unit.name) in profile.used:
         return _USED
@@ -365,7 +369,7 @@ def _members(profile: _Profile, path: bytes, owner: str) -> bool:
 
 
 def _without_moved(units: Sequence[ChangedUnit]) -> Iterator[ChangedUnit]:
-    """Yield the units without definitions that are gone in one file and new, with the same words, in another."""
+    """Yield all units except moved definitions, which one file lost and another file gained with equal words."""
     gone = {(u.name, u.around) for u in units if u.gone}
     moved = {(u.name, u.around) for u in units if u.added} & gone
     for unit in units:
@@ -374,6 +378,6 @@ def _without_moved(units: Sequence[ChangedUnit]) -> Iterator[ChangedUnit]:
 
 
 def _place(at: str) -> tuple[str, int] | None:
-    """Return the file and line of an alarm's place."""
+    """Return the file and line of an alarm's place; None if the place has no line."""
     path, _, line = at.partition(" ")[0].rpartition(":")
     return (path, int(line)) if line.isdigit() else None

@@ -1,4 +1,4 @@
-"""Statements of Python, C++ and CUDA files, each with the names in it that aren't local variables."""
+"""Statements of Python, C++ and CUDA files, each with the names that it contains, except local variables."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from patchq.drift._python.shape import FunctionNode, bound_names, clone, dump_of
 #: Word of a string that may be the name of a macro, an option or a registered object.
 _NAME = re.compile(r"[A-Za-z]\w*_\w+")
 _WORD = re.compile(r"[A-Za-z_]\w{3,}")
-#: Least length of a string that counts as a message, whose copies elsewhere are compared.
+#: Minimum length of a string that counts as a message. Messages are compared like names.
 _MESSAGE = 30
-#: Greatest number of characters of a message by which it is recognized.
+#: Number of characters at the start of a message by which it is recognized.
 _START = 40
-#: Greatest length of a statement that is shown.
+#: Most characters of a statement to show.
 _LINE = 100
-#: Least length of two names with a dot between them that are distinctive.
+#: Minimum length of ``a.b``, without the dot, to count as distinctive.
 _CHAIN = 10
-#: Least length of a name in small letters that is distinctive.
+#: Minimum length of a lower-case name without ``_`` to count as distinctive.
 _LONG = 9
 _HEADERS = ("test", "iter", "target", "items", "subject")
 _BLOCKS = ("body", "orelse", "finalbody")
@@ -32,15 +32,15 @@ _TABLES = ast.Dict | ast.List | ast.Set | ast.Tuple
 
 
 class Statement:
-    """Simple statement, header of a compound one, parameter list, or entry of a table.
+    """Simple statement, header of a compound statement or definition, or entry of a list or dictionary.
 
     :ivar line: first line; ``last``: last line.
-    :ivar scope: function or class that contains the statement; empty for the file itself.
-    :ivar text: tokens without comments and messages, with one name for all local variables.
-    :ivar words: names in it that aren't local variables, and messages.
-    :ivar sets: names that it defines or assigns.
-    :ivar shown: source, in one line and not longer than a line.
-    :ivar raw: in C++, text with the names of local variables; ``local``: those variables.
+    :ivar scope: function or class that contains the statement; empty at module level.
+    :ivar text: normalized source without comments and messages, with ``%`` in place of each local variable.
+    :ivar words: distinctive names except local variables, and the starts of messages.
+    :ivar sets: names that the statement defines or assigns.
+    :ivar shown: source on one line, shortened if it is long.
+    :ivar raw: in C++, the text with the real names of local variables; ``local``: these names.
     """
 
     raw = ""
@@ -55,7 +55,7 @@ class Statement:
 
 
 class _PythonStatement(Statement):
-    """Python statement; what is rarely needed is computed on request."""
+    """Python statement whose text and words are computed when needed."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class _PythonStatement(Statement):
 
 
 class _CppStatement(Statement):
-    """C++ statement with everything computed."""
+    """C++ statement whose text and words are computed in advance."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class _CppStatement(Statement):
 
 
 def on_lines(statements: Iterable[Statement], lines: Collection[int]) -> list[Statement]:
-    """Return the statements that have at least one of some lines."""
+    """Return the statements that contain at least one of the given lines."""
     found = []
     for statement in statements:
         if any(line in lines for line in range(statement.line, statement.last + 1)):
@@ -136,7 +136,7 @@ def python_statements(file: PythonFile) -> list[Statement]:
 
 
 def _short(text: str) -> str:
-    """Return the start of a text, in one line."""
+    """Return a text on one line, cut off with ``…`` if it is long."""
     text = " ".join(text.split())
     return text if len(text) <= _LINE else f"{text[: _LINE - 1]}…"
 
@@ -218,7 +218,7 @@ class _PythonReader:
 
 
 def _source(node: ast.AST, parts: Sequence[ast.AST]) -> str:
-    """Return the source of a statement or of the header of a compound one, in one line."""
+    """Return the source of a statement, or of a compound statement's header, on one line."""
     if isinstance(node, FunctionNode | ast.ClassDef):
         return f"{'class' if isinstance(node, ast.ClassDef) else 'def'} {node.name}"
     return _short(" ".join(map(ast.unparse, parts)))
@@ -236,7 +236,7 @@ def is_distinctive(word: str) -> bool:
 
 
 def _stored(node: ast.AST) -> set[str]:
-    """Return the names and attributes that a part of a statement assigns."""
+    """Return the names and attributes that a part of a statement assigns, and macros that ``"-DNAME"`` defines."""
     found = set()
     for child in walk(node):
         if isinstance(child, ast.Attribute | ast.Name) and isinstance(child.ctx, ast.Store):
@@ -247,7 +247,7 @@ def _stored(node: ast.AST) -> set[str]:
 
 
 def _imported(node: ast.AST) -> set[str]:
-    """Return the names that import statements bind in a function."""
+    """Return the names that the import statements in a function bind."""
     found = set()
     for child in walk(node):
         if isinstance(child, ast.Import | ast.ImportFrom):
@@ -282,7 +282,7 @@ def _words(node: ast.AST, local: frozenset[str]) -> set[str]:
 
 
 def _string_words(text: str) -> set[str]:
-    """Return the names in a string, and the start of a message."""
+    """Return the names in a string and, if the string is a message, its first characters."""
     found = set(_NAME.findall(text.removeprefix("-D")))
     if _WORD.fullmatch(text):
         found.add(text)
@@ -292,7 +292,7 @@ def _string_words(text: str) -> set[str]:
 
 
 class _Masked(ast.NodeTransformer):
-    """Writer of one name in place of local variables."""
+    """Transformer that replaces each local variable by ``%``."""
 
     def __init__(self, local: frozenset[str]) -> None:
         self.local = local
@@ -302,7 +302,7 @@ class _Masked(ast.NodeTransformer):
 
 
 def _masked(node: ast.AST, local: frozenset[str]) -> str:
-    """Return the source of a part of a statement with one name for all local variables."""
+    """Return the normalized source of a part of a statement, with ``%`` in place of each local variable."""
     value = getattr(node, "value", None)
     if isinstance(node, ast.Expr) and isinstance(value, ast.Call) and reports(value.func):
         return "report"
@@ -403,7 +403,7 @@ def _declares_function(node: Any) -> bool:
 
 
 def _without_casts(tokens: list[str]) -> list[str]:
-    """Return tokens without ``static_cast<…>``, and the types that they cast to."""
+    """Remove casts: the tokens of ``static_cast<int>(x)`` become those of ``(x)``."""
     found = []
     depth = 0
     casting = False
@@ -421,7 +421,7 @@ def _without_casts(tokens: list[str]) -> list[str]:
 
 
 def _assigned(file: CppFile, node: Any, parts: Sequence[Any]) -> set[str]:
-    """Return the names that a statement assigns, changes by a method, or declares."""
+    """Return the names that a statement declares or assigns, or whose methods it calls."""
     found: set[str] = set()
     waiting = list(parts)
     while waiting:
@@ -446,7 +446,7 @@ def _assigned(file: CppFile, node: Any, parts: Sequence[Any]) -> set[str]:
 
 
 def _macro_statements(file: CppFile, node: Any) -> Iterator[Statement]:
-    """Yield the lines of a macro, whose text isn't parsed."""
+    """Yield each line of a macro definition as a statement, because the text of macros isn't parsed."""
     name = file.text(node.child_by_field_name("name"))
     for number, line in enumerate(file.text(node).rstrip("\n").split("\n"), node.start_point[0] + 1):
         text = " ".join(re.sub(r"//.*|/\*.*?(\*/|$)", " ", line).rstrip("\\ ").split())

@@ -1,4 +1,4 @@
-"""Versions of an upstream's tree, with names resolved across their files."""
+"""Files of one version of an upstream, with names resolved across files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from patchq.git.objects import TreeEntry
 from patchq.names import BlobId
 
 Read = Callable[[list[BlobId]], Mapping[BlobId, bytes]]
-#: Greatest number of steps from a name to its definition.
+#: Most steps from a name to its definition.
 _MOST_STEPS = 12
 #: Names that a line of a Python file may define.
 _DEFINED = re.compile(
@@ -33,7 +33,7 @@ _CLASS = re.compile(rb"^[ \t]*class[ \t]+(\w+)[ \t]*\(([^)]*)\)", re.MULTILINE)
 _WORD = re.compile(rb"\w+")
 #: Translation of all bytes that are not part of a word to blanks.
 _ONLY_WORDS = bytes(c if chr(c).isalnum() or c == 95 or c > 127 else 32 for c in range(256))
-#: Length that a line must exceed to count in the search for copies.
+#: Longest line that is ignored in the search for copied code.
 _SHORTEST_MARK = 12
 _INCLUDE = re.compile(rb"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]", re.MULTILINE)
 
@@ -42,9 +42,9 @@ _INCLUDE = re.compile(rb"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]", re.M
 class Found:
     """Definition that an expression refers to.
 
-    :ivar path: file; empty for another package's name.
+    :ivar path: file of the definition; empty if another package defines it.
     :ivar name: qualified name; empty for the module itself.
-    :ivar instance: the expression is an instance of the class.
+    :ivar instance: True if the expression is an instance of the class, not the class itself.
     """
 
     path: bytes
@@ -53,7 +53,7 @@ class Found:
 
 
 class Files:
-    """Contents and facts of blobs, each read and parsed once."""
+    """Cache of the contents and facts of blobs. Each blob is read and parsed once."""
 
     def __init__(self, read: Read) -> None:
         self._read = read
@@ -65,14 +65,14 @@ class Files:
         self.statements: dict[BlobId, list[Statement]] = {}
         self.by_word: dict[BlobId, dict[str, list[Statement]]] = {}
         self._classes: dict[BlobId, list[tuple[bytes, frozenset[bytes]]]] = {}
-        #: Path, old and new blob of each restored file, the words that patches add to it, and where its lines shift.
+        #: For each restored file: its path, its old and new blob, and the words that patches add to it.
         self._sides: dict[BlobId, tuple[bytes, BlobId, BlobId, frozenset[str]]] = {}
         self._shifts: dict[bytes, list[tuple[int, int]]] = {}
 
     def restored(self, path: bytes, old: BlobId, new: BlobId, kept: frozenset[str]) -> BlobId:
-        """Return a name for a new file in which functions with an equal effect have their old bodies.
+        """Return an id for a new file in which functions with an unchanged effect have their old bodies.
 
-        The file is made when it is read.
+        The content is computed when it is first read.
 
         :param kept: words that patches add to the file.
         """
@@ -81,14 +81,14 @@ class Files:
         return name
 
     def real_line(self, path: bytes, line: int) -> int:
-        """Return the line of a new file for a line of its restored text."""
+        """Convert a line number in the restored file to the line number in the real new file."""
         for start, shift in reversed(self._shifts.get(path, ())):
             if line >= start:
                 return line - shift
         return line
 
     def bring(self, blobs: Iterable[BlobId]) -> None:
-        """Read blobs in one call."""
+        """Load the blobs that aren't cached yet, with one call of the reader."""
         lacking = [blob for blob in dict.fromkeys(blobs) if blob not in self.contents]
         made = [blob for blob in lacking if blob in self._sides]
         plain = [blob for blob in lacking if blob not in self._sides]
@@ -108,7 +108,7 @@ class Files:
         return self.contents[blob]
 
     def defined(self, blob: BlobId) -> frozenset[bytes]:
-        """Return the names that the lines of a Python file seem to define."""
+        """Return the names that a Python file seems to define, found without parsing it."""
         if blob not in self._defined:
             found: set[bytes] = set()
             for groups in _DEFINED.findall(self.content(blob)):
@@ -117,7 +117,7 @@ class Files:
         return self._defined[blob]
 
     def classes(self, blob: BlobId) -> list[tuple[bytes, frozenset[bytes]]]:
-        """Return the classes of a Python file with the names in their bases, without parsing it."""
+        """Return each class in a Python file with the words in its base classes, found without parsing the file."""
         if blob not in self._classes:
             found = [(name, frozenset(_WORD.findall(bases))) for name, bases in _CLASS.findall(self.content(blob))]
             self._classes[blob] = found
@@ -128,7 +128,7 @@ class Files:
         return frozenset(self.content(blob).translate(_ONLY_WORDS).split())
 
     def marks(self, blob: BlobId) -> frozenset[bytes]:
-        """Return the lines of a file by which a copy of a part can be recognized."""
+        """Return the lines of a file that are long enough to recognize copied code."""
         if blob not in self._marks:
             self._marks[blob] = frozenset(marks_of(self.content(blob).split(b"\n")))
         return self._marks[blob]
@@ -149,9 +149,9 @@ class Tree:
     """Files of one version of an upstream."""
 
     def __init__(self, entries: Mapping[bytes, TreeEntry], files: Files, near: Tree | None = None) -> None:
-        """Keep the files of a version.
+        """Create the tree of a version from its entries.
 
-        :param near: another version, whose index of definitions is used for the files that are equal.
+        :param near: tree of another version, whose index of definitions is reused for files that are equal in both.
         """
         self.entries, self.files, self._near = entries, files, near
         self._over: dict[bytes, PythonFile] = {}
@@ -164,14 +164,14 @@ class Tree:
         self._heirs: dict[bytes, list[tuple[bytes, bytes]]] | None = None
 
     def over(self, path: bytes, file: PythonFile) -> Tree:
-        """Return this tree with one Python file replaced."""
+        """Return a copy of this tree with one Python file replaced."""
         other = Tree(self.entries, self.files)
         other._over = {**self._over, path: file}
         other._prefixes, other._by_base, other._modules = self.prefixes, self._by_base, self._modules
         return other
 
     def word_files(self) -> Mapping[bytes, int]:
-        """Return the number of source files that contain each word."""
+        """Return, for each word, the number of source files that contain it."""
         if self._word_files is None:
             found: Counter[bytes] = Counter()
             blobs = [blob for path in self.entries if language_of(path) and (blob := self.blob(path))]
@@ -205,7 +205,7 @@ class Tree:
         return self.files.python(path, self.module_of(path), blob) if blob and path.endswith(b".py") else None
 
     def cpp(self, path: bytes) -> CppFile | None:
-        """Return a C++ or CUDA file's facts; None if the tree doesn't have it, or without the parser."""
+        """Return a C++ or CUDA file's facts; None if the tree doesn't have the file or no parser is installed."""
         blob = self.blob(path)
         return self.files.cpp(blob) if blob and language_of(path) == "c++" and reads_cpp() else None
 
@@ -219,7 +219,7 @@ class Tree:
         return self._prefixes
 
     def module_of(self, path: bytes) -> str:
-        """Return the dotted name of a Python file."""
+        """Return the dotted module name of a Python file."""
         if path not in self._modules:
             text = _text(path).removesuffix(".py").removesuffix("/__init__")
             best = max((p for p in self.prefixes if text.startswith(p)), key=len, default="")
@@ -227,7 +227,7 @@ class Tree:
         return self._modules[path]
 
     def path_of(self, module: str) -> bytes | None:
-        """Return the file of a module; None if it is another package's."""
+        """Return the file of a module; None if the tree doesn't contain the module."""
         part = module.replace(".", "/")
         for prefix in self.prefixes:
             for end in (".py", "/__init__.py"):
@@ -241,7 +241,7 @@ class Tree:
         return file.fact(found.name) if file else None
 
     def lookup(self, path: bytes, name: str, steps: int = 0) -> Found | None:
-        """Return the definition of a name in a module's namespace, with imports followed."""
+        """Follow imports to the definition of a name in a module's namespace; return None if it isn't found."""
         file = self.python(path)
         if file is None or steps > _MOST_STEPS:
             return None
@@ -257,7 +257,7 @@ class Tree:
         return self._submodule(path, name)
 
     def imported(self, module: str, attribute: str, steps: int = 0) -> Found | None:
-        """Return the definition that an import binds; a name without a path if it is from another package."""
+        """Return the definition that an import binds. For a definition in another package, the path is empty."""
         target = self.path_of(module)
         if target is None:
             whole = f"{module}.{attribute}".strip(".")
@@ -278,7 +278,7 @@ class Tree:
         return Found(target, "") if target else None
 
     def member(self, owner: Found, name: str, steps: int = 0) -> Found | None:
-        """Return the definition of a class's attribute in the class or its bases."""
+        """Return the definition of an attribute, in the class itself or in its base classes."""
         file = self.python(owner.path)
         if file is None or steps > _MOST_STEPS:
             return None
@@ -291,7 +291,7 @@ class Tree:
         return None
 
     def bases(self, owner: Found) -> list[Found]:
-        """Return the base classes that this tree defines."""
+        """Return the direct base classes of a class, except base classes from other packages."""
         file = self.python(owner.path)
         node = file.nodes.get(owner.name) if file else None
         found = []
@@ -303,7 +303,7 @@ class Tree:
         return found
 
     def ancestors(self, owner: Found) -> list[Found]:
-        """Return all base classes, nearest first."""
+        """Return the direct and indirect base classes, nearest first."""
         found: dict[Found, None] = {}
         waiting = self.bases(owner)
         while waiting and len(found) < 50:
@@ -314,9 +314,9 @@ class Tree:
         return list(found)
 
     def infer(self, node: ast.expr, path: bytes, scope: str, steps: int = 0) -> Found | None:
-        """Return the definition that an expression refers to, or the class that it is an instance of.
+        """Return the definition that an expression refers to, or the class of the object it evaluates to.
 
-        :param scope: qualified name of the function that contains the expression.
+        :param scope: qualified name of the function that contains the expression; empty at module level.
         """
         if steps > _MOST_STEPS:
             return None
@@ -338,7 +338,7 @@ class Tree:
         return None
 
     def _item(self, node: ast.Subscript, path: bytes, scope: str, steps: int) -> Found | None:
-        """Return the entry of a table, or a kernel that is launched with a grid in brackets."""
+        """Return the definition of ``table["key"]``, or of ``kernel`` in ``kernel[grid]``; None for the rest."""
         base = self.infer(node.value, path, scope, steps + 1)
         fact = self.fact(base) if base and base.path else None
         if base is None or fact is None:
@@ -365,13 +365,13 @@ class Tree:
         return self.member(typed, name) if typed and typed.path else None
 
     def _entry(self, path: bytes, name: str) -> Found | None:
-        """Return the entry of a module's table, such as a setting that ``__getattr__`` finds there."""
+        """Return the table entry called ``name`` in a module whose ``__getattr__`` may return entries of a table."""
         file = self.python(path)
         whole = next((n for n in file.facts if n.endswith(f"[{name}]")), "") if file else ""
         return Found(path, whole) if whole else None
 
     def typed(self, found: Found, steps: int = 0) -> Found | None:
-        """Return the class of a constant, an attribute or a property."""
+        """Return the class of the value of a constant, attribute or property; None if it is unknown."""
         file = self.python(found.path)
         shown = file.types.get(found.name) if file else None
         if shown is None or steps > _MOST_STEPS:
@@ -383,7 +383,7 @@ class Tree:
         return self._annotated(shown, found.path, scope, steps)
 
     def _annotated(self, node: ast.expr, path: bytes, scope: str, steps: int) -> Found | None:
-        """Return the class that an annotation names, or the class of a value."""
+        """Return the class that an annotation names, or the class of a value expression; None if it is unknown."""
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             try:
                 node = ast.parse(node.value, mode="eval").body
@@ -405,7 +405,7 @@ class Tree:
         return replace(found, instance=True) if fact.kind == "class" else self.typed(found, steps + 1)
 
     def _result(self, node: ast.Call, path: bytes, scope: str, steps: int) -> Found | None:
-        """Return the class of a call's result."""
+        """Return the class of a call's result; None if it is unknown."""
         if isinstance(node.func, ast.Name) and node.func.id == "super":
             owner = self._own_class(path, scope)
             bases = self.bases(owner) if owner else []
@@ -448,7 +448,7 @@ class Tree:
     def _local(
         self, node: ast.FunctionDef | ast.AsyncFunctionDef, name: str, path: bytes, scope: str, steps: int
     ) -> Found | None:
-        """Return the class of a parameter or local variable, or the definition that it is imported from."""
+        """Return the class of a parameter or local variable; for a local import, return the imported definition."""
         arguments = node.args
         for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
             if argument.arg == name:
@@ -470,13 +470,13 @@ class Tree:
         return kinds.pop() if len(kinds) == 1 else None
 
     def _python_blobs(self) -> dict[bytes, BlobId]:
-        """Return the Python files, with their contents brought."""
+        """Load all Python files; return their blobs by path."""
         python = {p: blob for p in self.entries if p.endswith(b".py") and (blob := self.blob(p))}
         self.files.bring(python.values())
         return python
 
     def definers(self, name: str) -> list[bytes]:
-        """Return the Python files whose lines seem to define a name."""
+        """Return the Python files that seem to define a name, see :meth:`Files.defined`."""
         if self._definers is None:
             self._definers = {}
             for path, blob in self._python_blobs().items():
@@ -489,7 +489,7 @@ class Tree:
         return [*(p for p in self._near.definers(name) if self._near.blob(p) == self.blob(p)), *mine]
 
     def descendants(self, name: str) -> dict[bytes, set[str]]:
-        """Return the classes that may inherit from a class of this name, directly or not, by file."""
+        """Return, by file, the possible direct and indirect subclasses of a class called ``name``."""
         if self._heirs is None:
             self._heirs = {}
             for path, blob in self._python_blobs().items():
@@ -508,9 +508,9 @@ class Tree:
         return found
 
     def includes(self, path: bytes, content: bytes | None = None) -> set[bytes]:
-        """Return a C++ file and the files that it includes, directly or not.
+        """Return a C++ file and the files that it includes, directly or indirectly.
 
-        :param content: content to use for the file instead of its content in the tree.
+        :param content: content to use for the file at ``path``, instead of its content in the tree.
         """
         if self._by_base is None:
             self._by_base = {}
@@ -543,7 +543,7 @@ class Tree:
 
 
 def marks_of(lines: Iterable[bytes]) -> set[bytes]:
-    """Return the lines that are long enough to recognize a copy by."""
+    """Return the lines that are long enough to recognize copied code."""
     return {stripped for line in lines if len(stripped := line.strip()) > _SHORTEST_MARK}
 
 
@@ -557,7 +557,7 @@ def _shared_start(one: bytes, other: bytes) -> int:
 
 
 def _import_source(node: ast.AST, name: str, module: str, package: bool) -> tuple[str, str] | None:
-    """Return the module, and the name in it, from which an import binds ``name``."""
+    """Return the module and the attribute that an import binds to ``name``; None if it doesn't bind ``name``."""
     if isinstance(node, ast.ImportFrom):
         for alias in node.names:
             if (alias.asname or alias.name) == name:
@@ -580,9 +580,9 @@ def _text(path: bytes) -> str:
 
 
 def _slide(lines: Sequence[bytes], start: int, end: int) -> int:
-    """Return the number of lines by which a block can move down with the same result.
+    """Return by how many lines an added or removed block can move down without changing the diff's result.
 
-    A new function then begins with its first line, not with the end of the one before it.
+    A block with a new function then starts at this function, not at the last lines of the function above.
     """
     moved = 0
     while end + moved < len(lines) and lines[start + moved] == lines[end + moved]:
@@ -591,7 +591,7 @@ def _slide(lines: Sequence[bytes], start: int, end: int) -> int:
 
 
 def changed_lines(before: Sequence[bytes], after: Sequence[bytes]) -> tuple[set[int], set[int]]:
-    """Return the lines, from 1, that only the old and only the new version of a file has."""
+    """Return the numbers (from 1) of the removed lines in the old version and of the added lines in the new one."""
     lead, most = 0, min(len(before), len(after))
     while lead < most and before[lead] == after[lead]:
         lead += 1

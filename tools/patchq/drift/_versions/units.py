@@ -1,4 +1,4 @@
-"""Definitions that differ in effect between two versions of a file, with the words of what differs."""
+"""Definitions whose effect differs between two versions of a file, with the words on the differing lines."""
 
 from __future__ import annotations
 
@@ -31,16 +31,17 @@ _REMARK = re.compile(r"^\s*#(?!\s*(?:if|ifdef|ifndef|elif|else|endif|define|incl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangedUnit:
-    """Definition, or statement outside of one, that differs.
+    """Changed definition, or changed statements outside of functions.
 
-    :ivar name: qualified name; empty for a statement of the module.
-    :ivar path: file in the new version, or in the old one if the definition is gone; ``old``: in the old version.
-    :ivar line: line of the first difference in that file.
-    :ivar first: first line of the definition in that file; ``last``: its last line.
-    :ivar words: words on the lines that differ, and the definition's own name.
+    :ivar name: qualified name; empty for statements at module level.
+    :ivar path: file in the new version, or in the old version if the definition is gone.
+    :ivar old: file in the old version.
+    :ivar line: line of the first difference, in ``path``.
+    :ivar first: first line of the definition, in ``path``; ``last``: its last line.
+    :ivar words: words on the differing lines and in the definition's name.
     :ivar around: words of the whole definition, in both versions.
-    :ivar was: first line that differs in the old version; ``now``: in the new one.
-    :ivar added: the old version doesn't have the definition; ``gone``: the new one doesn't.
+    :ivar was: first differing line in the old version; ``now``: in the new version.
+    :ivar added: True if the old version doesn't have the definition; ``gone``: True if the new version doesn't.
     """
 
     name: str
@@ -63,7 +64,7 @@ class ChangedUnit:
 
 
 def words_of(lines: Iterable[str]) -> set[str]:
-    """Return the words on some lines, without those of remarks at their ends."""
+    """Return the words on the given lines, except keywords and words in comments."""
     found: set[str] = set()
     for line in lines:
         found.update(WORDS.findall(_REMARK.sub("", line)))
@@ -80,7 +81,10 @@ class Lines:
     def unit(
         self, name: str, paths: tuple[bytes, bytes], was: tuple[int, int] | None, now: tuple[int, int] | None
     ) -> ChangedUnit:
-        """Return the unit of a definition by its first and last line in each version; None where it isn't there."""
+        """Return the changed unit for a definition.
+
+        :param was: first and last line of the definition in the old version, or None; ``now``: in the new version.
+        """
         sides = [lines[place[0] - 1 : place[1]] if place else [] for lines, place in ((self.old, was), (self.new, now))]
         gone, come, line = _different(*sides)
         changed = words_of([*gone, *come])
@@ -103,7 +107,7 @@ class Lines:
 
 
 def _different(old: Sequence[str], new: Sequence[str]) -> tuple[list[str], list[str], int]:
-    """Return the lines that only one side has, and the number of the first in the new one."""
+    """Return the lines only in ``old``, the lines only in ``new``, and the index of the first difference in ``new``."""
     if not old or not new:
         return list(old), list(new), 0
     sides = [line.strip() for line in old], [line.strip() for line in new]
@@ -125,7 +129,7 @@ def _different(old: Sequence[str], new: Sequence[str]) -> tuple[list[str], list[
 def python_units(
     old: PythonFile | None, new: PythonFile | None, lines: Lines, paths: tuple[bytes, bytes]
 ) -> list[ChangedUnit]:
-    """Return the functions, classes and statements of a Python file that differ in effect."""
+    """Return the functions, classes and statements whose effect differs between two versions of a Python file."""
     if (old and old.tree is None) or (new and new.tree is None):
         return []
     found = []
@@ -147,7 +151,7 @@ def _text(lines: Sequence[str], place: tuple[int, int]) -> list[str]:
 
 
 def _functions(file: PythonFile | None) -> dict[str, tuple[int, int]]:
-    """Return the first and last line of each function that isn't inside another one."""
+    """Return the first and last line of each function that isn't nested in another function."""
     found: dict[str, tuple[int, int]] = {}
     for name, node in file.nodes.items() if file else ():
         outer = name.rpartition(".")[0]
@@ -158,7 +162,7 @@ def _functions(file: PythonFile | None) -> dict[str, tuple[int, int]]:
 
 
 def _same_function(old: PythonFile, new: PythonFile, name: str) -> bool:
-    """Return whether two versions of a function do the same for all calls that the old one takes."""
+    """Return whether two versions of a function do the same for every call that the old version accepts."""
     facts = old.fact(name), new.fact(name)
     if facts[0] is None or facts[1] is None:
         return facts[0] is facts[1]
@@ -179,7 +183,7 @@ def _same_function(old: PythonFile, new: PythonFile, name: str) -> bool:
 
 
 def _is_helper(old: PythonFile, new: PythonFile, name: str) -> bool:
-    """Return whether a function that one version lacks is only a part of a function that does the same."""
+    """Return whether one version lacks a function only because it was split off, inlined or renamed."""
     file, other = (new, old) if name in new.nodes else (old, new)
     simple = name.rpartition(".")[2]
     callers = [n for n in file.nodes if n != name and n in other.nodes and file.calls(simple)]
@@ -197,7 +201,7 @@ def _is_helper(old: PythonFile, new: PythonFile, name: str) -> bool:
 def _outside(
     old: PythonFile | None, new: PythonFile | None, lines: Lines, paths: tuple[bytes, bytes]
 ) -> Iterator[ChangedUnit]:
-    """Yield the statements of the module and of its classes that differ, grouped by class."""
+    """Yield the changed statements outside of functions: one unit for each class, and one for the module."""
     sides = [_statements(file) for file in (old, new)]
     for scope in {**sides[0], **sides[1]}:
         was, now = sides[0].get(scope, []), sides[1].get(scope, [])
@@ -219,7 +223,7 @@ def _joined(
     gone: Sequence[tuple[int, int]],
     come: Sequence[tuple[int, int]],
 ) -> ChangedUnit:
-    """Return one unit for several statements of a class or module."""
+    """Return a single unit for all changed statements, or definitions, with the same ``scope``."""
     sides = [
         [line for first, last in places for line in side[first - 1 : last]]
         for side, places in ((lines.old, gone), (lines.new, come))
@@ -243,7 +247,7 @@ def _joined(
 
 
 def _statements(file: PythonFile | None) -> dict[str, list[tuple[str, tuple[int, int]]]]:
-    """Return the statements outside of functions, without their spelling, by class."""
+    """Return the normalized statements outside of functions, each with its lines, by class ("" for no class)."""
     found: dict[str, list[tuple[str, tuple[int, int]]]] = {}
     waiting: list[tuple[str, str, ast.stmt]] = (
         [("", "", node) for node in reversed(file.tree.body)] if file and file.tree else []
@@ -274,7 +278,7 @@ def _statements(file: PythonFile | None) -> dict[str, list[tuple[str, tuple[int,
 
 
 def _shown(node: ast.stmt) -> str:
-    """Return a statement without its spelling; empty if it has no effect."""
+    """Return the normalized text of a statement; empty for statements without an effect, such as docstrings."""
     if isinstance(node, ast.AnnAssign):
         if node.value is None:
             return ""
@@ -294,7 +298,7 @@ def _shown(node: ast.stmt) -> str:
 
 
 def cpp_units(old: CppFile | None, new: CppFile | None, lines: Lines, paths: tuple[bytes, bytes]) -> list[ChangedUnit]:
-    """Return the functions, macros, fields and constants of a C++ or CUDA file that differ in effect."""
+    """Return the functions, macros, fields and constants whose effect differs between two versions of a C++ file."""
     found = []
     for name in {**(old.facts if old else {}), **(new.facts if new else {})}:
         if old and new and _source(old, name) == _source(new, name):
@@ -315,13 +319,13 @@ def cpp_units(old: CppFile | None, new: CppFile | None, lines: Lines, paths: tup
 
 
 def _source(file: CppFile, name: str) -> list[tuple[Fact, str]]:
-    """Return the definitions of a name, each with its source."""
+    """Return the facts and the source of each definition of a name."""
     pairs = zip(file.facts.get(name, ()), file.nodes.get(name, ()), strict=True)
     return [(replace(fact, line=0), file.text(node)) for fact, node in pairs]
 
 
 def _definitions(file: CppFile | None, name: str) -> list[tuple[str, tuple[int, int]]]:
-    """Return the definitions of a name without what has no effect, each with its lines."""
+    """Return the normalized text, and the first and last line, of each definition of a name."""
     found = []
     for node, fact in zip(file.nodes.get(name, ()), file.facts.get(name, ()), strict=True) if file else ():
         assert file is not None
@@ -338,7 +342,7 @@ def _definitions(file: CppFile | None, name: str) -> list[tuple[str, tuple[int, 
 
 
 def _moved_inside(old: CppFile, new: CppFile, name: str) -> bool:
-    """Return whether what a function lost is in new functions that it calls."""
+    """Return whether the code that a function lost is in new functions that it calls."""
     if len(old.nodes[name]) != 1 or len(new.nodes[name]) != 1 or old.facts[name][0].kind != "function":
         return False
     return cpp_facts.has_moved(
@@ -347,7 +351,7 @@ def _moved_inside(old: CppFile, new: CppFile, name: str) -> bool:
 
 
 def _is_part(old: CppFile, new: CppFile, name: str) -> bool:
-    """Return whether a definition that one version lacks has the body of one that the other lacks."""
+    """Return whether one version lacks a definition only because it was split off, inlined or renamed."""
     file, other = (new, old) if name in new.nodes else (old, new)
     simple = name.rpartition("::")[2]
     for caller, _ in cpp_facts.calls_of(file, simple) if file.facts[name][0].kind == "function" else ():
