@@ -60,7 +60,7 @@ def test_reported_figures_are_told_as_that_and_keep_their_file(empty: Patchq, ta
 
 def test_a_measurement_of_another_build_is_refused(empty: Patchq, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     args = ("bench", "import", str(table), "--machine", "GB10")
-    assert "with --reported" in empty.fails(1, *args)
+    assert "--reported the source" in empty.fails(1, *args)
     environment(monkeypatch)
     assert "has no patched package" in empty.fails(1, *args, "--python", "python")
     environment(monkeypatch, package("upstream", Code.NOT_PATCHED))

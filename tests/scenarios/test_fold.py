@@ -132,7 +132,7 @@ def test_what_is_in_the_way_is_named(stack: Patchq) -> None:
     git(stack.tree(), "reset", "-q", "HEAD~")
     file = stack.patch_file("second")
     file.write_bytes(file.read_bytes().replace(b"+changed", b"+otherwise"))
-    assert "changed since it was applied" in stack.fails(1, "fold", "up")
+    assert "changed after the stack was applied" in stack.fails(1, "fold", "up")
 
 
 @pytest.mark.parametrize("seed", range(4))

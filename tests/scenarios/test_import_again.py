@@ -100,7 +100,7 @@ def test_edits_that_can_not_be_compared_are_named(patchq: Patchq, branch: Path) 
     git(branch, "reflog", "expire", "--expire=now", "--all")
     git(branch, "gc", "-q", "--prune=now")
     said = patchq.ok("import", "up", str(branch), "--range", "v1..ours")
-    assert "changed: spell-three: the commit of the last import no longer exists, so edits" in said
+    assert "changed: spell-three: the commit of the last import no longer exists, so patchq" in said
     assert b"+THREE\n" in patchq.patch_file("spell-three").read_bytes()
     patchq.ok("undo")
     assert b"+3\n" in patchq.patch_file("spell-three").read_bytes()

@@ -324,7 +324,7 @@ def test_a_merger_is_tried_when_asked_for_and_judged(
         lock.write('\n[mergers.some]\nprogram = "some-merger"\n')
     assert "is not installed" in stopped.fails(1, "resolve", "--merger", "some")
     merger(tmp_path, monkeypatch, "#!/bin/sh\ncat $3 > $6\nexit 1\n")
-    assert "leaves a.txt" in stopped.fails(1, "resolve", "--merger", "some")
+    assert "didn't merge a.txt" in stopped.fails(1, "resolve", "--merger", "some")
     merger(tmp_path, monkeypatch, '#!/bin/sh\ncat $3 > "$6"\n')
     assert said(stopped, 3, "resolve", "--merger", "some")["refused"] == ["settled"]
     merger(tmp_path, monkeypatch, UNION)

@@ -81,7 +81,7 @@ def summary(set_name: str, patches: set[str], killed: dict[str, Any], run: dict[
         f"\n## `{set_name}`\n\n"
         f"Proofs killed {dead} of the {dead + alive} mutants that ran, a random sample of all {sum(r['in_all'] for r in rows)}. "
         f"{len(rows)} of {len(patches)} patches have results. "
-        f"Since then, {changed['proof']} proofs and {changed['patch'] + changed['patch and proof']} patches changed. "
+        f"After these runs, {changed['proof']} proofs and {changed['patch'] + changed['patch and proof']} patches changed. "
         f"Proofs run {executed} of the {executable} Python statements of {len(statements)} patches "
         "(`tests/stacks/lines_of_proofs.py`).\n"
     )

@@ -66,8 +66,8 @@ class Section:
 def sections(diff: bytes) -> list[Section]:
     """Split a diff into one section for each file.
 
-    :raises OddDiff: for binary files, quoted names, a diff without hunks after a file name, and hunks
-        whose lines don't match their counts.
+    :raises OddDiff: for binary files, quoted names, a file name that no hunk follows, and hunks whose
+        lines don't match their counts.
     """
     lines = diff.split(b"\n")
     found: list[Section] = []

@@ -480,8 +480,8 @@ def _changed(
     Both versions have the same origin or name, and change the same file. A found patch with the same name but another
     origin counts as new if it applies on top of the stack.
 
-    :param made: equal patches (see :func:`_equal`). If replacing a patch of the stack by the found patch gives the same
-        tree, the patch is added.
+    :param made: patches of the stack that equal a found patch (see :func:`_equal`). If the stack's tree stays the same
+        with a found patch in the place of the stack's version, that version is added here.
     """
     changed: dict[int, ReconciledEntry] = {}
     for index, patch in enumerate(found):

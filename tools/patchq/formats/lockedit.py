@@ -72,8 +72,8 @@ def with_build(data: bytes, upstream: str, build: BuildConfig) -> bytes:
 def rules_for_adopted(before: CheckRules, broken: Collection[str]) -> CheckRules | None:
     """Return rules of ``check`` for imported patches: the rules that the patches break are switched off.
 
-    A later import switches off only rules that no import has switched off before, and requires the same sign-offs as
-    before.
+    A rule that an earlier import switched off, and that the user switched on again, stays on. Sign-offs stay as
+    required before.
 
     :param broken: rules that the patches break.
     :returns: None if the rules need no change, or if the user wrote the rules.

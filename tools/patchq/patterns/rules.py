@@ -172,7 +172,7 @@ def _substitution(raw: Mapping[str, Any]) -> Substitution:
 
 
 def _text(value: object, name: str) -> str:
-    """Check a text of a rule. Join its lines if it is given as a list of lines."""
+    """Check that a value in a rule is text, and return it. A list of lines is joined."""
     if isinstance(value, list) and all(isinstance(line, str) for line in value):
         value = "".join(f"{line}\n" for line in value)
     if not isinstance(value, str) or "\0" in value:

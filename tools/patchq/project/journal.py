@@ -615,7 +615,7 @@ class Journal:
         return plan
 
     def _move_again(self, tree: TreeMove) -> TreeMove:
-        """Check a worktree for a ``redo``, and return its first move.
+        """Check that ``redo`` can change a worktree, and return the first step of that change.
 
         If the edits that ``undo`` left in the worktree are gone, the move also changes the files.
 

@@ -198,7 +198,7 @@ def init(folder: Path) -> list[str]:
     """
     folder = folder.resolve()
     if (folder / LOCK_NAME).exists():
-        raise UserError(f"{folder} is a project already", hint="`patchq status` shows it")
+        raise UserError(f"{folder} is a project already", hint="`patchq status` shows its state")
     made = []
     for name, data in (
         (".github/workflows/patches.yml", _filled(_WORKFLOW)),

@@ -186,7 +186,7 @@ def _options(words: Sequence[str], strip: int | None) -> _Options:
 
 
 def _folder(folders: Sequence[str]) -> str:
-    """Return the folder to which several ``cd`` lead, relative to the unpacked archive.
+    """Return the current folder after all ``cd`` commands of a list, relative to the unpacked archive.
 
     The first ``cd`` enters the unpacked archive. If the code doesn't show the folder, return an empty string.
     """

@@ -43,7 +43,7 @@ class _Port:
         return " and ".join(self.conditions)
 
     def entries(self, tokens: Sequence[Token]) -> list[Entry]:
-        """Return the entries in a command's arguments: files, variables, and patches in comments."""
+        """Return the files and variables in a command's arguments, and the patches that its comments name."""
         found: list[Entry] = []
         for token in tokens:
             if token.kind == "COMMENT":

@@ -95,8 +95,8 @@ class Matrix:
     """Outcomes of an upstream's patches on each of its pinned refs.
 
     :ivar rows: cells of each patch, one for each ref in ``refs``.
-    :ivar files: path of each patch file. It is in the set's stack, or if that stack lacks the patch, in the newest
-        stack that contains the patch.
+    :ivar files: path of each patch's file in the set's stack. For a patch that this stack lacks, the path is the one in
+        the newest stack that contains the patch.
     """
 
     upstream: str

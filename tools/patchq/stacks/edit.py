@@ -206,9 +206,10 @@ def load(project: Project, stack: Stack, set_name: str, *, offline: bool = False
 def _rewrite(
     project: Project, loaded: Loaded, entries: Sequence[ReconciledEntry], change: Change, moved: str
 ) -> Exported:
-    """Write a stack after the patch ``moved`` was removed or moved.
+    """Write a stack from which a patch was removed, or in which it has another place.
 
     :param entries: the stack's patches in their new order.
+    :param moved: name of that patch.
     """
     base, upstream = loaded.state.base, loaded.stack.pin.upstream
     carried, same = reorder(project.store, upstream, base, loaded.entries, entries, moved)

@@ -27,7 +27,11 @@ if TYPE_CHECKING:
     help="Platforms to build for, such as aarch64,x86_64.  [default: this machine's]",
 )
 @click.option(
-    "--wheel", "wheel_tag", default="", metavar="TEXT", help="Word in the name of the release wheel to overlay."
+    "--wheel",
+    "wheel_tag",
+    default="",
+    metavar="TEXT",
+    help="Word in the file name of the release wheel to use.",
 )
 @click.option(
     "--kernels",

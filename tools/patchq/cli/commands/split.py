@@ -50,9 +50,7 @@ def command(
     project = open_project(as_json)
     if not name:
         if files or hunks:
-            raise click.UsageError(
-                f"name the new patch after {sh(patch)}, such as `patchq split {sh(patch)} {sh(patch + '-2')}`"
-            )
+            raise click.UsageError(f"add a name for the new patch: `patchq split {sh(patch)} {sh(patch + '-2')}`")
         _list_parts(project, patch, set_name, as_json)
         return
     result = split(

@@ -106,7 +106,7 @@ def show(verdict: InstallVerdict, folder: str, others: Sequence[tuple[str, str]]
     for note in [*map(kernel_sentence, verdict.kernels), *sentences(verdict.differences, Level.NOTE)]:
         echo(f"note: {note}")
     if not verdict.packages:
-        echo(f"problem: no package that patchq built in {verdict.python}", fg="red")
+        echo(f"problem: {verdict.python} has no package that patchq built", fg="red")
     elif others:
         for name, place in others:
             option, value = ("--set", name) if name else ("--dist", place)

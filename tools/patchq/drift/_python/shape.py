@@ -354,7 +354,10 @@ def _block(body: Sequence[ast.stmt]) -> list[ast.stmt]:
 
 
 def listed(before: ast.stmt, node: ast.stmt) -> ast.stmt | None:
-    """Return ``items = []`` and the loop that fills the list as ``items = [… for …]``; None for other statements."""
+    """Return the comprehension that does the same as ``items = []`` and the loop after it.
+
+    Return None if the statements are others, or if the loop does more than append.
+    """
     if not isinstance(before, ast.Assign) or not isinstance(before.value, ast.List) or before.value.elts:
         return None
     if not isinstance(node, ast.For) or len(node.body) != 1 or node.orelse:
