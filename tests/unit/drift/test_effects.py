@@ -72,6 +72,22 @@ SAME = [
         "class X:\n  def f(self):\n    return a if a else b\nreturn X",
         "class X:\n  def f(self):\n    return a or b\nreturn X",
     ),
+    ("for x in a:\n  y = c(x)\n  if y:\n    return True\nreturn False", "return any(c(x) for x in a)"),
+    ("for x in a:\n  if not x.t:\n    continue\n  return x.n\nreturn b", "return next((x.n for x in a if x.t), b)"),
+    ("return a.startswith('x') or a.startswith('y')", "return a.startswith(('x', 'y'))"),
+    ("return os.path.join(os.path.join(a, b), 'c')", "return os.path.join(a, b, 'c')"),
+    ("try:\n  c()\nexcept OSError as e:\n  b()\n  raise e", "try:\n  c()\nexcept OSError:\n  b()\n  raise"),
+    ("def g(x):\n  return x[:a]\nreturn c(g, 1)", "return c(lambda y: y[:a], 1)"),
+    ("x = 2\nreturn a ** (2 ** (3 - x) + 1)", "return a ** 3"),
+    ("return '-D' + str(a)", "return f'-D{a}'"),
+    ("x = []\nfor y in a:\n  for z in b:\n    x.append(y + z)\nreturn x", "return [y + z for y in a for z in b]"),
+    ("f = a.x if c else a.y\nreturn f(b)", "if c:\n  return a.x(b)\nreturn a.y(b)"),
+    ("return any(b == f'{a}{x}' for x in ('p', 'q'))", "return b == f'{a}p' or b == f'{a}q'"),
+    ("x = (c(y) for y in a)\nreturn all(z.t for z in x)", "return all(c(y).t for y in a)"),
+    (
+        "try:\n  x = c()\nexcept KeyError:\n  return b\nelse:\n  return x.t",
+        "try:\n  x = c()\nexcept KeyError:\n  return b\nreturn x.t",
+    ),
 ]
 #: Bodies that do something else.
 OTHER = [
@@ -123,6 +139,25 @@ OTHER = [
     ("for x in a:\n  if b(x):\n    break\nelse:\n  c()", "for x in a:\n  if b(x):\n    break\nc()"),
     ("class X:\n  y = 1\nreturn X", "class X:\n  y = 2\nreturn X"),
     ("class X:\n  def f(self):\n    return a\nreturn X", "class X:\n  def f(self):\n    return b\nreturn X"),
+    ("for x in a:\n  y = c(x)\n  if y:\n    return True\nreturn False", "return all(c(x) for x in a)"),
+    ("for x in a:\n  if x.t:\n    return x.n\nreturn b", "return next((x.n for x in a if not x.t), b)"),
+    ("for x in a:\n  if x.t:\n    return x.n\nreturn b", "return next((x.m for x in a if x.t), b)"),
+    ("for x in a:\n  if x.t:\n    return x.n\n  b = x\nreturn b", "return next((x.n for x in a if x.t), b)"),
+    ("return a.startswith('x') or a.startswith('y')", "return a.startswith(('x', 'z'))"),
+    ("return os.path.join(os.path.join(a, b), 'c')", "return os.path.join(a, 'c', b)"),
+    (
+        "try:\n  c()\nexcept OSError as e:\n  try:\n    b()\n  except OSError:\n    raise e",
+        "try:\n  c()\nexcept OSError:\n  try:\n    b()\n  except OSError:\n    raise",
+    ),
+    ("return c(lambda x: lambda y: x, 1)", "return c(lambda x: lambda y: y, 1)"),
+    ("return c(lambda x, y: x - y)", "return c(lambda x, y: y - x)"),
+    ("return c(lambda x=a: x)", "return c(lambda x=b: x)"),
+    ("x = 2\nreturn a ** (2 ** (3 - x) + 1)", "return a ** 5"),
+    ("return '-D' + str(a)", "return f'-U{a}'"),
+    ("x = []\nfor y in a:\n  for z in b:\n    x.append(y + z)\nreturn x", "return [y + z for z in b for y in a]"),
+    ("f = a.x if c else a.y\nreturn f(b)", "if c:\n  return a.y(b)\nreturn a.x(b)"),
+    ("return any(b == f'{a}{x}' for x in ('p', 'q'))", "return b == f'{a}p' or b == f'{a}r'"),
+    ("x = (c(y) for y in a)\nreturn all(z.t for z in x)", "return all(c(y) for y in a)"),
 ]
 #: Bodies of a C++ function that do the same, and bodies that do something else.
 SAME_CPP = [
@@ -160,6 +195,22 @@ SAME_CPP = [
     ("return (a + 1) * b;", "int const x = a + 1; return b * x;"),
     ("size_t x = p->n; return x % 32;", "size_t x = p->n; return x & 31;"),
     ("bool const x = (a & 4) != 0; if (x && b) h();", "if ((a & 4) && b) h();"),
+    ("v.push_back({a, b}); return v;", "v.emplace_back(a, b); return v;"),
+    ("if (!v.empty()) return v.front(); return 0;", "if (v.size() > 0) return v[0]; return 0;"),
+    ("if (m.find(a) != m.end()) return 1; return 0;", "return m.count(a) ? 1 : 0;"),
+    ("int x = 1; x <<= 1; return x * a;", "return 2 * a;"),
+    ("#define T s[0]\nT = a; return T;", "#define T s[0]\nint x = a; T = x; return T;"),
+    ("int x = a; static_assert(sizeof(int) == 4); return x;", "static_assert(sizeof(int) == 4); return a;"),
+    (
+        "M_UNROLL\n  for (int i = 0; i < a; i++) { f(i); } return 1;",
+        "M_UNROLL\n  for (int i = 0; i < a; ++i) f(i); return 1;",
+    ),
+    (
+        "switch (a) { case 1: f(); case 2: return 1; default: return 2; }",
+        "if (a == 1) f(); return a == 1 || a == 2 ? 1 : 2;",
+    ),
+    ("std::lock_guard<M> l(a); int x = b; return x;", "std::lock_guard<M> k(a); return b;"),
+    ('if (a) X_THROW("no"); return 1;', 'if (!a) { return 1; } X_THROW("no");'),
 ]
 OTHER_CPP = [
     ("return a + 1;", "return a + 2;"),
@@ -193,6 +244,22 @@ OTHER_CPP = [
     ("return a - a % 8;", "return a - b % 8;"),
     ("return a % 32;", "return a & 31;"),
     ("Foo x; Foo y; x.f(a); return y.n;", "Foo x; Foo y; y.f(a); return y.n;"),
+    ("v.push_back({a, b}); return v;", "v.emplace_back(b, a); return v;"),
+    ("if (!v.empty()) return v.front(); return 0;", "if (v.empty()) return v.front(); return 0;"),
+    ("if (m.find(a) != m.end()) return 1; return 0;", "if (m.find(b) != m.end()) return 1; return 0;"),
+    ("int x = 1; x <<= 1; return x * a;", "return 4 * a;"),
+    ("#define T s[0]\nT = a; return T;", "#define T s[1]\nT = a; return T;"),
+    ("static_assert(sizeof(int) == 4); return a;", "static_assert(sizeof(int) == 8); return a;"),
+    (
+        "M_UNROLL\n  for (int i = 0; i < a; i++) { f(i); } return 1;",
+        "M_OTHER\n  for (int i = 0; i < a; i++) { f(i); } return 1;",
+    ),
+    (
+        "switch (a) { case 1: f(); case 2: return 1; default: return 2; }",
+        "if (a == 2) f(); return a == 1 || a == 2 ? 1 : 2;",
+    ),
+    ("std::lock_guard<M> l(a); return b;", "std::lock_guard<M> l(b); return b;"),
+    ('if (a) X_THROW("no"); return 1;', 'if (a) { return 1; } X_THROW("no");'),
 ]
 
 

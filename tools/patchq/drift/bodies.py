@@ -25,6 +25,7 @@ _INNER = ("body", "handlers", "orelse", "finalbody", "cases")
 #: Cache of the fields in _INNER that each type of node has. Most types have none.
 _FIELDS: dict[type[ast.AST], tuple[str, ...]] = {}
 _END = re.compile(rb"\r\n?|\n")
+_MACRO_OF_A_LOOP = re.compile(rb"(\b[A-Z][A-Z0-9_]+\s*) (?=(?:for|while)\s*\()")
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +317,8 @@ def parse_cpp(source: bytes) -> Any:
     import tree_sitter_cuda
 
     parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_cuda.language()))
-    return parser.parse(source).root_node
+    # A macro before a loop is parsed as the type of a declaration, so it becomes a statement, at the same places.
+    return parser.parse(_MACRO_OF_A_LOOP.sub(rb"\1;", source)).root_node
 
 
 def _cpp_definition(name: str, node: Any, source: bytes) -> Definition:

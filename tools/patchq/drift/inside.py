@@ -101,11 +101,12 @@ class PatchFacts:
         :param ignored: patterns of paths, such as tests, in which callers are ignored.
         :param far: also return related changes without an alarm, see :attr:`Inside.far`.
         """
+        version = Tree(self._restored(new), self.old.files, self.old)
         comparison = Comparison(
             self.upstream,
             self.touches,
             self.old,
-            Tree(self._restored(new), self.old.files, self.old),
+            version,
             moved=moved,
             ignored=ignored,
             kept=self._kept,
@@ -114,9 +115,9 @@ class PatchFacts:
         reached = Reach(comparison).found() if far and comparison.changed else []
         alarms, unseen = dict.fromkeys(comparison.alarms), dict.fromkeys([*self.unseen, *comparison.unseen])
         return Inside(
-            alarms=tuple(replace(alarm, at=self._real_place(alarm.at)) for alarm in alarms),
+            alarms=tuple(replace(alarm, at=_real_place(version, alarm.at)) for alarm in alarms),
             unseen=tuple(unseen),
-            far=tuple(replace(one, at=self._real_place(one.at)) for one in reached),
+            far=tuple(replace(one, at=_real_place(version, one.at)) for one in reached),
         )
 
     def _restored(self, new: Mapping[bytes, TreeEntry]) -> dict[bytes, TreeEntry]:
@@ -135,13 +136,14 @@ class PatchFacts:
                 )
         return found
 
-    def _real_place(self, at: str) -> str:
-        """Convert a place ``path:line`` in a restored file to the place in the real new file."""
-        match = _PLACE.match(at)
-        if not match:
-            return at
-        line = self.old.files.real_line(match[1].encode(), int(match[2]))
-        return f"{match[1]}:{line}{at[match.end() :]}"
+
+def _real_place(version: Tree, at: str) -> str:
+    """Convert a place ``path:line`` in a restored file to the place in the real new file."""
+    match = _PLACE.match(at)
+    if not match:
+        return at
+    line = version.files.real_line(version.blob(match[1].encode()), int(match[2]))
+    return f"{match[1]}:{line}{at[match.end() :]}"
 
 
 def _words(line: bytes) -> list[str]:

@@ -142,6 +142,15 @@ def mentions(decision: Form, test: Form) -> bool:
     return False
 
 
+def mentions_item(form: object, depth: int) -> bool:
+    """Return True if a form contains the item of a loop of this depth, or may contain it as a digest."""
+    if not isinstance(form, tuple):
+        return False
+    if form == ("each", depth) or (len(form) == 2 and isinstance(form[1], str) and len(form[1]) == 24):
+        return True
+    return any(mentions_item(part, depth) for part in form)
+
+
 def decided_at(operands: Sequence[Form]) -> int:
     """Return the position of the first operand that is a conditional."""
     return next(position for position, one in enumerate(operands) if one[0] == "if")
@@ -310,13 +319,23 @@ class Decisions:
             for item in reversed(items[1:]):
                 found = self.decide(self._test_of(form_of(item), negated=negated), TRUE, found)
             return found
-        parts: object = ((items, TRUE, 0),)
-        effects: object = ()
+        parts: Form = ((items, TRUE, 0),)
+        effects: Form = ()
         value: Form = ("each", depth)
         if items[0] == "list" and len(items) == 4:
-            _, parts, effects, each = items
-            value = form_of(each)
-        return self.decide(("any", parts, effects, self._test_of(value, negated=negated)), TRUE, FALSE)
+            parts, effects, value = form_of(items[1]), form_of(items[2]), form_of(items[3])
+        return self.any_match(parts, effects, self._test_of(value, negated=negated))
+
+    def any_match(self, parts: Form, effects: Form, test: Form) -> Form:
+        """Return the test whether any item of a loop or comprehension passes a test.
+
+        :param parts: iterables, with the tests of their ``if``.
+        :param effects: effects of each round before the test.
+        """
+        if len(parts) == 1 and not effects:
+            iterable, tests, is_async = form_of(parts[0])
+            parts, test = ((iterable, TRUE, is_async),), self.decide(form_of(tests), test, FALSE)
+        return self.decide(("any", parts, effects, test), TRUE, FALSE)
 
     def _test_of(self, value: Form, *, negated: bool) -> Form:
         if negated:
@@ -369,5 +388,9 @@ class Decisions:
         if value[0] == "if":
             return self.decide(
                 form_of(value[1]), self.item(form_of(value[2]), place), self.item(form_of(value[3]), place)
+            )
+        if place[0] == "if":
+            return self.decide(
+                form_of(place[1]), self.item(value, form_of(place[2])), self.item(value, form_of(place[3]))
             )
         return ("item", value, place)

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from patchq.drift._effects.arithmetic import calculated, text_form
 from patchq.drift._effects.decisions import (
     FALLS,
     FALSE,
@@ -26,6 +27,7 @@ from patchq.drift._effects.decisions import (
     decided_at,
     form_of,
     mentions,
+    mentions_item,
     shortened,
     text_of,
 )
@@ -39,10 +41,28 @@ _PURE = {
     *("list", "map", "max", "min", "oct", "ord", "pow", "range", "repr", "reversed", "round", "set", "slice"),
     *("sorted", "str", "sum", "tuple", "type", "zip"),
 }
+#: Functions of modules without an effect.
+_PURE_FUNCTIONS = {
+    *("math.ceil", "math.floor", "math.gcd", "math.log2", "math.prod", "math.sqrt", "operator.attrgetter"),
+    *("operator.itemgetter", "os.fspath", "os.path.basename", "os.path.dirname", "os.path.join", "os.path.splitext"),
+}
+#: Methods whose results are truth values.
+_TESTS = frozenset(("endswith", "is_contiguous", "is_floating_point", "startswith"))
 #: Methods that have no effect in most classes.
 _PURE_METHODS = {
     *("count", "data_ptr", "decode", "dim", "element_size", "encode", "endswith", "format", "get", "index"),
-    *("is_contiguous", "is_floating_point", "items", "join", "keys", "lower", "lstrip", "numel", "partition"),
+    *(
+        "has_value",
+        "is_contiguous",
+        "is_floating_point",
+        "items",
+        "join",
+        "keys",
+        "lower",
+        "lstrip",
+        "numel",
+        "partition",
+    ),
     *("removeprefix", "removesuffix", "replace", "rpartition", "rsplit", "rstrip", "size", "split", "startswith"),
     *("stride", "strip", "upper", "values"),
 }
@@ -52,8 +72,8 @@ _SAME = {"os.getenv": "os.environ.get"}
 _OF_TYPES = frozenset(("callable", "getattr", "hasattr", "id", "isinstance", "issubclass", "type"))
 #: Builtins whose results are truth values.
 _TRUE_OR_FALSE = frozenset(("all", "any", "bool", "callable", "hasattr", "isinstance", "issubclass"))
-#: Operators whose operands can be exchanged. ``+`` isn't one because of strings, ``|`` because of dictionaries.
-_COMMUTATIVE = ("Mult", "BitAnd", "BitXor")
+#: Longest list of constants, with the word before them, over which a comprehension is written out.
+_MOST_UNROLLED = 13
 #: Most statements and expressions to evaluate, so that a long function doesn't take minutes.
 _MOST_NODES = 20000
 _COMPARED: dict[type[ast.cmpop], tuple[str, bool, bool]] = {
@@ -95,6 +115,15 @@ def _parameters(node: FunctionNode | ast.Lambda) -> dict[str, Form]:
     found = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
     found += [one for one in (arguments.vararg, arguments.kwarg) if one]
     return {one.arg: ("parameter", one.arg) for one in found}
+
+
+def _kinds(arguments: ast.arguments) -> Form:
+    """Return the numbers of a nested function's parameters, and the names of those that need a keyword.
+
+    The function is taken to be called by positions, so that its other parameters may have any names.
+    """
+    stars = arguments.vararg is not None, arguments.kwarg is not None
+    return (len(arguments.posonlyargs) + len(arguments.args), *(one.arg for one in arguments.kwonlyargs), *stars)
 
 
 @dataclass
@@ -173,6 +202,10 @@ class _Run:
         self.loads: Counter[str] = Counter()
         #: Number of variables to which each value was unpacked.
         self.unpacked: dict[Form, int] = {}
+        #: Depth of ``except`` blocks.
+        self.handled = 0
+        #: Depth of nested functions, and of ``except`` blocks.
+        self.nested = self.handled = 0
         #: Helpers that are being evaluated.
         self.inside: list[str] = []
         #: Global and nonlocal variables that the function assigns.
@@ -194,14 +227,20 @@ class _Run:
             if isinstance(statement, ast.Return):
                 return self._and_then(state.effects, self.decisions.returned(self._given(statement.value, state), end))
             if isinstance(statement, ast.Raise):
-                return self._and_then(state.effects, ("raise", self._given(statement.exc, state)))
+                error = self._given(statement.exc, state)
+                if statement.exc is None and self.handled:
+                    error = ("error", self.handled)
+                return self._and_then(state.effects, ("raise", error))
             if isinstance(statement, ast.Continue | ast.Break):
                 kind = type(statement).__name__
                 if kind == "Continue" and end[0] == "loops":
                     kind = "loops"
                 return self._and_then(state.effects, (kind, self._carried(state)))
-            if isinstance(statement, ast.For) and rest and (found := _as_any(statement, rest[0])):
-                return self.course([found], state, end)
+            if isinstance(statement, ast.For) and (search := self._search(statement, state)):
+                found, result = search
+                before, state.effects = state.effects, []
+                after = self.course(rest, state, end)
+                return self._and_then(before, self.decisions.decide(found, result, after))
             if isinstance(statement, ast.For | ast.Assign) and rest and (listed := _as_list(statement, rest[0])):
                 return self.course([listed, *rest[1:]], state, end)
             self._simple(statement, state)
@@ -317,8 +356,7 @@ class _Run:
 
     def _run_AugAssign(self, statement: ast.AugAssign, state: _Locals) -> None:
         read = self.value(_loaded(statement.target), state)
-        operation = ("operator", type(statement.op).__name__, read, self.value(statement.value, state))
-        self._assign(statement.target, shortened(operation), state)
+        self._assign(statement.target, self._operation(statement.op, read, self.value(statement.value, state)), state)
 
     def _run_Assert(self, statement: ast.Assert, state: _Locals) -> None:
         state.effects.append(("assert", self.test(statement.test, state)))
@@ -422,6 +460,53 @@ class _Run:
         for position, name in enumerate(names):
             state.names[name] = shortened(("after", effect, position))
 
+    def _search(self, loop: ast.For, state: _Locals) -> tuple[Form, Form] | None:
+        """Return a loop that only returns at the first match as the test whether there is a match, and the ``return``.
+
+        Return None for other loops.
+        """
+        if loop.orelse or not any(isinstance(each, ast.Return) for each in walk(loop)):
+            return None
+        inside, names, _ = self._opened(loop, state.branch())
+        if names:
+            return None
+        iterable = _iterated(self.value(loop.iter, state.branch()))
+        self._assign(loop.target, ("each", self.depth), inside)
+        self.depth += 1
+        form = self._body(loop.body, inside, ())
+        self.depth -= 1
+        effects: list[Form] = []
+        while form[0] == "then":
+            effects.append(form_of(form[1]))
+            form = form_of(form[2])
+        results: set[Form] = set()
+        test = self._matches(form, results)
+        if test is None or len(results) != 1:
+            return None
+        (result,) = results
+        parts = ((iterable, TRUE, 0),)
+        if mentions_item(result, self.depth):
+            result = ("return", ("first", parts, tuple(effects), test, form_of(result[1])))
+        self.value(loop.iter, state)
+        state.join(inside)
+        if effects:
+            state.kept.clear()
+        return self.decisions.any_match(parts, tuple(effects), test), result
+
+    def _matches(self, form: Form, results: set[Form]) -> Form | None:
+        """Return the test that decides whether one round of a loop returns; None if the round does anything else."""
+        if form[0] == "return":
+            results.add(form)
+            return TRUE
+        if form == ("loops", ()):
+            return FALSE
+        if form[0] != "if":
+            return None
+        sides = [self._matches(form_of(side), results) for side in form[2:]]
+        if sides[0] is None or sides[1] is None:
+            return None
+        return self.decisions.decide(form_of(form[1]), sides[0], sides[1])
+
     def _run_For(self, statement: ast.For, state: _Locals) -> None:
         iterable = _iterated(self.value(statement.iter, state))
         inside, names, starts = self._opened(statement, state)
@@ -464,20 +549,26 @@ class _Run:
         for handler in statement.handlers:
             caught = state.later()
             if handler.name:
-                caught.names[handler.name] = ("error",)
+                caught.names[handler.name] = ("error", self.handled + 1)
             errors = self._given(handler.type, state)
+            self.handled += 1
             found.append(("except", _choices(errors), self.course(handler.body, caught, ("tries",))))
+            self.handled -= 1
         found.append(self.course(statement.finalbody, inside.later(), ("tries",)))
         self.carried.pop()
         self._closed(("try", *found), state, inside, names)
 
     def _function(self, node: FunctionNode, state: _Locals) -> Form:
         inside = state.later()
-        inside.names.update(_parameters(node))
+        self.nested += 1
+        for position, name in enumerate(_parameters(node)):
+            inside.names[name] = ("argument", self.nested, position)
         self.carried.append(())
         form = self.course(node.body, inside, FALLS)
         self.carried.pop()
-        signature = ast.dump(node.args)
+        self.nested -= 1
+        defaults = tuple(self._values([*node.args.defaults, *node.args.kw_defaults], state))
+        signature: Form = (_kinds(node.args), defaults)
         decorators = tuple(self._values(node.decorator_list, state))
         return shortened(("function", type(node).__name__, signature, decorators, form))
 
@@ -509,7 +600,7 @@ class _Run:
         if node.id in state.names:
             return state.names[node.id]
         if node.id in self.constants:
-            return self.value(self.constants[node.id], state)
+            return self.value(self.constants[node.id], _Locals({}))
         return ("name", node.id)
 
     def _value_of_Attribute(self, node: ast.Attribute, state: _Locals) -> Form:
@@ -543,15 +634,11 @@ class _Run:
         return ("Dict", keys, tuple(self._values(node.values, state)))
 
     def _value_of_BinOp(self, node: ast.BinOp, state: _Locals) -> Form:
-        sides = self._values((node.left, node.right), state)
-        operator = type(node.op).__name__
+        return self._operation(node.op, *self._values((node.left, node.right), state))
 
-        def made(each: Sequence[Form]) -> Form:
-            if operator in _COMMUTATIVE:
-                each = sorted(each, key=text_of)
-            return shortened(("operator", operator, *each))
-
-        return self.decisions.by_cases(made, sides)
+    def _operation(self, operator: ast.operator, left: Form, right: Form) -> Form:
+        name = type(operator).__name__
+        return self.decisions.by_cases(lambda sides: calculated(name, *sides), (left, right))
 
     def _value_of_UnaryOp(self, node: ast.UnaryOp, state: _Locals) -> Form:
         if isinstance(node.op, ast.Not):
@@ -568,22 +655,17 @@ class _Run:
         return value
 
     def _value_of_Lambda(self, node: ast.Lambda, state: _Locals) -> Form:
-        inside = state.later()
-        names = list(_parameters(node))
-        for position, name in enumerate(names):
-            inside.names[name] = ("argument", position)
-        value = self.value(node.body, inside)
-        return ("lambda", len(names), tuple(inside.effects), value)
+        function = ast.FunctionDef("lambda", node.args, [ast.Return(node.body)], [])
+        return self._function(function, state)
 
     def _value_of_JoinedStr(self, node: ast.JoinedStr, state: _Locals) -> Form:
-        parts = _texts_joined(self._values(node.values, state))
-        if len(parts) == 1 and parts[0][0] == "formatted" and parts[0][2:] == (-1, NONE):
-            return ("call", ("name", "str"), (parts[0][1],), ())
-        return shortened(("text", *parts))
+        return text_form(self._values(node.values, state))
 
     def _value_of_FormattedValue(self, node: ast.FormattedValue, state: _Locals) -> Form:
-        form = self._given(node.format_spec, state)
-        return ("formatted", self.value(node.value, state), node.conversion, form)
+        form, value = self._given(node.format_spec, state), self.value(node.value, state)
+        if value[0] == "constant" and str(value[1])[:1] in "'\"" and node.conversion == -1 and form == NONE:
+            return value
+        return ("formatted", value, node.conversion, form)
 
     def _value_of_Slice(self, node: ast.Slice, state: _Locals) -> Form:
         return ("slice", *self._values((node.lower, node.upper, node.step), state))
@@ -650,14 +732,28 @@ class _Run:
         if is_builtin:
             return self._builtin(name, arguments, keywords, state)
 
-        def made(each: Sequence[Form]) -> Form:
-            return shortened(("call", function, tuple(each), keywords))
-
         if owner and name.endswith(".size") and not keywords:
             return self._size(owner, arguments, state)
+        if name == "os.path.join" and arguments:
+            arguments[:1] = _joined_paths(arguments[0])
+        names = [one[0] for one in keywords]
+
+        def made(each: Sequence[Form]) -> Form:
+            given = tuple(zip(names, each[len(arguments) + 1 :], strict=True))
+            return shortened(("call", each[0], tuple(each[1 : len(arguments) + 1]), given))
+
+        if name == "next" and len(arguments) == 2 and arguments[0][0] == "generator":
+            items = form_of(arguments[0][1])
+            if len(items) == 4 and len(form_of(items[1])) == 1:
+                return self._first(items, arguments[1])
+        operands = [function, *arguments, *(form_of(one[1]) for one in keywords)]
+        if name in _PURE_FUNCTIONS and name.partition(".")[0] not in state.names:
+            return made(operands)
+        if isinstance(node.func, ast.Attribute) and node.func.attr in _TESTS:
+            return self._tested(made, operands)
         if isinstance(node.func, ast.Attribute) and name.rpartition(".")[2] in _PURE_METHODS:
-            return made(arguments)
-        found = self._done_by_cases(made, arguments, state)
+            return made(operands)
+        found = self._done_by_cases(made, operands, state)
         if owner:
             state.changes[owner] += 1
         return found
@@ -674,6 +770,24 @@ class _Run:
         if name in _TRUE_OR_FALSE:
             return self.decisions.decide(form, TRUE, FALSE)
         return form
+
+    def _tested(self, make: Callable[[Sequence[Form]], Form], operands: Sequence[Form]) -> Form:
+        """Return the result of a method that gives a truth value. ``startswith`` with a tuple is one test for each."""
+        choices = [operands[-1]]
+        if choices[0][0] == "Tuple" and len(operands) > 1:
+            choices = [form_of(one) for one in choices[0][1:]]
+        found = FALSE
+        for choice in reversed(choices):
+            found = self.decisions.decide(("truth", make([*operands[:-1], choice])), TRUE, found)
+        return found
+
+    def _first(self, items: Form, default: Form) -> Form:
+        """Return the result of ``next`` with a generator and a default."""
+        _, parts, effects, value = items
+        ((iterable, tests, _),) = (form_of(part) for part in form_of(parts))
+        plain = ((iterable, TRUE, 0),)
+        found = self.decisions.any_match(plain, form_of(effects), form_of(tests))
+        return self.decisions.decide(found, ("first", plain, effects, tests, value), default)
 
     def _size(self, tensor: Form, places: Sequence[Form], state: _Locals) -> Form:
         """Return ``tensor.shape`` for ``tensor.size()``, and ``tensor.shape[i]`` for ``tensor.size(i)``."""
@@ -759,11 +873,23 @@ class _Run:
     ) -> Form:
         inside = state.branch()
         parts: list[Form] = []
+        depth = self.depth
         for generator in node.generators:
-            iterable = _iterated(self.value(generator.iter, inside))
-            self._assign(generator.target, ("each", self.depth), inside)
-            self.depth += 1
-            tests = TRUE
+            source = self.value(generator.iter, inside)
+            iterable = _iterated(source)
+            if isinstance(node, ast.ListComp | ast.GeneratorExp) and _is_short(node, iterable):
+                return self._unrolled(node, iterable, state)
+            if source[0] == "generator" and len(iterable) == 4:
+                # A generator of a generator's items.
+                parts += map(form_of, form_of(iterable[1]))
+                inside.effects += map(form_of, form_of(iterable[2]))
+                self._assign(generator.target, form_of(iterable[3]), inside)
+                self.depth += len(form_of(iterable[1]))
+                iterable, tests = map(form_of, parts.pop()[:2])
+            else:
+                self._assign(generator.target, ("each", self.depth), inside)
+                self.depth += 1
+                tests = TRUE
             for one in generator.ifs:
                 tests = self.decisions.decide(tests, self.test(one, inside), FALSE)
             parts.append((iterable, tests, generator.is_async))
@@ -771,7 +897,7 @@ class _Run:
             value: Form = (self.value(node.key, inside), self.value(node.value, inside))
         else:
             value = self.value(node.elt, inside)
-        self.depth -= len(node.generators)
+        self.depth = depth
         # A generator expression and a list comprehension yield the same items.
         kind = {ast.DictComp: "dict", ast.SetComp: "set"}.get(type(node), "list")
         form: Form = (kind, tuple(parts), tuple(inside.effects), value)
@@ -781,6 +907,19 @@ class _Run:
         if inside.effects:
             return self._done(form, state)
         return form
+
+    def _unrolled(self, node: ast.ListComp | ast.GeneratorExp, items: Form, state: _Locals) -> Form:
+        """Return a comprehension's values as a written list."""
+        values = []
+        inside = state.branch()
+        for item in items[1:]:
+            self._assign(node.generators[0].target, form_of(item), inside)
+            values.append(self.value(node.elt, inside))
+        state.effects += inside.effects
+        state.join(inside)
+        if isinstance(node, ast.GeneratorExp):
+            return ("generator", ("items", *values))
+        return ("List", *values)
 
     _value_of_SetComp = _value_of_GeneratorExp = _value_of_DictComp = _value_of_ListComp
 
@@ -838,6 +977,20 @@ class _Run:
                 part = self.decisions.negated(part)
             found = self.decisions.decide(found, part, FALSE)
         return found
+
+
+def _is_short(node: ast.ListComp | ast.GeneratorExp, items: Form) -> bool:
+    """Return True for a comprehension with one value for each of a few constants."""
+    if items[0] != "items" or len(items) > _MOST_UNROLLED or len(node.generators) > 1 or node.generators[0].ifs:
+        return False
+    return all(form_of(one)[0] == "constant" for one in items[1:])
+
+
+def _joined_paths(path: Form) -> list[Form]:
+    """Return the parts of a path that ``os.path.join`` made; other paths are one part."""
+    if path[:2] == ("call", ("attribute", ("attribute", ("name", "os"), "path", 0), "join", 0)) and path[3] == ():
+        return [form_of(part) for part in form_of(path[2])]
+    return [path]
 
 
 def _told_apart(value: Form, state: _Locals) -> Form:
@@ -899,18 +1052,6 @@ def _is_subtype(one: Form, other: Form) -> bool:
         return False
     types = [getattr(builtins, str(each[1]), None) for each in (one, other)]
     return isinstance(types[0], type) and isinstance(types[1], type) and issubclass(types[0], types[1])
-
-
-def _texts_joined(parts: Sequence[Form]) -> list[Form]:
-    """Return the parts of an f-string, with adjacent constant parts joined."""
-    found: list[Form] = []
-    for part in parts:
-        if part[0] == "constant" and found and found[-1][0] == "constant":
-            joined = ast.literal_eval(str(found[-1][1])) + ast.literal_eval(str(part[1]))
-            found[-1] = ("constant", repr(joined))
-        else:
-            found.append(part)
-    return found
 
 
 def _loaded(node: ast.expr) -> ast.expr:
@@ -1008,34 +1149,6 @@ def _assigned(statement: ast.stmt) -> set[str]:
         if isinstance(node, FunctionNode):
             names.add(node.name)
     return names
-
-
-def _as_any(loop: ast.For, after: ast.stmt) -> ast.Return | None:
-    """Return a loop and the ``return`` after it as a single ``return`` with ``any`` or ``all``; None if neither fits.
-
-    ``for x in y: if t: return True``, then ``return False``, becomes ``return any(t for x in y)``.
-    """
-    if (
-        loop.orelse
-        or len(loop.body) != 1
-        or not isinstance(after, ast.Return)
-        or not isinstance(after.value, ast.Constant)
-    ):
-        return None
-    inside = loop.body[0]
-    if not isinstance(inside, ast.If) or inside.orelse or len(inside.body) != 1:
-        return None
-    found = inside.body[0]
-    if not isinstance(found, ast.Return) or not isinstance(found.value, ast.Constant):
-        return None
-    if (found.value.value, after.value.value) == (True, False):
-        name, test = "any", inside.test
-    elif (found.value.value, after.value.value) == (False, True):
-        name, test = "all", ast.UnaryOp(ast.Not(), inside.test)
-    else:
-        return None
-    generator = ast.GeneratorExp(test, [ast.comprehension(loop.target, loop.iter, [], 0)])
-    return ast.Return(ast.Call(ast.Name(name, ast.Load()), [generator], []))
 
 
 def _as_list(before: ast.stmt, loop: ast.stmt) -> ast.stmt | None:

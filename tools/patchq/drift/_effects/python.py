@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from patchq.drift._effects.effects import effect_of
@@ -33,6 +34,7 @@ def restore_python(old: bytes, new: bytes, kept: Collection[str] = ()) -> list[R
     functions = tuple(dict(_functions(tree.body, "")) for tree in trees)
     constants = tuple(_constants(tree) for tree in trees)
     only = [_lacking(constants[side], constants[1 - side], trees[1 - side]) for side in (0, 1)]
+    same = {name: value for name, value in constants[0].items() if _is_equal(value, constants[1].get(name))}
     found = []
     used: set[str] = set()
     for name, node in functions[1].items():
@@ -43,6 +45,7 @@ def restore_python(old: bytes, new: bytes, kept: Collection[str] = ()) -> list[R
             continue
         helpers = [_helpers(name, functions[side], functions[1 - side]) for side in (0, 1)]
         known = _properties(name.rpartition(".")[0], *functions)
+        known |= same
         effect = effect_of(before, helpers[0], {**only[0], **known})
         if effect is None or effect != effect_of(node, helpers[1], {**only[1], **known}):
             continue
@@ -68,7 +71,8 @@ def _functions(body: Sequence[ast.stmt], owner: str) -> Iterator[tuple[str, Func
 
 
 def _constants(tree: ast.Module) -> dict[str, ast.expr]:
-    """Return the values of global names that are assigned a constant or a tuple of constants."""
+    """Return the values of global names that are assigned once, to a constant, a dotted name or a tuple of these."""
+    stored = Counter(node.id for node in walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
     found: dict[str, ast.expr] = {}
     for node in tree.body:
         target, value = None, None
@@ -76,13 +80,21 @@ def _constants(tree: ast.Module) -> dict[str, ast.expr]:
             target, value = node.targets[0], node.value
         elif isinstance(node, ast.AnnAssign):
             target, value = node.target, node.value
-        if isinstance(target, ast.Name) and value is not None and _is_fixed(value):
+        if isinstance(target, ast.Name) and value is not None and stored[target.id] == 1 and _is_fixed(value):
             found[target.id] = value
     return found
 
 
 def _is_fixed(value: ast.expr) -> bool:
-    return all(isinstance(node, ast.Constant | ast.Tuple | ast.UnaryOp | ast.USub | ast.Load) for node in walk(value))
+    if isinstance(value, ast.Tuple):
+        return all(map(_is_fixed, value.elts))
+    if isinstance(value, ast.Attribute):
+        return all(isinstance(node, ast.Attribute | ast.Name | ast.Load) for node in walk(value))
+    return all(isinstance(node, ast.Constant | ast.UnaryOp | ast.USub) for node in walk(value))
+
+
+def _is_equal(one: ast.expr, other: ast.expr | None) -> bool:
+    return other is not None and ast.dump(one) == ast.dump(other)
 
 
 def _lacking(mine: Mapping[str, ast.expr], other: Mapping[str, ast.expr], tree: ast.Module) -> dict[str, ast.expr]:

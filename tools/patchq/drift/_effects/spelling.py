@@ -41,6 +41,13 @@ class _Spelling(ast.NodeTransformer):
             return _appended(call.func.value, call.args[0]) or node
         return _named_attribute(call) or node
 
+    def visit_Try(self, node: ast.Try) -> ast.stmt | list[ast.stmt]:
+        self.generic_visit(node)
+        if node.orelse and not node.finalbody and all(_never_ends(handler.body) for handler in node.handlers):
+            after, node.orelse = node.orelse, []
+            return [node, *after]
+        return node
+
     def visit_Assert(self, node: ast.Assert) -> ast.stmt | list[ast.stmt]:
         self.generic_visit(node)
         if isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.And):
@@ -49,6 +56,8 @@ class _Spelling(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "__str__" and not (node.args or node.keywords):
+            return ast.Call(ast.Name("str", ast.Load()), [node.func.value], [])
         respell = _CALLS.get(ast.unparse(node.func))
         if respell is None or (node.keywords and respell is not _opened):
             respell = _SUFFIXES.get(getattr(node.func, "attr", ""))
@@ -64,6 +73,11 @@ class _Spelling(ast.NodeTransformer):
         self.generic_visit(node)
         body = list(_with_ends(node.body))
         return [ast.copy_location(ast.With(node.items, []), node), *body, Left()]
+
+
+def _never_ends(body: Sequence[ast.stmt]) -> bool:
+    """Return True if the last statement of a block leaves it."""
+    return bool(body) and isinstance(body[-1], ast.Return | ast.Raise | ast.Continue | ast.Break)
 
 
 def _named_attribute(call: ast.expr) -> ast.stmt | None:

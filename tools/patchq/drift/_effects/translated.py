@@ -24,6 +24,8 @@ _PURE = re.compile(
     r"u?int\d*(_t)?|size_t|bool|float|double|half)$"
 )
 _CAST = re.compile(r"(u?int\d*(_t)?|size_t|bool|float|double|half)$")
+#: Macros that throw an exception.
+_THROWING = re.compile(r"[A-Z]+(_[A-Z]+)*_THROW|FLASHINFER_ERROR")
 _OPERATORS: dict[str, type[ast.operator]] = {
     "+": ast.Add,
     "-": ast.Sub,
@@ -56,10 +58,8 @@ _NAMES = ("qualified_identifier", "this", "template_function", "sizeof_expressio
 def python_of(file: CppFile, node: Any) -> FunctionNode:
     """Translate a C++ function definition to a Python function definition.
 
-    :raises UnknownError: if the function has a syntax error or a statement that can't be translated.
+    :raises UnknownError: if a statement that leaves a block can't be translated.
     """
-    if any(each.is_error for each in _every(node.child_by_field_name("body"))):
-        raise UnknownError
     return _Translation(file, node).function()
 
 
@@ -124,6 +124,8 @@ class _Translation:
                         found.add(self.text(node.child_by_field_name("argument")))
                 case "lambda_expression" | "gnu_asm_expression":
                     found.update(self.text(each) for each in _every(node) if each.type == _NAME)
+                case "preproc_arg":
+                    found.update(re.findall(r"\w+", self.text(node)))
                 case "assignment_expression" | "update_expression":
                     target = node.child_by_field_name("left") or node.child_by_field_name("argument")
                     targets.append((self.text(target), target.type == _NAME and _is_statement(node)))
@@ -196,11 +198,14 @@ class _Translation:
     def statement(self, node: Any) -> list[ast.stmt]:
         """Translate a statement to zero or more Python statements."""
         translate = getattr(self, f"_from_{node.type}", None)
+        if node.has_error and any(child.is_error or child.is_missing for child in node.children):
+            # The parser can't read a part of it.
+            translate = None
         if translate is not None:
             return list(translate(node))
         if node.type in _GUARDS:
             return self._guarded(node)
-        return [ast.Expr(_call(self._opaque(node)))]
+        return [ast.Expr(self._opaque(node))]
 
     def _from_comment(self, node: Any) -> list[ast.stmt]:
         return []
@@ -208,6 +213,9 @@ class _Translation:
     def _from_expression_statement(self, node: Any) -> list[ast.stmt]:
         if not node.named_children:
             return []
+        if node.named_children[0].type == _NAME:
+            # A macro.
+            return [ast.Expr(self._opaque(node))]
         return self._expression(node.named_children[0])
 
     def _from_compound_statement(self, node: Any) -> list[ast.stmt]:
@@ -259,26 +267,27 @@ class _Translation:
             other = self.statement(alternative)
         return [ast.If(test, found or [ast.Pass()], other)]
 
-    def _opaque(self, node: Any) -> str:
-        """Return the text of code that isn't translated, with local variables renamed as in the translation.
+    def _opaque(self, node: Any, before: Sequence[str] = ()) -> ast.Call:
+        """Return code that isn't translated as a call of its text, with the variables that hold values as arguments.
 
-        :raises UnknownError: if the code leaves a block, contains a preprocessor condition, or mentions a local
-            variable that is not an object.
+        :param before: words to put before the text.
+        :raises UnknownError: if the code leaves a block, assigns such a variable, or contains a preprocessor
+            conditional.
         """
+        values: dict[str, str] = {}
         for each in _every(node):
-            if each.type in _LEAVING and not _is_in_lambda(each, node):
-                raise UnknownError
-            if each.type.startswith("preproc_") and each.type not in (
-                "preproc_call",
-                "preproc_arg",
-                "preproc_directive",
-            ):
+            if each.type in _GUARDS or (each.type in _LEAVING and not _is_in_lambda(each, node)):
                 raise UnknownError
             name = self.text(each)
-            if each.type == _NAME and name not in self.objects and self._resolved(name) not in ("", name):
-                raise UnknownError
+            if each.type == _NAME and name not in self.objects and self._resolved(name):
+                values.setdefault(name, f"value {len(values)}")
+            if each.type in ("assignment_expression", "update_expression"):
+                target = self.text(each.child_by_field_name("left") or each.child_by_field_name("argument"))
+                if target not in self.objects and self._resolved(target):
+                    raise UnknownError
         words = re.findall(r'"(?:[^"\\]|\\.)*"|\w+|\S', self.text(node))
-        return " ".join(self._resolved(word) or word for word in words)
+        text = " ".join([*before, *(values.get(word) or self._resolved(word) or word for word in words)])
+        return _call(text, *(ast.Name(self._resolved(name), ast.Load()) for name in values))
 
     def _resolved(self, name: str) -> str:
         """Return the Python name of a local variable; "" for other names."""
@@ -304,7 +313,8 @@ class _Translation:
             value = declared.child_by_field_name("value")
             inner = _inner(declared)
             if inner.type == "function_declarator":
-                raise UnknownError
+                found.append(self._made(shown, inner))
+                continue
             if inner.type == "structured_binding_declarator":
                 values = self.value(value)
                 names: list[ast.expr] = [
@@ -325,15 +335,26 @@ class _Translation:
                 if given and not self._is_written_next(node, name, given):
                     found.append(ast.Assign([self._place(target)], given))
             else:
-                kind = f"{shown} {self._opaque(inner)}"
                 storage = [
                     self.text(one) for one in node.children if one.type in ("storage_class_specifier", "__shared__")
                 ]
-                declaration = _call(" ".join(["declare", *storage, kind]))
+                declaration = self._opaque(inner, ["declare", *storage, shown])
                 if given:
                     declaration.args.append(given)
                 found.append(ast.Expr(declaration))
         return found
+
+    def _made(self, shown: str, declarator: Any) -> ast.stmt:
+        """Return the declaration of an object made of variables. The parser takes it for one of a function.
+
+        :raises UnknownError: if it is one of a function.
+        """
+        names = _parts(declarator.child_by_field_name("parameters"))
+        if not names or any(" " in self.text(one) for one in names):
+            raise UnknownError
+        values = [self._value_of_identifier(one) for one in names]
+        self.objects.add(self.text(_declared(declarator)))
+        return ast.Expr(_call(f"declare {shown} {self._new(self.text(_declared(declarator)))}", *values))
 
     def _values(self, node: Any) -> list[ast.expr]:
         """Translate each expression in an argument list or initializer list."""
@@ -379,6 +400,8 @@ class _Translation:
             return [ast.Expr(_call("<<", streamed[0], one)) for one in streamed[1:]]
         if node.type == "call_expression" and _only_reserves(self.file, node):
             return []
+        if node.type == "call_expression" and _THROWING.fullmatch(self.text(node.child_by_field_name("function"))):
+            return [ast.Raise(self.value(node), None)]
         return [ast.Expr(self.value(node))]
 
     def _streamed(self, node: Any) -> Iterator[ast.expr]:
@@ -462,40 +485,42 @@ class _Translation:
     def _from_switch_statement(self, node: Any) -> list[ast.stmt]:
         """Translate a ``switch`` to a chain of ``if`` statements.
 
-        :raises UnknownError: if the statements of a case fall through to the next case.
+        :raises UnknownError: if a case is inside a preprocessor conditional, or ends with a conditional ``break``.
         """
         value = self.value(node.child_by_field_name("condition").child_by_field_name("value"))
         found: list[ast.stmt] = []
-        end = found
+        end, other = found, found
         choices: list[ast.expr] = []
         cases = _parts(node.child_by_field_name("body"))
+        if any(case.type != "case_statement" for case in cases):
+            raise UnknownError
         for position, case in enumerate(cases):
             choice = case.child_by_field_name("value")
-            statements = _parts(case)
-            if choice is not None:
-                statements.remove(choice)
-            is_last = position == len(cases) - 1
+            statements = _statements_of(case)
             if choice is not None:
                 choices.append(self.value(choice))
-            if choice is not None and not statements and not is_last:
+            elif not statements:
+                raise UnknownError
+            if not statements and position < len(cases) - 1:
                 continue
-            body = self._case(statements, is_last=is_last)
+            for after in cases[position + 1 :]:
+                if not _leaves(statements):
+                    statements = [*statements, *_statements_of(after)]
+            body = self._case(statements)
             if choice is None:
-                if not is_last or choices:
-                    raise UnknownError
-                end += body
+                # Its choices are those that no other case has.
+                other = body
             else:
                 test = ast.Compare(value, [ast.In()], [ast.Tuple(choices, ast.Load())])
                 condition = ast.If(test, body or [ast.Pass()], [])
                 end.append(condition)
-                end, choices = condition.orelse, []
+                end = condition.orelse
+            choices = []
+        if other is not found:
+            end += other
         return found
 
-    def _case(self, statements: Sequence[Any], *, is_last: bool) -> list[ast.stmt]:
-        if len(statements) == 1 and statements[0].type == "compound_statement":
-            statements = statements[0].named_children
-        if not is_last and (not statements or statements[-1].type not in _LEAVING):
-            raise UnknownError
+    def _case(self, statements: Sequence[Any]) -> list[ast.stmt]:
         if statements and statements[-1].type == "break_statement":
             statements = statements[:-1]
         if any(each.type == "break_statement" for one in statements for each in _every(one)):
@@ -526,7 +551,7 @@ class _Translation:
             return ast.Name(spelled_type(self.text(node)), ast.Load())
         translate = getattr(self, f"_value_of_{node.type}", None)
         if translate is None:
-            return _call(self._opaque(node))
+            return self._opaque(node)
         found = translate(node)
         assert isinstance(found, ast.expr)
         return found
@@ -629,6 +654,11 @@ class _Translation:
 
         :param node: left operand, whose declaration shows whether it is unsigned.
         """
+        if operator in ("==", "!=") and _is_find(left, right):
+            lacks = ast.UnaryOp(ast.Not(), _counted(left))
+            if operator == "==":
+                return lacks
+            return ast.UnaryOp(ast.Not(), lacks)
         if isinstance(right, ast.Constant) and right.value == 0:
             is_zero = ast.UnaryOp(ast.Not(), left)
             if operator == "==":
@@ -643,8 +673,26 @@ class _Translation:
                 return ast.BinOp(left, ast.Mod(), ast.Constant(mask + 1))
         return None
 
+    def _respelled_method(self, function: Any, arguments: list[ast.expr]) -> ast.expr | None:
+        """Return a call of a container's method in its other spelling; None for other calls."""
+        container = self._field(function, "argument")
+        name = self.text(function.child_by_field_name("field"))
+        size = ast.Call(ast.Attribute(container, "size", ast.Load()), [], [])
+        if name == "empty" and not arguments:
+            return ast.UnaryOp(ast.Not(), size)
+        if name == "front" and not arguments:
+            return ast.Subscript(container, ast.Constant(0), ast.Load())
+        if name == "emplace_back" and arguments:
+            item = arguments[0]
+            if len(arguments) > 1:
+                item = ast.List(arguments, ast.Load())
+            return ast.Call(ast.Attribute(container, "push_back", ast.Load()), [item], [])
+        return None
+
     def _is_unsigned(self, node: Any) -> bool:
         """Return whether an expression is a variable declared as unsigned, or an element of such a variable."""
+        if node.type == "call_expression":
+            return self.text(node).endswith(".size()")
         while node.type in ("subscript_expression", "pointer_expression"):
             node = node.child_by_field_name("argument")
         return node.type == _NAME and self.text(node) in self.unsigned
@@ -658,6 +706,8 @@ class _Translation:
         name = ""
         if function.type != "field_expression":
             name = spelled_type(self.text(function))
+        if function.type == "field_expression" and (respelled := self._respelled_method(function, arguments)):
+            return respelled
         if name in ("copy", "std::copy") and (inserted := _inserted(arguments)):
             return inserted
         if name in ("min", "max"):
@@ -667,6 +717,23 @@ class _Translation:
                 name = f"static_cast<{name}>"
             return _pure(name, *arguments)
         return ast.Call(self.value(function), arguments, [])
+
+
+def _is_find(left: ast.expr, right: ast.expr) -> bool:
+    """Return True for a call of a container's ``find`` and a call of the same container's ``end``."""
+    match left, right:
+        case ast.Call(func=ast.Attribute(value=one, attr="find")), ast.Call(
+            func=ast.Attribute(value=other, attr="end")
+        ):
+            return ast.dump(one) == ast.dump(other)
+    return False
+
+
+def _counted(find: ast.expr) -> ast.expr:
+    """Return a call of ``find`` as a call of ``count``."""
+    assert isinstance(find, ast.Call)
+    assert isinstance(find.func, ast.Attribute)
+    return ast.Call(ast.Attribute(find.func.value, "count", ast.Load()), find.args, [])
 
 
 def _remainder(number: ast.expr, divisor: ast.expr) -> str:
@@ -708,6 +775,30 @@ def _pure(name: str, *arguments: ast.expr) -> ast.expr:
 
 def _tuple(values: Sequence[ast.expr]) -> ast.expr:
     return ast.Tuple(list(values), ast.Load())
+
+
+def _statements_of(case: Any) -> list[Any]:
+    """Return the statements of a case, without the braces around them."""
+    found = _parts(case)
+    choice = case.child_by_field_name("value")
+    if choice is not None:
+        found.remove(choice)
+    if len(found) == 1 and found[0].type == "compound_statement":
+        found = _parts(found[0])
+    return found
+
+
+def _leaves(statements: Sequence[Any]) -> bool:
+    """Return whether statements never reach the one after them."""
+    if not statements:
+        return False
+    last = statements[-1]
+    if last.type == "compound_statement":
+        return _leaves(_parts(last))
+    if last.type == "if_statement":
+        other = last.child_by_field_name("alternative")
+        return other is not None and _leaves([last.child_by_field_name("consequence")]) and _leaves(_parts(other))
+    return last.type in _LEAVING
 
 
 def _parts(node: Any) -> list[Any]:

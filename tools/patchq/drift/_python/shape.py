@@ -360,19 +360,22 @@ def listed(before: ast.stmt, node: ast.stmt) -> ast.stmt | None:
     """
     if not isinstance(before, ast.Assign) or not isinstance(before.value, ast.List) or before.value.elts:
         return None
-    if not isinstance(node, ast.For) or len(node.body) != 1 or node.orelse:
-        return None
-    inside: ast.stmt = node.body[0]
-    tests: list[ast.expr] = []
-    if isinstance(inside, ast.If) and len(inside.body) == 1 and not inside.orelse:
-        tests = [inside.test]
+    inside = node
+    loops: list[ast.comprehension] = []
+    while isinstance(inside, ast.For | ast.If) and len(inside.body) == 1 and not inside.orelse:
+        if isinstance(inside, ast.For):
+            loops.append(ast.comprehension(inside.target, inside.iter, [], 0))
+        elif loops:
+            loops[-1].ifs.append(inside.test)
+        else:
+            return None
         inside = inside.body[0]
-    call = inside.value if isinstance(inside, ast.Expr) else None
+    call = inside.value if isinstance(inside, ast.Expr) and loops else None
     if not isinstance(call, ast.Call) or len(call.args) != 1 or call.keywords:
         return None
     if ast.unparse(call.func) != f"{ast.unparse(before.targets[0])}.append":
         return None
-    made = ast.ListComp(call.args[0], [ast.comprehension(node.target, node.iter, tests, 0)])
+    made = ast.ListComp(call.args[0], loops)
     return ast.copy_location(ast.Assign(before.targets, made), before)
 
 

@@ -67,7 +67,8 @@ class Files:
         self._classes: dict[BlobId, list[tuple[bytes, frozenset[bytes]]]] = {}
         #: For each restored file: its path, its old and new blob, and the words that patches add to it.
         self._sides: dict[BlobId, tuple[bytes, BlobId, BlobId, frozenset[str]]] = {}
-        self._shifts: dict[bytes, list[tuple[int, int]]] = {}
+        #: Shifts of line numbers in each restored file.
+        self._shifts: dict[BlobId, list[tuple[int, int]]] = {}
 
     def restored(self, path: bytes, old: BlobId, new: BlobId, kept: frozenset[str]) -> BlobId:
         """Return an id for a new file in which functions with an unchanged effect have their old bodies.
@@ -80,9 +81,9 @@ class Files:
         self._sides[name] = path, old, new, kept
         return name
 
-    def real_line(self, path: bytes, line: int) -> int:
-        """Convert a line number in the restored file to the line number in the real new file."""
-        for start, shift in reversed(self._shifts.get(path, ())):
+    def real_line(self, blob: BlobId | None, line: int) -> int:
+        """Convert a line number in a restored file to the line number in the real new file."""
+        for start, shift in reversed(self._shifts.get(blob or BlobId(""), ())):
             if line >= start:
                 return line - shift
         return line
@@ -101,7 +102,7 @@ class Files:
             path, old, new, kept = self._sides[blob]
             restore = restore_python if path.endswith(b".py") else restore_cpp
             replacements = restore(self.contents[old], self.contents[new], kept)
-            self.contents[blob], self._shifts[path] = replaced(self.contents[new], replacements)
+            self.contents[blob], self._shifts[blob] = replaced(self.contents[new], replacements)
 
     def content(self, blob: BlobId) -> bytes:
         self.bring([blob])
