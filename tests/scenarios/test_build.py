@@ -212,6 +212,54 @@ def test_the_same_stack_gives_the_same_bytes_and_at_once(pair: Patchq) -> None:
     assert {n: p.read_bytes() for n, p in built(pair).items()} == first
 
 
+def set_build(patchq: Patchq, upstream: str, line: str) -> None:
+    """Put a line into an upstream's build settings in place of the line with the same key."""
+    lock = patchq.layout.lock
+    head, start, rest = lock.read_text().partition(f"[upstreams.{upstream}.build]\n")
+    table, end, others = rest.partition("\n[")
+    lines = [old for old in table.splitlines() if old.partition(" = ")[0] != line.partition(" = ")[0]]
+    lock.write_text(head + start + "\n".join([*lines, line, ""]) + end + others)
+
+
+def test_other_variables_of_the_empty_profile_make_another_wheel(pair: Patchq) -> None:
+    (pair.tree("app") / "setup.py").write_text(
+        "import os\nfrom setuptools import setup\n"
+        "open('app/device.py', 'w').write(f'DEVICE = {os.environ[\"APP_DEVICE\"]!r}\\n')\nsetup()\n"
+    )
+    pair.ok("new", "app", "device", "-m", "Record the device\n\nWhy.")
+    for device in ("cpu", "gpu"):
+        set_build(pair, "app", f'empty-env = {{ APP_DEVICE = "{device}" }}')
+        path = built(pair, "app", "--profile", "empty")["app"]
+        with zipfile.ZipFile(path) as zf:
+            assert zf.read("app/device.py") == f"DEVICE = '{device}'\n".encode()
+
+
+def test_another_package_makes_another_wheel(pair: Patchq) -> None:
+    before = built(pair, "app")["app"]
+    set_build(pair, "app", 'package = "app_inner"')
+    after = built(pair, "app")["app"]
+    assert after == before
+    with zipfile.ZipFile(after) as zf:
+        assert "app_inner/_patchq.json" in zf.namelist()
+
+
+def test_another_distribution_makes_another_wheel(pair: Patchq) -> None:
+    built(pair, "app")
+    set_build(pair, "app", 'distribution = "app-two"')
+    path = built(pair, "app")["app"]
+    assert manifest(path, "app_two")["distribution"] == "app-two"
+    lines = (pair.layout.dist / "default" / "requirements.txt").read_text().splitlines()
+    assert [line.partition("==")[0] for line in lines if "==" in line] == ["app-two"]
+
+
+def test_a_build_with_isolation_does_not_return_a_wheel_built_without(pair: Patchq) -> None:
+    built(pair, "app")
+    set_build(pair, "app", 'requires = ["no-such-backend==1"]')
+    built(pair, "app")
+    said = pair.fails(5, "build", "app", "--offline")
+    assert "pip can't install no-such-backend==1" in " ".join(said.split())
+
+
 def test_a_change_in_one_is_a_new_version_of_all(pair: Patchq) -> None:
     before = built(pair)
     edit(pair.tree("app") / "app" / "other.py", 1, b"x = 2\n")

@@ -15,7 +15,6 @@ from patchq.build._sbom import Wheel, render
 from patchq.build.job import Job, Made
 from patchq.environment import signatures
 from patchq.errors import StateError
-from patchq.formats.lock import BuildConfig
 from patchq.stacks.applied import Applied
 from patchq.system import fsio
 
@@ -87,7 +86,7 @@ def keep(job: Job, item: Applied, profile: str, version: str, made: Made) -> Bui
     config, path = item.build, made.path
     assert config
     record = _record(job, item, profile)
-    _drop_older(job, record, config, profile, path)
+    _drop_older(job, item, record, profile, path)
     digest = fsio.sha256_file(path)
     body = {
         "version": 1,
@@ -95,6 +94,7 @@ def keep(job: Job, item: Applied, profile: str, version: str, made: Made) -> Bui
         "stat": fsio.stat_key(path),
         "sha256": digest,
         "wheel": version,
+        "upstream": item.stack.pin.upstream,
         "distribution": config.distribution,
         "profile": profile,
         "notes": made.notes,
@@ -116,20 +116,29 @@ def keep(job: Job, item: Applied, profile: str, version: str, made: Made) -> Bui
 
 
 def _record(job: Job, item: Applied, profile: str) -> Path:
-    """Return the path of the file that records a build with these inputs."""
+    """Return the path of the file that records a build with these inputs.
+
+    If an input of the wheel is missing here, :func:`find` returns an old wheel after only that input has changed.
+    """
     config = item.build
     assert config
+    requires, env = config.requires, {}
     if profile == "empty":
-        requires = config.empty_requires
-    else:
-        requires = config.requires
+        requires, env = config.empty_requires, dict(config.empty_env)
     body = [
         job.stack_id,
         item.stack.pin.upstream,
+        config.distribution,
+        config.package,
         profile,
+        # The release wheel of an overlay, and compiled modules, may be for the running Python only.
+        sys.version_info[:2],
         job.wheel_tag or sys.platform + (job.platform or platforms.here()),
         [a.state.tip for a in job.applied],
         requires,
+        env,
+        # An overlay builds nothing, so isolation makes no difference to it.
+        job.isolation and profile != "overlay",
         config.version_file,
         job.set_name,
         dict(item.stack.pin.wheels),
@@ -140,19 +149,25 @@ def _record(job: Job, item: Applied, profile: str) -> Path:
     return job.project.layout.private / "wheels" / f"{key}.json"
 
 
-def _drop_older(job: Job, record: Path, config: BuildConfig, profile: str, path: Path) -> None:
-    """Remove the wheels that patchq built for an earlier stack, because the new wheel replaces them."""
+def _drop_older(job: Job, item: Applied, record: Path, profile: str, path: Path) -> None:
+    """Remove the wheels that patchq built for an earlier stack or other settings: the new wheel replaces them."""
+    assert item.build
     for other, known in _records(job):
-        if known["distribution"] == config.distribution and known["profile"] == profile and other != record:
-            same_tags = known["file"].split("-")[2:] == path.name.split("-")[2:]
-            # Older versions of patchq wrote the wheels of all sets to dist/.
-            if not known.get("set"):
-                fsio.remove(job.project.layout.dist / known["file"])
-                fsio.remove(other)
-            elif same_tags and known["set"] == job.set_name:
-                if known["file"] != path.name:
-                    fsio.remove(job.dist / known["file"])
-                fsio.remove(other)
+        is_renamed = known["distribution"] != item.build.distribution
+        if other == record or known["profile"] != profile:
+            continue
+        if is_renamed and known.get("upstream") != item.stack.pin.upstream:
+            continue
+        # A wheel for another machine stays, unless an environment would have to install both distributions.
+        same_tags = known["file"].split("-")[2:] == path.name.split("-")[2:]
+        # Older versions of patchq wrote the wheels of all sets to dist/.
+        if not known.get("set"):
+            fsio.remove(job.project.layout.dist / known["file"])
+            fsio.remove(other)
+        elif (same_tags or is_renamed) and known["set"] == job.set_name:
+            if known["file"] != path.name:
+                fsio.remove(job.dist / known["file"])
+            fsio.remove(other)
 
 
 def drop(job: Job, distribution: str) -> None:
