@@ -65,6 +65,23 @@ if __name__ == "__main__":
         process.join()
     print(json.dumps(found))
 """
+#: Another process is faster: it puts the data tree in place while this one still fills its own.
+TWO_AT_ONCE = """
+import os
+from _patchq_thin_lib import _serve
+
+fill = _serve._fill
+found = []
+
+def fill_slowly(root, tree, files):
+    fill(root, tree, files)
+    _serve._fill = fill
+    found.append(os.stat(_serve.data_tree(_serve._base.load(), root)))
+
+_serve._fill = fill_slowly
+import lib.jit.env
+assert os.path.samestat(os.stat(lib.jit.env.DATA.parents[1]), found[0]), "the finished tree was replaced"
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -276,6 +293,34 @@ def test_without_a_writable_cache(thin: Environment, tmp_path: Path) -> None:
     done = thin.run("-c", "import lib.jit.env")
     assert done.returncode == 1
     assert "PATCHQ_THIN_CACHE" in done.stderr
+
+
+def test_a_data_tree_that_another_process_has_finished_stays(thin: Environment, tmp_path: Path) -> None:
+    done = thin.run("-c", TWO_AT_ONCE)
+    assert done.returncode == 0, done.stderr
+    assert not [path for path in (tmp_path / "cache").iterdir() if path.name.startswith("tmp")]
+    assert thin.look()["kernel"] == "// patched\n"
+
+
+def test_a_damaged_data_tree_is_replaced(thin: Environment, tmp_path: Path) -> None:
+    thin.look()
+    (tree,) = (tmp_path / "cache").glob("tree-*")
+    (tree / "lib" / "data" / "kernel.cu").write_text("// damaged\n")
+    assert thin.look()["kernel"] == "// patched\n"
+    assert list((tmp_path / "cache").glob("tree-*")) == [tree]
+    assert not list((tmp_path / "cache").glob("tmp*"))
+
+
+def test_a_data_tree_that_fails_leaves_no_folder(thin: Environment, tmp_path: Path) -> None:
+    program = (
+        "import os, lib\n"
+        "os.unlink(os.path.join(os.path.dirname(lib.__file__), '..', '_patchq_thin_lib/files/lib/data/kernel.cu'))\n"
+        "import lib.jit.env"
+    )
+    done = thin.run("-c", program)
+    assert done.returncode == 1
+    assert "kernel.cu" in done.stderr
+    assert [path.suffix for path in (tmp_path / "cache").iterdir()] == [".checked"]
 
 
 # Over the release

@@ -138,16 +138,25 @@ def data_tree(thin: _base.Thin, root: str) -> str:
     tree = os.path.join(_base.cache_folder(), "tree-" + key[7:39].replace("_", "-"))
     if _is_complete(thin, root, tree, real):
         return tree
+    temporary = ""
     try:
         os.makedirs(_base.cache_folder(), exist_ok=True)
         temporary = tempfile.mkdtemp(dir=_base.cache_folder())
-        _fill(root, temporary, {name: _source(thin, root, name) for name in real})
-        _put(temporary, tree)
+        new = os.path.join(temporary, "new")
+        _fill(root, new, {name: _source(thin, root, name) for name in real})
+        # A process that reads the data files would miss a complete tree while it is replaced.
+        if not _is_complete(thin, root, tree, real):
+            _put(new, tree, os.path.join(temporary, "old"))
     except OSError as error:
-        raise _base.Refused(
-            f"patched data files of {thin.release} need a writable folder: {error}; "
-            "set PATCHQ_THIN_CACHE to such a folder"
-        ) from None
+        # Another process may have put the tree in place between two steps of this one.
+        if not _is_complete(thin, root, tree, real):
+            raise _base.Refused(
+                f"patched data files of {thin.release} need a writable folder: {error}; "
+                "set PATCHQ_THIN_CACHE to such a folder"
+            ) from None
+    finally:
+        if temporary:
+            shutil.rmtree(temporary, ignore_errors=True)
     return tree
 
 
@@ -190,14 +199,10 @@ def _fill(root: str, tree: str, files: dict[str, str]) -> None:
         shutil.copyfile(source, os.path.join(tree, *name.split("/")))
 
 
-def _put(temporary: str, tree: str) -> None:
-    """Rename a finished tree to its final name, and replace a tree that another process has created."""
+def _put(new: str, tree: str, old: str) -> None:
+    """Rename a finished tree to its final name. A damaged tree with that name becomes ``old``."""
     try:
-        os.rename(temporary, tree)
-        return
+        os.rename(new, tree)
     except OSError:
-        pass
-    old = tempfile.mkdtemp(dir=os.path.dirname(tree))
-    os.rename(tree, os.path.join(old, "old"))
-    os.rename(temporary, tree)
-    shutil.rmtree(old, ignore_errors=True)
+        os.rename(tree, old)
+        os.rename(new, tree)
