@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -165,6 +166,15 @@ def test_a_set_that_installs(pair: Patchq, index: Path) -> None:
     message = pair.ok("check", "--installs")
     assert "set default on aarch64: 3 packages can be installed together" in message
     assert "set default on x86_64: 3 packages can be installed together" in message
+
+
+def test_requirements_are_resolved_for_the_running_python(pair: Patchq, index: Path) -> None:
+    """`patchq build` chooses release wheels for this Python, too."""
+    running = ".".join(map(str, sys.version_info[:2]))
+    offer(index, "common", "5", f"absent ; python_version != '{running}'", f"here ; python_version == '{running}'")
+    offer(index, "here", "1")
+    assert installs(pair) == []
+    assert "set default on x86_64: 4 packages" in pair.ok("check", "--installs")
 
 
 def test_the_siblings_are_the_sets_own(pair: Patchq, index: Path) -> None:

@@ -32,8 +32,6 @@ from patchq.system import runner
 
 #: Time limit of one resolution in seconds. uv reads the metadata of about 200 packages.
 SECONDS = 600
-#: Version of Python for which the requirements are resolved.
-_PYTHON = "3.12"
 #: Local version for placeholder wheels. No index can offer a version with a local part.
 _LOCAL = "+patchq"
 _DEPENDS = re.compile(r"depends? on\s+([A-Za-z0-9][\w.-]*(?:\[[\w,-]+\])?(?:[<>=!~]=?[\w.*+!-]+,?)*)")
@@ -176,13 +174,12 @@ class _Asking:
             "--no-config",
             "--only-binary",
             ":all:",
+            # `patchq build` chooses release wheels for this Python, too.
             "--python",
             sys.executable,
             "--no-python-downloads",
             "--python-platform",
             f"{self.platform}-manylinux_2_39",
-            "--python-version",
-            _PYTHON,
             "--index-strategy",
             "unsafe-best-match",
             "--find-links",
