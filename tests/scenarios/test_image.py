@@ -100,6 +100,31 @@ class Made:
         return " ".join(self.patchq.fails(1, "verify-image", str(path)).split())
 
 
+def saved_images(path: Path, archs: list[str]) -> Path:
+    """An archive from an older ``docker save`` of several images, each with the file ``etc/arch``."""
+    files = {}
+    listed = []
+    for number, arch in enumerate(archs):
+        files[f"{number}/layer.tar"] = archive({"etc/arch.txt": arch.encode()})
+        files[f"{number}.json"] = json.dumps({"architecture": arch, "config": {}}).encode()
+        listed.append({"Config": f"{number}.json", "Layers": [f"{number}/layer.tar"]})
+    path.write_bytes(archive({**files, "manifest.json": json.dumps(listed).encode()}))
+    return path
+
+
+def test_one_of_several_saved_images_is_chosen_by_its_platform(tmp_path: Path) -> None:
+    path = saved_images(tmp_path / "image.tar", ["amd64", "arm64"])
+    for platform, arch in (("x86_64", b"amd64"), ("aarch64", b"arm64")):
+        assert read_image(path, platform).files.read("/etc/arch.txt") == arch
+    with pytest.raises(UserError, match="holds 2 images: choose one with --platform"):
+        read_image(path)
+    with pytest.raises(UserError, match="holds 0 images for riscv64: choose one with --platform"):
+        read_image(path, "riscv64")
+    path = saved_images(tmp_path / "image.tar", ["amd64", "amd64"])
+    with pytest.raises(UserError, match="holds 2 images for x86_64: save only one of them"):
+        read_image(path, "x86_64")
+
+
 def sha(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 

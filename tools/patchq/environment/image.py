@@ -365,10 +365,8 @@ def _manifest(store: _Store, platform: str) -> dict[str, Any]:
     Read it from the OCI index, or else from the list that ``docker save`` writes.
     """
     if "index.json" not in store.names:
-        images = json.loads(store.read("manifest.json"))
-        if len(images) != 1:
-            raise ValueError(f"holds {len(images)} images")
-        return {"config": images[0]["Config"], "layers": images[0]["Layers"]}
+        image = _only(_saved_images(store, platform), platform)
+        return {"config": image["Config"], "layers": image["Layers"]}
     found = json.loads(store.read("index.json"))
     for _ in range(_MOST_LISTS):
         if "layers" in found:
@@ -378,13 +376,39 @@ def _manifest(store: _Store, platform: str) -> dict[str, Any]:
         for one in found["manifests"]:
             if _fits(one, platform):
                 chosen.append(one)
-        if len(chosen) != 1:
-            target = ""
-            if platform:
-                target = f" for {platform}"
-            raise ValueError(f"holds {len(chosen)} images{target}: choose one with --platform")
-        found = json.loads(store.read(chosen[0]))
+        found = json.loads(store.read(_only(chosen, platform)))
     raise ValueError("index.json leads to a manifest through too many nested lists")
+
+
+def _saved_images(store: _Store, platform: str) -> list[dict[str, Any]]:
+    """Return the images in the list of ``docker save`` that fit a platform. The list itself names no platforms."""
+    images = json.loads(store.read("manifest.json"))
+    if not platform:
+        return list(images)
+    chosen = []
+    archs: dict[str, str] = {}
+    for image in images:
+        config = str(image["Config"])
+        if config not in archs:
+            archs[config] = json.loads(store.read(config)).get("architecture", "")
+        if _fits({"platform": {"architecture": archs[config]}}, platform):
+            chosen.append(image)
+    return chosen
+
+
+def _only(images: list[dict[str, Any]], platform: str) -> dict[str, Any]:
+    """Return the only image in a list of images that fit a platform.
+
+    :raises ValueError: if the list has no image or several.
+    """
+    if len(images) == 1:
+        return images[0]
+    target, advice = "", "choose one with --platform"
+    if platform:
+        target = f" for {platform}"
+        if images:
+            advice = "save only one of them"
+    raise ValueError(f"holds {len(images)} images{target}: {advice}")
 
 
 def _check_docker_list(store: _Store, manifest: Mapping[str, Any]) -> None:
