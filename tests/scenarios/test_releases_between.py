@@ -261,3 +261,23 @@ def test_releases_that_are_asked_for_together_say_it_of_the_last(
     told = json.loads(empty.ok("forecast", "up", "--releases", ">1.0,<=2.0", "--json"))
     (cell,) = (c for c in told["cells"] if c["ref"] == "2.0")
     assert (cell["outcome"], cell["evidence"]) == ("absorbed", "landed in 1.5; changed on since by 2.0")
+
+
+@pytest.mark.parametrize("has_host", [True, False], ids=["git host and index", "index only"])
+def test_releases_keep_the_prefix_of_the_pinned_ref(
+    empty: Patchq, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_host: bool
+) -> None:
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "index"))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    git(tmp_path, "init", "-q", "up")
+    for version, content in (("1.0", numbered(40)), ("2.0", numbered(41))):
+        sdist(tmp_path / "index", version, content)
+        commit_files(tmp_path / "up", {"b.txt": content})
+        git(tmp_path / "up", "tag", f"llvmorg-{version}")
+    source = ["--url", str(tmp_path / "up")] if has_host else []
+    empty.ok("pin", "up", *source, "--archive", "p==1.0", "--ref", "llvmorg-1.0")
+    empty.ok("apply")
+    put(empty, "b.txt", HAS)
+    empty.ok("new", "up", "wide", "-s", "-m", "Double\n\nFor the test.")
+    told = json.loads(empty.ok("forecast", "up", "--releases", ">1.0", "--json"))
+    assert [cell["ref"] for cell in told["cells"]] == ["llvmorg-2.0"]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def releases_of(pin: Pin, specifier: str) -> list[str]:
     """Return the releases of a pin's archive that match a version specifier, as refs, oldest first.
 
-    If the pin's ref begins with ``v``, the returned refs do so, too.
+    The returned refs begin with the same prefix as the pin's ref, such as ``v`` or ``llvmorg-``.
     """
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
     from packaging.utils import InvalidSdistFilename, canonicalize_name, parse_sdist_filename
@@ -50,9 +50,7 @@ def releases_of(pin: Pin, specifier: str) -> list[str]:
         return True
 
     index.find_files(name, wanted)
-    prefix = ""
-    if pin.ref.startswith("v"):
-        prefix = "v"
+    prefix = _release_prefix(pin)
     return [f"{prefix}{version}" for version in sorted(versions)]
 
 
@@ -138,6 +136,22 @@ def tag_versions(names: Iterable[str], like: str) -> dict[Version, str]:
 def _prefix(ref: str) -> str:
     """Return the part of a ref before its first digit."""
     return re.split(r"\d", ref, maxsplit=1)[0]
+
+
+def _release_prefix(pin: Pin) -> str:
+    """Return the part of a pin's ref before its version; empty for a branch or commit.
+
+    >>> _release_prefix(Pin(upstream="llvm", ref="llvmorg-16.0.0", archive="llvm==16.0"))
+    'llvmorg-'
+    >>> _release_prefix(Pin(upstream="llvm", ref="rewrite2", archive="llvm==16.0"))
+    ''
+    """
+    prefix = _prefix(pin.ref)
+    version = version_of(pin.ref[len(prefix) :])
+    # A branch or a commit may have digits, too, but they aren't the version of the archive.
+    if prefix == "v" or (version is not None and version == version_of(pin.archive.partition("==")[2])):
+        return prefix
+    return ""
 
 
 def age(pin: Pin) -> tuple[int, Version] | tuple[int]:
@@ -230,7 +244,7 @@ def _with_archive(pin: Pin, like: Pin) -> Pin:
     from patchq.sources import index
 
     try:
-        version = Version(pin.ref)
+        version = Version(pin.ref.removeprefix(_release_prefix(like)))
     except InvalidVersion as error:
         hint = f"pin it with its sources: `patchq pin {pin.upstream} --ref {sh(pin.ref)} …`"
         raise SourceError(str(error), hint=hint) from None
