@@ -73,7 +73,8 @@ class ResultCache:
         if self._new:
             kept = self._kept
             if forget:
-                kept = {name: kept[name] for name in self._keys}
+                # A name has no result if the check failed after it had called find().
+                kept = {name: kept[name] for name in self._keys if name in kept}
             with suppress(OSError):
                 fsio.write_atomic(self._path, fsio.dump_json({"version": _VERSION, "results": kept}))
 
