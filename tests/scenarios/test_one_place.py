@@ -92,6 +92,19 @@ def test_text_beside_something_binary_may_move(blocks: Patchq) -> None:
     assert "in more than one place (lines 11 and 17)" in blocks.fails(3, "apply")
 
 
+def test_a_path_twice_after_something_binary_may_not_move(blocks: Patchq) -> None:
+    (blocks.tree() / "a.bin").write_bytes(bytes(range(256)))
+    blocks.ok("export", "up", "--amend", "twenty")
+    again = b"diff --git a/g.py b/g.py\nindex 1..2 100644\n--- a/g.py\n+++ b/g.py\n"
+    again += b"@@ -33,3 +33,3 @@\n line 29\n-line 30\n+other\n line 31\n"
+    data = rewrite(blocks, (b"diff --git a/g.py b/g.py\n", again + b"diff --git a/g.py b/g.py\n")).read_bytes()
+    assert data.index(b"GIT binary patch") < data.index(again)
+    said = " ".join(blocks.fails(3, "apply").split())
+    assert "can't check that no other place fits, because the patch contains a path twice" in said
+    rewrite(blocks, (b"@@ -33,3 +33,3 @@", b"@@ -30,3 +30,3 @@"))
+    blocks.ok("apply")
+
+
 def test_a_hunk_with_wrong_counts_is_told_in_words(blocks: Patchq) -> None:
     rewrite(blocks, (HERE, b"@@ -11,8 +11,8 @@"))
     said = blocks.fails(1, "apply")

@@ -119,10 +119,10 @@ def parse(data: bytes, where: str) -> list[FilePatch]:
         return []
     files: list[FilePatch] = []
     paths: set[bytes] = set()
-    only_git = ""
+    reasons: list[str] = []
     while at < end and lines[at].startswith(b"diff --git "):
         about, file, at = _parse_header(lines, at, where)
-        only_git = only_git or _for_git(file, paths)
+        reasons.append(_for_git(file, paths))
         for path in file.paths:
             paths.add(check_tree_path(path, where))
         if about.hunks:
@@ -134,10 +134,7 @@ def parse(data: bytes, where: str) -> list[FilePatch]:
         _refuse_damaged(lines[number], number, where)
     if at < end and not _is_signature(lines, at):
         raise Unsupported(f"line {at + 1} is not a line of a diff")
-    if only_git == _BINARY:
-        raise Unsupported(only_git, files)
-    if only_git:
-        raise Unsupported(only_git)
+    _leave_to_git(reasons, files)
     return files
 
 
@@ -227,6 +224,18 @@ def _for_git(file: FilePatch, seen: set[bytes]) -> str:
     if file.binary:
         return _BINARY
     return ""
+
+
+def _leave_to_git(reasons: Sequence[str], files: Sequence[FilePatch]) -> None:
+    """Raise Unsupported if only git can apply one of the changes.
+
+    A binary patch is the weakest reason: the caller checks the places of the other files' hunks in process.
+    """
+    for reason in reasons:
+        if reason and reason != _BINARY:
+            raise Unsupported(reason)
+    if _BINARY in reasons:
+        raise Unsupported(_BINARY, files)
 
 
 def _is_signature(lines: Sequence[bytes], at: int) -> bool:
