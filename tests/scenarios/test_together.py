@@ -31,6 +31,7 @@ def team(tmp_path: Path) -> Patchq:
         "pkg/ops.py": "\n\n".join(["import math\n", *functions]).encode(),
         "pkg/base.py": b"class Base:\n    def run(self, count):\n        return count\n",
         "pkg/user.py": b'"""Users."""\n\nLIMIT = 3\n',
+        "pkg/größe.py": b"FIRST = 1\n" + b"# more\n" * 20 + b"LAST = 1\n",
     }
     commit_files(upstream, files, "first")
     git(upstream, "tag", "v1")
@@ -217,6 +218,16 @@ def test_one_file_of_both_branches_is_exported_again(team: Patchq) -> None:
     git(team.root, "merge", "-q", "-m", "merge", "two")
     team.fails(1, "check")
     team.ok("check", "--fix")
+
+
+def test_a_file_whose_name_git_quotes(team: Patchq) -> None:
+    branches(
+        team,
+        one=adds("one", "pkg/größe.py", "FIRST = 2\n", "FIRST = 1\n"),
+        two=adds("two", "pkg/größe.py", "LAST = 2\n", "LAST = 1\n"),
+    )
+    assert b'"a/pkg/gr\\303' in (team.root / "patches/up/v1/one.patch").read_bytes()
+    assert "after the merge, run:\npatchq test --prove up/one up/two\n" in team.ok("check", "--with", "two")
 
 
 def test_what_is_no_branch(team: Patchq) -> None:

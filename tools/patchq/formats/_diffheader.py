@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 _MODES = (b"100644", b"100755", b"120000", b"160000")
@@ -16,6 +17,8 @@ _SIMILAR = re.compile(rb"similarity index (?:100|\d{1,2})%")
 _DISSIMILAR = re.compile(rb"dissimilarity index (?:100|\d{1,2})%")
 _BARE = re.compile(rb'[^"\\\x00-\x1f\x7f]*')
 _QUOTED = re.compile(rb'"(?:[^"\\\x00-\x1f\x7f]|\\(?:[abtnvfr"\\]|[0-3][0-7]{2}))*"')
+#: Line of a header that contains a path.
+_PATH = re.compile(rb"(?:--- |\+\+\+ |(?:rename|copy) (?:from|to) )([^\t]+).*")
 _ESCAPE = re.compile(rb"\\([0-3][0-7]{2}|.)", re.DOTALL)
 _ESCAPES = {b"a": b"\a", b"b": b"\b", b"t": b"\t", b"n": b"\n", b"v": b"\v", b"f": b"\f", b"r": b"\r"}
 
@@ -48,6 +51,29 @@ def read_header(lines: Sequence[bytes], at: int) -> tuple[FileHeader, int] | Non
         return _read(lines, at)
     except (_OddError, IndexError):
         return None
+
+
+def read_paths(lines: Sequence[bytes], at: int) -> set[bytes]:
+    """Return the paths in the header that begins with the ``diff --git`` line ``lines[at]``.
+
+    If only git can read the header, return the paths in its lines, even if the lines contradict each other.
+    """
+    header = read_header(lines, at)
+    if header:
+        return {path for path in (header[0].old_path, header[0].new_path) if path is not None}
+    found = set()
+    for line in lines[at + 1 :]:
+        if line.startswith((b"diff --git ", b"@@ -")):
+            break
+        match = _PATH.fullmatch(line)
+        if match is None or match[1] == b"/dev/null":
+            continue
+        with suppress(_OddError):
+            path = _plain(match[1])
+            if line.startswith((b"--- ", b"+++ ")):
+                path = path.partition(b"/")[2]
+            found.add(path)
+    return found
 
 
 class _OddError(Exception):

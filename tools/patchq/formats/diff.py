@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import field
 
 from patchq.errors import ConflictKind, FormatError
-from patchq.formats._diffheader import FileHeader, read_header
+from patchq.formats._diffheader import FileHeader, read_header, read_paths
 from patchq.formats.leftovers import leftovers
 from patchq.formats.treepath import check_tree_path, is_for_git
 from patchq.names import show_path
@@ -136,6 +136,16 @@ def parse(data: bytes, where: str) -> list[FilePatch]:
         raise Unsupported(f"line {at + 1} is not a line of a diff")
     _leave_to_git(reasons, files)
     return files
+
+
+def paths_of(data: bytes) -> set[bytes]:
+    """Return the paths of all files in a diff, even if only git can apply the diff."""
+    lines = data.split(b"\n")
+    found: set[bytes] = set()
+    for at, line in enumerate(lines):
+        if line.startswith(b"diff --git "):
+            found |= read_paths(lines, at)
+    return found
 
 
 def _end_of_text(lines: Sequence[bytes], where: str) -> int:

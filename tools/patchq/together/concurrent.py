@@ -24,6 +24,7 @@ from patchq.drift.between import (
     find_twice,
 )
 from patchq.errors import PatchqError, UserError
+from patchq.formats.diff import paths_of
 from patchq.formats.series import SUFFIX, parse
 from patchq.git import person
 from patchq.git.diffs import PathChange
@@ -607,10 +608,4 @@ def _touched(version: ProjectVersion, at: At, patch: str) -> set[bytes]:
     """Return the paths in the diff of a patch."""
     layout = version.project.layout
     path = (layout.stack(*at) / (patch + SUFFIX)).relative_to(layout.root).as_posix()
-    found: set[bytes] = set()
-    for line in patch_text(version.read(path)).split(b"\n"):
-        if line.startswith((b"--- a/", b"+++ b/")):
-            found.add(line[6:].rstrip(b"\t"))
-        elif line.startswith((b"rename from ", b"rename to ")):
-            found.add(line.partition(b" ")[2].partition(b" ")[2])
-    return found
+    return paths_of(patch_text(version.read(path)))
