@@ -230,6 +230,42 @@ def test_a_file_whose_name_git_quotes(team: Patchq) -> None:
     assert "after the merge, run:\npatchq test --prove up/one up/two\n" in team.ok("check", "--with", "two")
 
 
+@pytest.fixture
+def second_release(team: Patchq, tmp_path: Path) -> Patchq:
+    """``team`` with a second patch and a release to carry both patches to."""
+    new(team, "second", "pkg/base.py", "", "\n\nB = 1\n")
+    commit(team, "Second")
+    commit_files(tmp_path / "python", {"pkg/late.py": b"L = 1\n"}, "later")
+    git(tmp_path / "python", "tag", "v2")
+    return team
+
+
+def carry(patchq: Patchq) -> None:
+    patchq.ok("rebase", "up", "--onto", "v2")
+
+
+def test_one_adds_a_patch_to_a_stack_that_the_other_carries(second_release: Patchq) -> None:
+    branches(second_release, carry=carry, more=adds("more", "pkg/ops.py", "\n\nM = 1\n"))
+    (clash,) = [f for f in found(second_release, "more", code=0) if f["rule"] == "left-behind"]
+    assert clash["message"] == "more adds or changes more; carry carries the stack to v2 without that change"
+
+
+def test_one_drops_a_patch_that_the_other_carries(second_release: Patchq) -> None:
+    branches(second_release, carry=carry, drop=lambda patchq: patchq.ok("drop", "first"))
+    (clash,) = [f for f in found(second_release, "drop", code=0) if f["rule"] == "left-behind"]
+    assert clash["message"] == "drop removes first; carry carries the stack to v2 with that patch"
+    assert "`patchq drop first --set SET`" in clash["hint"]
+
+
+def test_both_drop_a_patch_and_one_carries_the_stack(second_release: Patchq) -> None:
+    def drop_and_carry(patchq: Patchq) -> None:
+        patchq.ok("drop", "first")
+        carry(patchq)
+
+    branches(second_release, carry=drop_and_carry, drop=lambda patchq: patchq.ok("drop", "first"))
+    assert [f for f in found(second_release, "drop", code=0) if f["rule"] == "left-behind"] == []
+
+
 def test_what_is_no_branch(team: Patchq) -> None:
     assert "is not a revision" in team.fails(1, "check", "--with", "nothing")
     team.fails(2, "check", "--with", "main", "--fix")

@@ -63,6 +63,11 @@ def _worded(clash: Clash) -> tuple[str, str]:
         return f"{where}: {by} add different definitions of {clash.name}", "keep one of them"
     if clash.kind is ClashKind.SHARED_PROOF:
         return f"{both} change the proof {clash.path}, and git merges them", "run the proof after the merge"
+    if not clash.theirs:
+        return (
+            f"{other} removes {clash.name}; {one} carries the stack to {clash.detail} with that patch",
+            f"`patchq drop {clash.name} --set SET` with a set that pins {clash.detail}, if that stack doesn't need it",
+        )
     return (
         f"{other} adds or changes {clash.name}; {one} carries the stack to {clash.detail} without that change",
         f"carry {clash.name} to {clash.detail}, too: `patchq rebase {clash.upstream} --onto {sh(clash.detail)}`",

@@ -535,7 +535,10 @@ class _BranchComparison:
                 self.proofs.update(self._patches(side, refs.get(upstream), path))
 
     def _left_behind(self) -> Iterator[Clash]:
-        """Yield a clash for each patch that one branch changes in a stack which the other carries to a new ref."""
+        """Yield a clash for each patch that one branch changes in a stack which the other carries to a new ref.
+
+        If the branch removes the patch, the clash names the patch in ``ours``, because only the carried stack has it.
+        """
         base = self.step.base.stacks
         labels, versions = self.step.labels, (self.step.ours, self.step.theirs)
         for side in (0, 1):
@@ -552,7 +555,12 @@ class _BranchComparison:
                     # A stack on another ref has most patches of the stack from which it was carried.
                     if len(carried.keys() & base[at].keys()) < 2:
                         continue
+                    current = versions[other].stacks.get(at, {})
                     for patch in sorted(patches):
+                        is_removed = patch + SUFFIX not in current
+                        if is_removed and patch + SUFFIX not in carried:
+                            continue
+                        named = (f"{upstream}/{patch}",)
                         yield Clash(
                             kind=ClashKind.LEFT_BEHIND,
                             branches=(labels[side], labels[other]),
@@ -561,7 +569,8 @@ class _BranchComparison:
                             ref=at[1],
                             name=patch,
                             detail=ref,
-                            theirs=(f"{upstream}/{patch}",),
+                            ours=named if is_removed else (),
+                            theirs=() if is_removed else named,
                         )
 
     def _becomes_default(self, version: ProjectVersion, upstream: str, ref: str) -> bool:
