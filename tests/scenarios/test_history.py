@@ -468,6 +468,23 @@ def test_a_merge_that_is_the_patch(wide: Patchq, upstream: Path) -> None:
     assert f"landed as {merge[:12]}" in cell["evidence"]
 
 
+@pytest.mark.parametrize("count", [1, 12])
+def test_many_commits_of_a_side_branch_name_the_patch(wide: Patchq, upstream: Path, count: int) -> None:
+    main = git(upstream, "branch", "--show-current")
+    git(upstream, "checkout", "-q", "-b", "side")
+    other = lines(40, {19: b"other\n"})
+    commit_files(upstream, {"b.txt": other}, "Before it")
+    landed = has_it(upstream, b=other)
+    changed_on(upstream)
+    for number in range(count):
+        edit(upstream / "b.txt", 35, b"polish %d\n" % number)
+        commit_files(upstream, {"b.txt": (upstream / "b.txt").read_bytes()}, f"Polish {number} (#77)")
+    merged_in(upstream, main)
+    cell = judged(wide, upstream)
+    assert cell["outcome"] == "absorbed"
+    assert f"landed as {landed[:12]}" in cell["evidence"]
+
+
 @pytest.mark.parametrize("how", ["a revert", "a merge without it"])
 def test_a_side_branch_that_did_not_bring_it(wide: Patchq, upstream: Path, how: str) -> None:
     main = git(upstream, "branch", "--show-current")

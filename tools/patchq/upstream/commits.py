@@ -230,7 +230,7 @@ def names_of(message: str) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
     return _PULL_REQUEST.sub("", subject).strip().lower(), tuple(numbers), tuple(ids)
 
 
-#: Maximum number of side-branch commits that are checked because the patch names them.
+#: Maximum number of lines that are searched because they begin with a side-branch commit that names the patch.
 _MOST_NAMED = 8
 
 
@@ -252,7 +252,10 @@ class SideBranches:
 
     @cached_property
     def _side(self) -> Lineage:
-        """Return the commits of side branches as a line. Their order has no meaning."""
+        """Return the commits of side branches as a line. Parents come before children.
+
+        Two neighbours may be on different branches.
+        """
         main, line = {info.commit for info in self.line.commits}, self.line
         found = line.git.log("--no-merges", self.range, first_parent=False, paths=self.paths)
         side = [info for info in found if info.commit not in main]
@@ -275,14 +278,36 @@ class SideBranches:
         return []
 
     def named(self, patch: Patch) -> list[int]:
-        """Return the numbers of the last commits that name the patch (:func:`named_by`) and change its paths."""
+        """Return the numbers of commits that name the patch (:func:`named_by`) and change its paths.
+
+        Leave out commits on the lines through the other commits, because the search of a line finds them, too.
+        """
         if not self.has_any:
             return []
-        numbers = named_by(self._side, patch)
-        return [n for n in sorted(numbers) if self._side.paths[n] & patch.paths][-_MOST_NAMED:]
+        found: list[int] = []
+        searched: set[CommitId] = set()
+        for number in sorted(named_by(self._side, patch)):
+            is_new = self._side.commits[number].commit not in searched
+            if is_new and self._side.paths[number] & patch.paths and len(found) < _MOST_NAMED:
+                found.append(number)
+                searched.update(self._way_through(number)[0])
+        return found
 
     def line_through(self, number: int) -> Lineage:
         """Return the line from a commit to the target. It follows first parents where possible."""
+        way, against = self._way_through(number)
+        known = {info.commit: info for info in (*self.line.commits, *self._side.commits)}
+        if lacking := [commit for commit in way if commit not in known]:
+            known.update((i.commit, i) for i in self.line.git.log("--no-walk=unsorted", *lacking))
+        commits = [known[commit] for commit in reversed(way)]
+        line = self.line
+        return Lineage(line.git, commits, line.releases, line.need, line.known, against)
+
+    def _way_through(self, number: int) -> tuple[list[CommitId], dict[CommitId, CommitId]]:
+        """Return the commits of the line through a commit, newest first.
+
+        Also return the parent on the line of each merge whose first parent isn't on the line.
+        """
         start = self._side.commits[number].commit
         after = {start}
         for commit, parents in self._parents.items():
@@ -295,12 +320,7 @@ class SideBranches:
             if parent != parents[0]:
                 against[way[-1]] = parent
             way.append(parent)
-        known = {info.commit: info for info in (*self.line.commits, *self._side.commits)}
-        if lacking := [commit for commit in way if commit not in known]:
-            known.update((i.commit, i) for i in self.line.git.log("--no-walk=unsorted", *lacking))
-        commits = [known[commit] for commit in reversed(way)]
-        line = self.line
-        return Lineage(line.git, commits, line.releases, line.need, line.known, against)
+        return way, against
 
 
 def named_by(line: Lineage, patch: Patch) -> set[int]:
