@@ -213,6 +213,15 @@ def test_one_more_proof_for_what_few_machines_have(proven: Patchq, tmp_path: Pat
     assert [m["patch"] for m in mutants] == ["up/first"]
 
 
+def test_a_kept_result_with_an_unknown_state_is_damaged(stack: Patchq) -> None:
+    stack.fails(5, "test", "first")
+    last = stack.layout.private / "results" / "last.json"
+    body = json.loads(last.read_text())
+    body["proofs"][0]["state"] = "fine"
+    last.write_text(json.dumps(body))
+    assert "is damaged" in stack.fails(1, "report", "--json")
+
+
 def test_where_it_is_there_both_are_proven(proven: Patchq, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     data = proven.patch_file("first").read_bytes()
     on = b"\nProof-On: nvcc tests/stacks/up/test_far.py\nProof:"

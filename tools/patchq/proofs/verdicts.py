@@ -56,9 +56,8 @@ def parse_proofs(body: dict[str, Any]) -> list[Verdict]:
             if cell is None:
                 raise ValueError("an invalid cell")
             cells.append(cell)
-        found.append(
-            Verdict(proof=proof, state=p["state"], message=p["message"], cells=tuple(cells), command=p["command"])
-        )
+        state = ProofState(p["state"])
+        found.append(Verdict(proof=proof, state=state, message=p["message"], cells=tuple(cells), command=p["command"]))
     return found
 
 
