@@ -412,6 +412,31 @@ def test_a_rebase_of_somebody_elses_is_refused(stack: Patchq, upstream: Path, ch
         assert "is not the state of a rebase" in stack.fails(1, *verb)
 
 
+@pytest.mark.parametrize("field", ["files", "onto", "parked", "replayed", "stages"])
+def test_ids_of_a_rebase_are_no_options_of_gits(stack: Patchq, upstream: Path, tmp_path: Path, field: str) -> None:
+    edit(upstream / "a.txt", 5, b"theirs\n")
+    git(upstream, "commit", "-qam", "second")
+    git(upstream, "tag", "v2")
+    stack.fails(3, "rebase", "up", "--onto", "v2")
+    path, option = stack.layout.private / "rebase" / "up.json", f"--output={tmp_path / 'OUT'}"
+    state = json.loads(path.read_text())
+    stop, tree = dict(state["stop"]), state["files"]
+    if field == "files":
+        state["files"] = option
+    elif field == "onto":
+        state["onto"]["commit"] = option
+    elif field == "stages":
+        stop["stages"] = [["a.txt", "100644", option, 1]]
+    else:
+        stop[field] = option
+    state["settled"] = [{"stop": stop, "steps": 0, "tree": tree}]
+    path.write_text(json.dumps(state))
+    found = [stack.run(*verb) for verb in (("rebase", "--continue"), ("resolve", "up"), ("status",))]
+    assert not list(tmp_path.glob("OUT*"))
+    for done in found:
+        assert (done.exit_code, "is not a git id" in done.output) == (1, True), done.output
+
+
 def test_a_note_of_a_wheel_names_one_in_dist(stack: Patchq, tmp_path: Path) -> None:
     record = tmp_path / "x.json"
     for name in ("../../x.whl", "/x.whl", None):

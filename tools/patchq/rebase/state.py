@@ -339,16 +339,20 @@ def _progress(raw: dict[str, Any], upstream: str) -> RebaseProgress:
 def _ids_of(raw: Mapping[str, Any]) -> list[str]:
     """Return all git ids in the state."""
     ids = [raw["old_base"], raw["base"], *raw["commits"].values()]
-    optional = [step["commit"] for step in raw["done"]]
-    stop = raw["stop"]
-    if stop:
-        ids.append(stop["parked"])
-        optional += [stop["replayed"], stop.get("resolution", "")]
-        for _, _, blob, _ in stop["stages"]:
-            ids.append(blob)
+    optional = [raw["onto"].get("commit"), raw.get("files")]
+    for step in raw["done"]:
+        optional.append(step["commit"])
+    stops = []
+    if raw["stop"]:
+        stops.append(raw["stop"])
     for item in raw.get("settled", ()):
         ids.append(item["tree"])
-        optional.append(item["stop"].get("resolution", ""))
+        stops.append(item["stop"])
+    for stop in stops:
+        ids.append(stop["parked"])
+        optional += [stop["replayed"], stop.get("resolution")]
+        for _, _, blob, _ in stop["stages"]:
+            ids.append(blob)
     return [*ids, *filter(None, optional)]
 
 
