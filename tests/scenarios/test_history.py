@@ -384,7 +384,20 @@ def test_retire_wants_all_of_it_there_or_a_reason(wide: Patchq, upstream: Path) 
     commit_files(upstream, {"b.txt": numbered(40).replace(b"line 20\n", b"line 20\n" + BLOCK)}, "A part")
     git(upstream, "tag", "v2")
     assert "doesn't have all of up/wide" in wide.fails(1, "retire", "wide", "--onto", "v2")
-    assert "the patch names no proof" in wide.fails(5, "retire", "wide", "--onto", "v2", "--how", "another way")
+    said = wide.fails(5, "retire", "wide", "--onto", "v2", "--how", "another way")
+    assert "the patch names no proof" in said
+    assert "hint: upstream doesn't have the whole patch, so a proof must pass" in said
+    assert "--how" not in said
+
+
+def test_a_proof_that_ends_in_an_error_shows_nothing(proven: Patchq, upstream: Path) -> None:
+    has_it(upstream)
+    changed_on(upstream)
+    git(upstream, "tag", "v2")
+    (proven.root / "tests" / "stacks" / "up" / "test_wide.py").write_text("import nothing_like_that\n")
+    said = proven.fails(5, "retire", "wide", "--onto", "v2")
+    assert "up/wide is not retired: its proof on the bare v2: error: " in said
+    assert "hint: an error doesn't show if the patch is still needed" in said
 
 
 def test_a_history_without_files_brings_those_that_are_needed(wide: Patchq, upstream: Path) -> None:

@@ -102,15 +102,26 @@ def retire(
     if seen.state != ProofState.PASSED and not (
         seen.state == ProofState.NOT_RUN and how and seen.outcome == Outcome.ABSORBED
     ):
-        hint = "the patch is still needed, or its proof tests more than upstream's change does"
-        if seen.state == ProofState.NOT_RUN:
-            hint = "to drop the patch without a proof, give the reason with --how TEXT; the ledger keeps the reason"
-        raise BuildError(f"{seen.patch} is not retired: its proof on the bare {ref}: {seen.proof}", hint=hint)
+        raise BuildError(f"{seen.patch} is not retired: its proof on the bare {ref}: {seen.proof}", hint=_hint(seen))
     if seen.state != ProofState.PASSED:
         how = on_evidence_alone(seen.evidence, how)
     done = replace(seen, how=how or f"retired: upstream has it ({seen.evidence})")
     _record(project, upstream, done, set_name, from_ref)
     return done
+
+
+def _hint(seen: DropEvidence) -> str:
+    """Return the hint for a patch that is not retired, because its proof doesn't pass."""
+    if seen.state == ProofState.ERROR:
+        return "an error doesn't show if the patch is still needed: correct the proof or its environment, and try again"
+    if seen.state != ProofState.NOT_RUN:
+        return "the patch is still needed, or its proof tests more than upstream's change does"
+    if seen.outcome == Outcome.ABSORBED:
+        return "to drop the patch without a proof, give the reason with --how TEXT; the ledger keeps the reason"
+    return (
+        "upstream doesn't have the whole patch, so a proof must pass: write one, or run the command on a machine that "
+        "can run it"
+    )
 
 
 def table(rows: Sequence[DropEvidence]) -> str:
