@@ -287,6 +287,28 @@ def test_another_refs_resolution_is_suggested_and_taken(stopped: Patchq, upstrea
     assert (found["kept"], found["how"]) == (True, "as at v2")
 
 
+def test_why_another_refs_version_is_not_taken(stopped: Patchq, upstream: Path) -> None:
+    def refused(ref: str) -> str:
+        return stopped.fails(1, "resolve", "--ref", ref)
+
+    assert "error: up v9 is not pinned\n" in refused("v9")
+    assert "error: up v1 contains the version of first that stopped\n" in refused("v1")
+    release(upstream, "v3", {"a.txt": with_line(6, b"third\n")})
+    stopped.ok("pin", "up", "--ref", "v3", "--set", "three")
+    assert "error: the stack of up v3 has no patch first\n" in refused("v3")
+    other = stopped.layout.stack("up", "v3")
+    other.mkdir(parents=True)
+    (other / "series").write_text("first.patch\n")
+    text = stopped.patch_file("first").read_text()
+    (other / "first.patch").write_text(text)
+    assert "error: up v3 is not available locally\nhint: run `patchq fetch --all`\n" in refused("v3")
+    stopped.ok("fetch", "--all")
+    said = refused("v3")
+    assert "error: the stack of up v3 doesn't apply: up: first doesn't apply: a.txt: " in said
+    (other / "first.patch").write_text(text.replace(" line 6\n", " third\n"))
+    assert "error: first of up v3 doesn't apply here either\n" in refused("v3")
+
+
 def test_what_was_recorded_is_suggested(stopped: Patchq, upstream: Path) -> None:
     """Its proof failed with it; the brief still shows it."""
     (parked(stopped) / "a.txt").write_bytes(with_line(5, b"otherwise, wrong\n"))

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
-from patchq.errors import BuildError, EditedTreeError, FormatError, PatchqError, SourceError, UserError
+from patchq.errors import BuildError, ConflictError, EditedTreeError, FormatError, PatchqError, SourceError, UserError
 from patchq.formats.diff import GITLINK, REGULAR
 from patchq.formats.header import Header
 from patchq.formats.header import parse as parse_mail
@@ -28,7 +28,7 @@ from patchq.merge.threeway import carry
 from patchq.merge.upstream_lines import UpstreamLine, find_dropped, show_dropped
 from patchq.names import CommitId, TreeId, counted, sh, show_path, show_paths
 from patchq.project.project import Project
-from patchq.project.stack import load_stack
+from patchq.project.stack import Stack, load_stack
 from patchq.rebase import stops
 from patchq.rebase.run import Answer, go_on, go_on_after_kill, record_answer
 from patchq.rebase.state import (
@@ -469,42 +469,64 @@ def from_recorded(project: Project, progress: RebaseProgress, stop: Stop) -> Can
     return Candidate(_tree(project, progress, stop, files), how, frozenset(stop.paths) - files.keys())
 
 
-def at_refs(project: Project, progress: RebaseProgress, stop: Stop, only: str = "") -> Iterator[tuple[str, TreeId]]:
+def at_refs(project: Project, progress: RebaseProgress, stop: Stop) -> Iterator[tuple[str, TreeId]]:
     """Yield pinned refs whose version of the stopped patch applies, each with the resulting tree.
 
     The ref whose stack is being carried is left out.
-
-    :param only: check this ref only.
     """
     for ref, pin in project.lock.upstreams[progress.upstream].pins.items():
         stack = load_stack(project.layout, pin)
-        if stop.patch not in stack.names or ref == progress.from_ref or (only and ref != only):
+        if stop.patch not in stack.names or ref == progress.from_ref:
             continue
         with suppress(PatchqError):  # not available locally, or the ref's stack doesn't apply
             stops.base_of(project, pin, offline=True)
-            (carried,) = carried_stacks(project, [stack], progress.set_name)
-            commit = dict(carried.commits)[stop.patch]
-            (patch,) = read_patches(project.store, [(stop.patch, commit)])
-            (column,) = carry(project.store, [patch], [progress.tip], carried.base)
-            landing = column.landings[0]
-            if landing.outcome not in STOPS:
-                commits = write_commits(project.store, progress.tip, [(patch.commit, landing.changes)], column.contents)
-                yield ref, project.store.tree_of(commits)[0]
+            tree = _with_version_of(project, progress, stop, stack)
+            if tree:
+                yield ref, tree
+
+
+def _with_version_of(project: Project, progress: RebaseProgress, stop: Stop, stack: Stack) -> TreeId | None:
+    """Apply the stopped patch's version in another ref's stack, and return the tree; None if that version conflicts.
+
+    :raises ConflictError: if the other ref's stack doesn't apply to its base.
+    """
+    (carried,) = carried_stacks(project, [stack], progress.set_name)
+    commit = dict(carried.commits)[stop.patch]
+    (patch,) = read_patches(project.store, [(stop.patch, commit)])
+    (column,) = carry(project.store, [patch], [progress.tip], carried.base)
+    landing = column.landings[0]
+    if landing.outcome in STOPS:
+        return None
+    commits = write_commits(project.store, progress.tip, [(patch.commit, landing.changes)], column.contents)
+    return project.store.tree_of(commits)[0]
 
 
 def from_ref(project: Project, progress: RebaseProgress, stop: Stop, ref: str) -> Candidate:
     """Return the candidate from another ref's version of the patch.
 
-    :raises UserError: if the other ref's stack doesn't contain the patch, or if that version doesn't apply
-        either.
+    :raises UserError: if the ref isn't pinned or isn't available locally, if it is the ref whose stack is being
+        carried, if its stack doesn't contain the patch or doesn't apply, or if its version of the patch conflicts.
     """
-    found = dict(at_refs(project, progress, stop, ref))
-    if ref not in found:
-        raise UserError(
-            f"{stop.patch} of {progress.upstream} {ref} doesn't apply here, or {ref} has no such patch",
-            hint="`patchq conflict` lists the refs whose version of the patch applies",
-        )
-    return Candidate(found[ref], f"as at {ref}")
+    upstream, hint = progress.upstream, "`patchq conflict` lists the refs whose version of the patch applies"
+    pins = project.lock.upstreams[upstream].pins
+    if ref not in pins:
+        raise UserError(f"{upstream} {ref} is not pinned", hint=hint)
+    if ref == progress.from_ref:
+        raise UserError(f"{upstream} {ref} contains the version of {stop.patch} that stopped", hint=hint)
+    stack = load_stack(project.layout, pins[ref])
+    if stop.patch not in stack.names:
+        raise UserError(f"the stack of {upstream} {ref} has no patch {stop.patch}", hint=hint)
+    try:
+        stops.base_of(project, pins[ref], offline=True)
+    except SourceError:
+        raise UserError(f"{upstream} {ref} is not available locally", hint="run `patchq fetch --all`") from None
+    try:
+        tree = _with_version_of(project, progress, stop, stack)
+    except ConflictError as error:
+        raise UserError(f"the stack of {upstream} {ref} doesn't apply: {error.message}", hint=hint) from None
+    if tree is None:
+        raise UserError(f"{stop.patch} of {upstream} {ref} doesn't apply here either", hint=hint)
+    return Candidate(tree, f"as at {ref}")
 
 
 def from_merger(project: Project, progress: RebaseProgress, stop: Stop, name: str) -> Candidate:
