@@ -345,8 +345,10 @@ def test_a_merger_is_tried_when_asked_for_and_judged(
     with stopped.layout.lock.open("a") as lock:
         lock.write('\n[mergers.some]\nprogram = "some-merger"\n')
     assert "is not installed" in stopped.fails(1, "resolve", "--merger", "some")
-    merger(tmp_path, monkeypatch, "#!/bin/sh\ncat $3 > $6\nexit 1\n")
-    assert "didn't merge a.txt" in stopped.fails(1, "resolve", "--merger", "some")
+    merger(tmp_path, monkeypatch, "#!/bin/sh\nexit 1\n")
+    assert "didn't merge a.txt: exit code 1\n" in stopped.fails(1, "resolve", "--merger", "some")
+    merger(tmp_path, monkeypatch, "#!/bin/sh\ncat $3 > $6\necho no >&2\nexit 1\n")
+    assert "didn't merge a.txt: no\n" in stopped.fails(1, "resolve", "--merger", "some")
     merger(tmp_path, monkeypatch, '#!/bin/sh\ncat $3 > "$6"\n')
     assert said(stopped, 3, "resolve", "--merger", "some")["refused"] == ["settled"]
     merger(tmp_path, monkeypatch, UNION)

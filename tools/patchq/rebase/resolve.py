@@ -583,7 +583,7 @@ def run_merger(program: str, path: bytes, sides: Mapping[int, bytes]) -> bytes:
         except runner.CommandError as error:
             why = "is not installed"
             if error.code != 127:
-                why = f"didn't merge {show_path(path)}: {error.output or error.code}"
+                why = f"didn't merge {show_path(path)}: {error.output or f'exit code {error.code}'}"
             raise SourceError(f"the merge program {program} {why}", hint="resolve the conflict by hand") from None
         data = fsio.read_or_none(folder / f"merged{end}")
     if data is None:
