@@ -492,6 +492,11 @@ def test_status_is_written_back(newer: Patchq, gh: Path) -> None:
         assert told["status"] == status
         assert f"Upstream-Status: {status}\n".encode() in newer.patch_file("first").read_bytes()
     assert "is Accepted" in newer.fails(1, "pr", "first", "--no-proof")
+    (gh / "answer").write_text(json.dumps({"state": "MERGED", "url": url, "mergeCommit": {"oid": "main"}}))
+    newer.ok("pr", "second", "--status", "--url", url)
+    said = newer.fails(1, "pr", "--status")
+    assert f"error: gh reports 'main' as the merge commit of {url}, which is not a commit id" in said
+    assert "error: '7' is not a URL" in newer.fails(1, "pr", "second", "--status", "--url", "7")
     assert (gh / "where").read_text() == "/\n", "git's configuration of the project is nobody's to run"
     (gh / "answer").write_text("not json")
     newer.ok("pr", "second", "--status", "--url", url)

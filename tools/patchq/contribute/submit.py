@@ -201,9 +201,16 @@ def record(project: Project, upstream: str, names: tuple[str, ...], url: str, st
 
     :param state: ``OPEN``, ``MERGED`` or ``CLOSED``.
     :param merge: merge commit; empty if there is none.
+    :raises UserError: if ``url`` isn't a URL.
+    :raises SourceError: if ``gh`` reported an unknown state, or a merge commit that isn't a commit id.
     """
-    if not _URL.fullmatch(url) or (merge and not re.fullmatch(r"[0-9a-f]{7,64}", merge)):
+    if not _URL.fullmatch(url):
         raise UserError(f"{url!r} is not a URL", hint="a URL starts with https://")
+    if merge and not re.fullmatch(r"[0-9a-f]{7,64}", merge):
+        raise SourceError(
+            f"gh reports {merge!r} as the merge commit of {url}, which is not a commit id",
+            hint=f"`gh pr view {sh(url)}`",
+        )
     words = {"OPEN": f"Submitted [{url}]", "MERGED": f"Accepted [{merge or url}]", "CLOSED": f"Denied [{url}]"}
     if state not in words:
         raise SourceError(f"gh reports the unknown state {state!r}", hint=f"`gh pr view {sh(url)}`")
