@@ -92,6 +92,17 @@ def test_a_folder_is_an_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         index.download(file, "")
 
 
+def test_the_source_of_an_expected_hash_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATCHQ_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "lib-1.tar.gz").write_bytes(b"content")
+    file = IndexFile(name="lib-1.tar.gz", url=(tmp_path / "lib-1.tar.gz").as_uri(), sha256="0" * 64)
+    with pytest.raises(SourceError, match=f"but the index gives {'0' * 64}") as raised:
+        index.download(file, "")
+    assert "pin" not in raised.value.hint
+    with pytest.raises(SourceError, match=f"but the lock has {'1' * 64}"):
+        index.download(file, "1" * 64)
+
+
 def test_an_index_elsewhere_names_no_file_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index, "pip_settings", lambda: {"index-url": ["https://host/simple"]})
     monkeypatch.setattr(

@@ -304,9 +304,14 @@ def download(
         found = part.digest.hexdigest()
         if expected and found != expected:
             part.clear()
+            if sha256:
+                source = "the lock has"
+                hint = "find out why the file differs before you use this index; `patchq pin` accepts the new hash"
+            else:
+                source = "the index gives"
+                hint = "run the command again; if it fails again, use another index"
             raise SourceError(
-                f"{file.name} has SHA-256 {found}, but the lock has {expected}; nothing was imported",
-                hint="find out why the file differs before you use this index; `patchq pin` accepts the new hash",
+                f"{file.name} has SHA-256 {found}, but {source} {expected}; nothing was imported", hint=hint
             )
         target = root / "sha256" / found / file.name
         part.finish(target)
