@@ -103,6 +103,14 @@ def test_the_source_of_an_expected_hash_is_named(tmp_path: Path, monkeypatch: py
         index.download(file, "1" * 64)
 
 
+def test_the_reason_why_a_page_is_not_read_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "index.html").write_text('<meta name="pypi:repository-version" content="2.0">')
+    monkeypatch.setattr(index, "pip_settings", lambda: {"index-url": [tmp_path.as_uri()]})
+    with pytest.raises(SourceError, match=r"lib can't be read: unsupported version 2\.0 of the repository API"):
+        index.find_files("lib", lambda name: True)
+
+
 def test_an_index_elsewhere_names_no_file_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index, "pip_settings", lambda: {"index-url": ["https://host/simple"]})
     monkeypatch.setattr(

@@ -104,7 +104,8 @@ def _pips_default() -> list[str]:
 def find_files(project: str, wanted: Callable[[str], bool]) -> list[IndexFile]:
     """Return a project's files from all configured indexes, limited to the file names that ``wanted`` accepts.
 
-    :raises SourceError: if no file is found and an index didn't answer, or if a remote index links to a local file.
+    :raises SourceError: if no file is found and an index didn't answer or its page can't be read, or if a remote index
+        links to a local file.
     """
     with _LOCK, ThreadPoolExecutor(1) as pool:  # pip's answer takes as long as the imports below
         asked = pool.submit(pip_settings)
@@ -120,12 +121,15 @@ def find_files(project: str, wanted: Callable[[str], bool]) -> list[IndexFile]:
     if not settings.get("no-index"):
         with _LOCK:
             urls = [*(settings.get("index-url") or _pips_default()), *settings.get("extra-index-url", [])]
-    trouble = []
+    silent, unreadable = [], []
     for url in urls:
         try:
             files = _files_on(url, canonicalize_name(project))
-        except (RequestException, ValueError) as error:
-            trouble.append(type(error).__name__)
+        except RequestException as error:
+            silent.append(type(error).__name__)  # the message contains the URL, which may contain a password
+            continue
+        except ValueError as error:
+            unreadable.append(str(error))
             continue
         for file in files:
             if wanted(file.name):
@@ -135,8 +139,13 @@ def find_files(project: str, wanted: Callable[[str], bool]) -> list[IndexFile]:
                         hint="find out why the index does that before you use it",
                     )
                 found.setdefault(file.name, file)
-    if not found and trouble:
-        raise SourceError(f"the package index doesn't answer for {project} ({', '.join(trouble)})", hint=_OFFLINE_HINT)
+    if not found and silent:
+        raise SourceError(f"the package index doesn't answer for {project} ({', '.join(silent)})", hint=_OFFLINE_HINT)
+    if not found and unreadable:
+        raise SourceError(
+            f"the package index's page of {project} can't be read: {'; '.join(unreadable)}",
+            hint="check the index in `python -m pip config list`",
+        )
     return list(found.values())
 
 
