@@ -90,6 +90,30 @@ def test_new_refuses_what_does_not_match(coded: Patchq, more: tuple[str, ...], f
     assert coded.snapshot() == before
 
 
+@pytest.mark.parametrize(
+    ("added", "dropped"),
+    [
+        ({b"(x + 1)": b"(x + 1)  # more"}, "upstream's line 'return old_name(x + 1)  # more'"),
+        (
+            {b"    old_name(x)\n": b"    old_name(x)  # first\n", b"(x + 1)": b"(x + 1)  # more"},
+            "2 of upstream's lines; the first is 'old_name(x)  # first'",
+        ),
+    ],
+)
+def test_rules_that_drop_upstreams_lines_are_named(
+    coded: Patchq, upstream: Path, added: dict[bytes, bytes], dropped: str
+) -> None:
+    args = ("new", "up", "renamed", "--pattern", r"old_name\(.*", "--regex", "--replace", "new_name(x)")
+    coded.ok(*args, "--files", "pkg/code.py", "-m", "Call it otherwise\n\nWhy.", "--topic", "test", "-s")
+    text = CODE
+    for old, new in added.items():
+        text = text.replace(old, new)
+    release(upstream, "v2c", {"pkg/code.py": text})
+    cell = cells(coded, "v2c")["up/renamed"]
+    assert cell["outcome"] == "conflict"
+    assert cell["message"] == f"pkg/code.py: applying the patch's rules drops {dropped}"
+
+
 def test_a_rule_runs_where_the_diff_conflicts(coded: Patchq, upstream: Path) -> None:
     make(coded)
     changed = CODE.replace(

@@ -73,17 +73,17 @@ class StopKind(Enum):
     RULES_REPEAT = "upstream may have added the patch's lines to {0.path} already"
     #: The proof fails with the result of the patch's rules.
     PROOF = "after its rules were applied, its proof {0.text}"
-    DROPS_LINES = "{0.path}: git's merge drops {0.count} of upstream's lines; the first is {0.text!r}"
-    ADDS_TWICE = "{0.path}: upstream has added these lines already; git's merge adds them again"
+    DROPS_LINES = "{0.path}: {0.method} drops {0.lines}"
+    ADDS_TWICE = "{0.path}: upstream has added these lines already; {0.method} adds them again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopReason:
     """Reason why a patch stops.
 
-    :ivar count: number of upstream's lines that the merge removes. ``text`` is then the first of these lines.
+    :ivar count: number of upstream's lines that the result lacks. ``text`` is then the first of these lines.
     :ivar text: message of git, of a rule or of a proof.
-    :ivar by_rules: True if the reason concerns the result of the patch's rules, not of git's merge.
+    :ivar by_rules: True if the patch's rules made the result, False if git's merge made it.
     """
 
     kind: StopKind
@@ -92,10 +92,23 @@ class StopReason:
     text: str = ""
     by_rules: bool = False
 
+    @property
+    def method(self) -> str:
+        """Return what made the result, in words."""
+        if self.by_rules:
+            return "applying the patch's rules"
+        return "git's merge"
+
+    @property
+    def lines(self) -> str:
+        """Return the lines that the result lacks, in words."""
+        if self.count == 1:
+            return f"upstream's line {self.text!r}"
+        return f"{self.count} of upstream's lines; the first is {self.text!r}"
+
     def describe(self) -> str:
         """Return the reason in words."""
-        prefix = "by its rules: " if self.by_rules else ""
-        return prefix + self.kind.value.format(self)
+        return self.kind.value.format(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
