@@ -91,7 +91,7 @@ def test_a_signed_tag_is_pinned_and_fetched(
     assert "tag signed by " in patchq.ok("fetch")
     upstream.with_name("gone").rename(upstream)
     out = patchq.fails(1, "pin", "--check", "up")  # for v1, which nobody signed
-    assert "up v1 signature: neither the tag v1 nor its commit" in out
+    assert f"up v1 signature: the commit {git(upstream, 'rev-parse', 'v1')} of v1 is not signed" in out
     assert "up v2 signature: tag signed by" in out
     # The keyring of whoever runs it, their agent and their git settings have no say.
     monkeypatch.setenv("GNUPGHOME", "/nowhere")
@@ -108,9 +108,17 @@ def test_a_signed_commit_will_do(patchq: Patchq, upstream: Path, signers: tuple[
     assert "commit signed by " in patchq.ok("pin", "up", "--ref", "v2")
 
 
+def test_an_unsigned_branch_is_called_no_tag(patchq: Patchq, upstream: Path, tmp_path: Path) -> None:
+    git(upstream, "branch", "stable", "v1")
+    trust(patchq, ssh(tmp_path / "a", "releaser@example.org"))
+    said = patchq.fails(1, "pin", "up", "--ref", "stable")
+    assert f"error: the commit {git(upstream, 'rev-parse', 'v1')} of stable is not signed\n" in said
+    assert "tag" not in said
+
+
 def unsigned(upstream: Path, ours: Signer, other: Signer) -> str:
     git(upstream, "tag", "v2")
-    return "neither the tag v2 nor its commit"
+    return f"the commit {git(upstream, 'rev-parse', 'v2')} of v2 is not signed\n"
 
 
 def an_unsigned_tag(upstream: Path, ours: Signer, other: Signer) -> str:
@@ -205,7 +213,7 @@ def test_a_keyring_that_is_none(patchq: Patchq, upstream: Path, tmp_path: Path, 
 def test_what_is_applied_already_is_asked_too(stack: Patchq, tmp_path: Path) -> None:
     """A keyring that comes later: the remembered base is no way around it."""
     trust(stack, ssh(tmp_path / "a", "releaser@example.org"))
-    assert "neither the tag v1 nor its commit" in stack.fails(1, "apply")
+    assert "of v1 is not signed\n" in stack.fails(1, "apply")
 
 
 def test_a_keyring_lies_in_the_project(patchq: Patchq) -> None:

@@ -99,7 +99,7 @@ def test_offline_and_a_tag_that_is_not_here(patchq: Patchq, upstream: Path, list
     lock = patchq.layout.lock
     lock.write_text(lock.read_text().replace(str(upstream), f"http://127.0.0.1:{listener.port}/up.git"))
     said = patchq.fails(1, "apply", "--offline")
-    assert "the tag may have a signature, but --offline forbids fetching it" in said
+    assert "of v2 is not signed; if v2 is a tag, it may be signed, but --offline forbids fetching it" in said
     assert listener.seen == 0
 
 

@@ -28,8 +28,9 @@ def verify(store: Git, commit: CommitId, ref: str, tag: str | None, root: Path, 
     """Check the signature of a tag object, or of the commit if ``tag`` is None.
 
     :param root: folder of the project, which contains the keyring.
-    :param tag: tag object in the store; None for a branch or a lightweight tag. The authors of the tag and of
-        the commit may differ, so a signature of the commit isn't enough if there is a tag object.
+    :param tag: tag object in the store; None for a branch, a lightweight tag or a tag that wasn't fetched. The
+        authors of the tag and of the commit may differ, so a signature of the commit isn't enough if there is a tag
+        object.
     :returns: the signer and the key.
     :raises SourceError: if there is no signature, if the keyring contains no matching key, or if the
         signature belongs to another tag.
@@ -48,7 +49,7 @@ def verify(store: Git, commit: CommitId, ref: str, tag: str | None, root: Path, 
             return f"tag signed by {_verified(store, 'verify-tag', tag, ref, root, keyring, hint)}"
         raise SourceError(f"the tag {ref} is not signed; a signature of its commit is not enough", hint=hint)
     if not re.search(rb"^gpgsig ", store.run("cat-file", "commit", commit).split(b"\n\n")[0], re.MULTILINE):
-        raise SourceError(f"neither the tag {ref} nor its commit {commit} is signed", hint=hint)
+        raise SourceError(f"the commit {commit} of {ref} is not signed", hint=hint)
     return f"commit signed by {_verified(store, 'verify-commit', commit, ref, root, keyring, hint)}"
 
 

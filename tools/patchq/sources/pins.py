@@ -283,7 +283,7 @@ def check_signature(layout: Layout, lock: Lock, store: Git, pin: Pin, *, offline
     except SourceError as error:
         if offline and not tag:
             raise SourceError(
-                f"{error.message}; the tag may have a signature, but --offline forbids fetching it",
+                f"{error.message}; if {pin.ref} is a tag, it may be signed, but --offline forbids fetching it",
                 hint="run `patchq fetch` without --offline",
             ) from None
         raise
