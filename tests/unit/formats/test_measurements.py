@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from patchq.errors import FormatError
 from patchq.formats.measurements import (
+    MAX_READINGS,
     Bound,
     Goals,
     Measurement,
@@ -55,6 +56,13 @@ def test_llama_bench_json() -> None:
     (found,) = read_file(json.dumps([item]).encode(), "file")
     assert (found.test, found.depth, found.value, found.samples) == ("tg32", 4096, 54.81, 2)
     assert (found.engine, found.config, found.place) == ("llama.cpp", "build f5acfb2ff", "[0]")
+
+
+def test_a_file_with_too_many_results_is_refused_for_their_number() -> None:
+    rows = "| tg32 | 54.81 |\n" * (MAX_READINGS + 1)
+    with pytest.raises(FormatError, match="file has 10001 results; the limit is 10000") as raised:
+        read("| test | t/s |\n|---|---|\n" + rows)
+    assert raised.value.hint == "import the results in several files"
 
 
 def test_tables() -> None:

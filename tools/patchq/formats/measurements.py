@@ -113,7 +113,11 @@ def read_file(data: bytes, where: str) -> list[Reading]:
         raise FormatError(
             f"{where}: {type(error).__name__}: {error}", hint="import the file as the tool wrote it"
         ) from None
-    if not found or len(found) > MAX_READINGS:
+    if len(found) > MAX_READINGS:
+        raise FormatError(
+            f"{where} has {len(found)} results; the limit is {MAX_READINGS}", hint="import the results in several files"
+        )
+    if not found:
         raise FormatError(
             f"{where} has no known results",
             hint="known: vllm bench serve and throughput (JSON), llama-bench (JSON, Markdown), llama-benchy (table)",
