@@ -27,3 +27,10 @@ def test_what_is_there_lands_or_replays_unproved() -> None:
     assert summary("v2", cells).message == "1 already carried, 1 lands, none needs review"
     cells.append(cell("again", "replayed", FileConflict("a"), unproved=True))
     assert summary("v2", cells).message == "1 already carried, 1 lands, 1 needs review (1 hunk, 1 file)"
+
+
+def test_what_rules_or_the_user_settled_lands() -> None:
+    outcomes = ("clean", "offset", "merged", "by rule", "resolved")
+    found = summary("v2", [cell(outcome, outcome) for outcome in (*outcomes, "replayed", "absorbed")])
+    assert found.lands == tuple(f"up/{outcome}" for outcome in outcomes)
+    assert (found.replays, found.upstream_has) == (("up/replayed",), ("up/absorbed",))

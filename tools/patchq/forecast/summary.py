@@ -58,7 +58,8 @@ class RefTally:
 
     :ivar known: patches in the ref's own stack.
     :ivar upstream_has: patches with the outcome ``absorbed``.
-    :ivar lands: patches that apply: ``clean``, ``offset`` or ``merged``.
+    :ivar lands: patches that the ref's stack can contain: ``clean``, ``offset``, ``merged``, ``by rule`` or
+        ``resolved``. Patches with the outcome ``replayed`` are in ``replays``.
     :ivar dropped: patches that the ledger drops.
     """
 
