@@ -86,7 +86,7 @@ def test_changes_in_reach_are_counted_and_listed(patchq: Patchq, upstream: Path)
     patchq.ok("pin", "up", "--ref", "v3", "--set", "next")
     patchq.ok("pin", "up", "--ref", "v4", "--set", "same")
     out = patchq.ok("drift", "up", "--from", "v2", "--to", "v3")
-    assert "far: 0 findings, 1 changes that may affect patches: `--far` lists them" in out
+    assert "far: 0 findings, 1 change that may affect patches: `--far` lists them" in out
     listed = patchq.ok("drift", "up", "--from", "v2", "--to", "v3", "--far")
     assert "may affect patch mine: StageState.__init__ (pkg/state.py:4), both use StageState: self.limit = 2" in listed
     (far,) = json.loads(patchq.ok("drift", "up", "--from", "v2", "--to", "v3", "--json"))["far"]

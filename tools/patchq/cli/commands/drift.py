@@ -4,13 +4,18 @@ import click
 
 from patchq.cli.common import as_dicts, emit, json_option, open_project, set_option
 from patchq.cli.terminal import echo
+from patchq.names import counted
 
 
 @click.command("drift")
 @click.argument("upstream")
 @click.option("--from", "old", required=True, metavar="REF", help="Pinned ref to start from.")
 @click.option("--to", "new", required=True, metavar="REF", help="Pinned ref to compare with.")
-@click.option("--far", is_flag=True, help="Also list distant changes that may affect the patches.")
+@click.option(
+    "--far",
+    is_flag=True,
+    help="Also list findings by names, findings two calls away, and changes that may affect the patches.",
+)
 @set_option
 @json_option
 def command(upstream: str, old: str, new: str, far: bool, set_name: str, as_json: bool) -> None:
@@ -55,8 +60,8 @@ def command(upstream: str, old: str, new: str, far: bool, set_name: str, as_json
         fixed = len(found.alarms) - len(open_ones)
         if not far and (found.far or len(shown) < len(groups)):
             echo(
-                f"far: {len(groups) - len(shown)} findings, {len(found.far)} changes that may affect patches: "
-                "`--far` lists them"
+                f"far: {counted(len(groups) - len(shown), 'finding')}, {counted(len(found.far), 'change')} that may "
+                "affect patches: `--far` lists them"
             )
         echo(f"{len(open_ones)} open" + (f": {kinds}" if kinds else "") + f", {fixed} fixed by the stacks")
     if open_ones:
