@@ -126,7 +126,7 @@ def test_drift_finds_the_bug_that_the_first_patch_mends(real: Patchq) -> None:
     alarms = json.loads(done.output[done.output.index("{") :])["alarms"]
     found = [a for a in alarms if a["function"] == "fast_plan_decode"]
     assert [(a["kind"], a["path"], a["line"], a["state"]) for a in found] == [
-        ("positional shift", "vllm/v1/attention/backends/flashinfer.py", 1452, "mended")
+        ("positional shift", "vllm/v1/attention/backends/flashinfer.py", 1452, "fixed")
     ]
     assert "was data_type, is now o_data_type" in found[0]["message"]
     quiet = json.loads(real.ok("drift", "flashinfer", "--from", "v0.6.1", "--to", "v0.6.1", "--json"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from kit import Patchq, commit_files, edit, git
+from kit import Patchq, commit_files, edit, git, new_repository
 
 BODY = b"def touched(a):\n    x = 1\n    y = 2\n    return a\n\n\ndef other(a):\n    return a\n\n\ndef third(a):\n    return a\n"
 
@@ -65,6 +65,33 @@ def test_a_default_of_what_the_patch_calls_with_the_commit_that_changed_it(patch
     assert "not compared: calls from other upstreams" in said
     why = patchq.ok("forecast", "up", "--onto", "v3", "--from", "v2", "--why")
     assert "v3 drift: up pkg/caller.py:5 entry (patch mine): changed default" in why
+
+
+def test_a_call_that_a_stack_fixes_is_marked_fixed(patchq: Patchq, upstream: Path, tmp_path: Path) -> None:
+    commit_files(upstream, {"pkg/__init__.py": b"", "pkg/helper.py": HELPER})
+    git(upstream, "tag", "v2")
+    commit_files(upstream, {"pkg/helper.py": HELPER.replace(b"b=1", b"c=0, b=1")})
+    git(upstream, "tag", "v3")
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "use.py").write_bytes(b"from pkg.helper import helper\n\n\ndef entry():\n    return helper(1, 2)\n")
+    new_repository(other)
+    patchq.ok("pin", "up", "--ref", "v2")
+    patchq.ok("pin", "up", "--ref", "v3", "--set", "next")
+    patchq.ok("pin", "other", "--url", str(other), "--ref", "v1")
+    with patchq.layout.lock.open("a") as lock:
+        lock.write('\n[upstreams.up.build]\ndistribution = "pkg"\npackage = "pkg"\n')
+    args = ("drift", "up", "--from", "v2", "--to", "v3")
+    (alarm,) = json.loads(patchq.fails(1, *args, "--json"))["alarms"]
+    assert (alarm["kind"], alarm["state"]) == ("positional shift", "open")
+    patchq.ok("apply")
+    edit(patchq.tree("other") / "use.py", 5, b"    return helper(1, b=2)\n")
+    patchq.ok("new", "other", "by-name", "-m", "Name the argument\n\nWhy.")
+    (alarm,) = json.loads(patchq.ok(*args, "--json"))["alarms"]
+    assert (alarm["kind"], alarm["state"]) == ("positional shift", "fixed")
+    said = patchq.ok(*args)
+    assert "fixed: other use.py:5 entry: positional shift in pkg.helper.helper" in said
+    assert "0 open, 1 fixed by the stacks" in said
 
 
 STATE = b"class StageState:\n    def __init__(self, count):\n        self.stage_count = count\n"

@@ -68,7 +68,7 @@ class Alarm:
     :ivar kind: ``positional shift``, ``unknown keyword``, ``missing argument``, ``changed default`` or ``removed
         name`` for a call from another upstream; a :class:`Kind` for a change in the patch's own upstream.
     :ivar message: problem of a call from another upstream; empty for other alarms, which have ``was`` and ``now``.
-    :ivar state: ``mended`` if the stack of the calling upstream already fixes the problem, otherwise ``open``.
+    :ivar state: ``fixed`` if the stack of the calling upstream fixes the problem, otherwise ``open``.
     :ivar call: source of the call.
     :ivar fits: True if the new signature accepts the call, even if arguments now have another meaning.
     :ivar was: signature, value or place in the old version; ``now``: in the new version.

@@ -125,7 +125,7 @@ def _call_alarms(project: Project, set_name: str, upstream: str, old: Api, new: 
             if a.place() in places:
                 found.append(a)
             else:
-                found.append(replace(a, state="mended"))
+                found.append(replace(a, state="fixed"))
         for a in now:
             if a.place() not in known:
                 found.append(replace(a, patch=_patch_of(project.store, after.patches, a)))
