@@ -12,6 +12,7 @@ import pytest
 from docs_commands import FENCE, PAGES, commands
 from kit import ROOT
 from patchq.cli import cli
+from patchq.formats._checkrules import RULES
 
 
 def parse(line: str) -> None:
@@ -64,6 +65,12 @@ def test_every_verb_is_in_the_reference() -> None:
     text = (ROOT / "docs" / "reference" / "commands.md").read_text()
     ctx = click.Context(cli)
     assert [v for v in cli.list_commands(ctx) if f"`{v}" not in text] == []
+
+
+def test_every_rule_of_check_is_in_the_reference() -> None:
+    text = (ROOT / "docs" / "reference" / "commands.md").read_text()
+    table = text.partition("## What `check` looks at")[2].partition("\n## ")[0]
+    assert [rule for rule in (*RULES, "pattern", "cve") if f"`{rule}`" not in table] == []
 
 
 def test_links_between_pages_resolve() -> None:
