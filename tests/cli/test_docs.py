@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import shlex
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from docs_commands import FENCE, PAGES, commands
 from kit import ROOT
-from patchq.cli import cli
+from patchq.cli import VERBS, cli
 from patchq.formats._checkrules import RULES
 
 
@@ -71,6 +72,14 @@ def test_every_rule_of_check_is_in_the_reference() -> None:
     text = (ROOT / "docs" / "reference" / "commands.md").read_text()
     table = text.partition("## What `check` looks at")[2].partition("\n## ")[0]
     assert [rule for rule in (*RULES, "pattern", "cve") if f"`{rule}`" not in table] == []
+
+
+def test_the_list_of_commands_has_each_commands_own_summary() -> None:
+    own = {}
+    for name, (module, _) in VERBS.items():
+        command = importlib.import_module(f"patchq.cli.commands.{module}").command
+        own[name] = command.help.partition("\n\n")[0].strip()
+    assert own == {name: summary for name, (_, summary) in VERBS.items()}
 
 
 def test_links_between_pages_resolve() -> None:
