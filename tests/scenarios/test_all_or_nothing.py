@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kit import Patchq, commit_files, edit, git, numbered
+from kit import ROOT, Patchq, commit_files, edit, git, numbered
 
 
 @pytest.fixture
@@ -72,7 +72,9 @@ def test_what_upstream_has_already_is_said(stack: Patchq, upstream: Path) -> Non
     new.mkdir()
     (new / "third.patch").write_bytes(stack.patch_file("third").read_bytes())
     (new / "series").write_text("third.patch\n")
-    assert "upstream may have this change already" in stack.fails(3, "apply")
+    reason = "the hunk's new lines are in the file, and the hunk's old lines are not"
+    assert f"{reason}: upstream may have this change already" in stack.fails(3, "apply")
+    assert f"`{reason}`" in (ROOT / "docs" / "how-to" / "fix-a-patch.md").read_text()
     assert json.loads(stack.fails(3, "apply", "--json"))["conflicts"][0]["kind"] == "applied"
 
 

@@ -157,7 +157,8 @@ class Engine:
             )
             if _has_result(hunk, image):
                 reason = (
-                    "its old lines are not in the file, but its new lines are: upstream may have this change already"
+                    "the hunk's new lines are in the file, and the hunk's old lines are not: upstream may have this "
+                    "change already"
                 )
                 conflict = replace(conflict, reason=reason, kind=ConflictKind.APPLIED)
         elif mismatch.kind is ConflictKind.MISSING and (place := _same_name(file.old_path or b"", view.files)):
