@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import tarfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kit import Patchq, commit_files, edit, git, numbered
+from patchq.errors import SourceError
+from patchq.forecast.blame import blame
 from patchq.git.repository import partial_repository, scratch
 from patchq.git.transport import fetch_history
 from patchq.merge.patches import read_patches
 from patchq.names import BlobId
 from patchq.upstream.commits import Landed, Lineage
-from patchq.upstream.history import History, fetched
+from patchq.upstream.history import History, fetch, fetched
 
 
 def lines(count: int, changed: dict[int, bytes]) -> bytes:
@@ -524,3 +528,16 @@ def test_a_note_that_a_release_clears_away(wide: Patchq, upstream: Path, others:
     commit_files(upstream, {"notes/7.txt": None, **dict.fromkeys(notes)}, "Release")
     cell = judged(wide, upstream, patch="noted")
     assert (cell["outcome"] == "absorbed") == bool(others)
+
+
+def test_without_a_git_source_history_and_blame_name_the_same_command(empty: Patchq) -> None:
+    with tarfile.open(empty.root / "p-1.tar.gz", "w:gz") as archive:
+        member = tarfile.TarInfo("p-1/a.txt")
+        member.size = 2
+        archive.addfile(member, io.BytesIO(b"a\n"))
+    empty.ok("pin", "p", "--archive", "./p-1.tar.gz", "--ref", "v1")
+    with pytest.raises(SourceError, match="p has no git source") as of_history:
+        fetch(empty.project, "p")
+    with pytest.raises(SourceError, match="p has no git source") as of_blame:
+        blame(empty.project, "p", {"p/first": "v2"}, ["v2"])
+    assert of_blame.value.hint == of_history.value.hint == "add the source: `patchq pin p --ref v1 --url GIT-URL`"

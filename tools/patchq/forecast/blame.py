@@ -9,17 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from patchq.errors import SourceError, UserError
+from patchq.errors import UserError
 from patchq.git.repository import Git, bare_repository, scratch
 from patchq.git.transport import fetch_history
 from patchq.merge.patches import STOPS, Patch, read_patches
 from patchq.merge.threeway import carry
-from patchq.names import CommitId, sh
+from patchq.names import CommitId
 from patchq.project.project import Project
 from patchq.project.stack import load_stack
 from patchq.stacks.apply import Carried, carried_stacks
 from patchq.system import runner
 from patchq.upstream.commits import pull_request_of
+from patchq.upstream.history import no_git_source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,10 +65,7 @@ def blame(
         pin = project.lock.upstreams[upstream].pins[from_ref or project.lock.sets[set_name][upstream]]
         (carried,) = carried_stacks(project, [load_stack(project.layout, pin)], set_name)
     if not pin.url:
-        raise SourceError(
-            f"{upstream} has no git source",
-            hint=f"add its git URL: `patchq pin {upstream} --ref {sh(pin.ref)} --url URL`",
-        )
+        raise no_git_source(upstream, pin.ref)
     # Not in the store, whose commits have no parents.
     history = bare_repository(project.layout.private / "history" / f"{upstream}.git")
     commits = {ref: fetch_history(history, pin.url, ref) for ref in dict.fromkeys([pin.ref, *refs])}

@@ -117,6 +117,17 @@ def fetched(project: Project, upstream: str, *, files: bool = True) -> Path:
     return project.layout.private / "history" / (f"{upstream}.git" if files else f"{upstream}.partial.git")
 
 
+def no_git_source(upstream: str, ref: str) -> SourceError:
+    """Return the error for an upstream whose pins come only from archives.
+
+    :param ref: pinned ref for the command in the hint.
+    """
+    return SourceError(
+        f"{upstream} has no git source",
+        hint=f"add the source: `patchq pin {upstream} --ref {sh(ref)} --url GIT-URL`",
+    )
+
+
 def fetch(project: Project, upstream: str) -> str:
     """Fetch the history of an upstream's pins, without files if the host supports that.
 
@@ -131,10 +142,7 @@ def fetch(project: Project, upstream: str) -> str:
         check_owner(folder)
         return f"{upstream}: its history is in {folder}"
     if not found.url:
-        raise SourceError(
-            f"{upstream} has no git source",
-            hint=f"add the source: `patchq pin {upstream} --ref {sh(next(iter(found.pins)))} --url GIT-URL`",
-        )
+        raise no_git_source(upstream, next(iter(found.pins)))
     with project.locked("fetch"):
         repository = partial_repository(fetched(project, upstream, files=False))
         refs = [pin.ref for pin in found.pins.values()]
