@@ -262,7 +262,7 @@ def _resolve(url: str, version: str, own: Mapping[str, Any]) -> _Hook:
             key=key,
             tool=name,
             body=body,
-            missing="the hook is installed from a git host, and patchq knows no package that contains it",
+            missing="the hook comes from a git host, and no package that contains it is known",
         )
     if not version:
         return _Hook(

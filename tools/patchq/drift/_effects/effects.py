@@ -747,11 +747,28 @@ class _Run:
             if len(items) == 4 and len(form_of(items[1])) == 1:
                 return self._first(items, arguments[1])
         operands = [function, *arguments, *(form_of(one[1]) for one in keywords)]
+        return self._called(node.func, made, operands, owner, state)
+
+    def _called(
+        self,
+        function: ast.expr,
+        made: Callable[[Sequence[Form]], Form],
+        operands: Sequence[Form],
+        owner: Form,
+        state: _Locals,
+    ) -> Form:
+        """Return the result of a call, and add its effect if it has one.
+
+        :param made: function that returns the call's form for its operands.
+        :param operands: function and arguments.
+        :param owner: object whose method is called; empty for a function.
+        """
+        name = _SAME.get(ast.unparse(function), ast.unparse(function))
         if name in _PURE_FUNCTIONS and name.partition(".")[0] not in state.names:
             return made(operands)
-        if isinstance(node.func, ast.Attribute) and node.func.attr in _TESTS:
+        if isinstance(function, ast.Attribute) and function.attr in _TESTS:
             return self._tested(made, operands)
-        if isinstance(node.func, ast.Attribute) and name.rpartition(".")[2] in _PURE_METHODS:
+        if isinstance(function, ast.Attribute) and name.rpartition(".")[2] in _PURE_METHODS:
             return made(operands)
         found = self._done_by_cases(made, operands, state)
         if owner:
