@@ -88,6 +88,9 @@ SAME = [
         "try:\n  x = c()\nexcept KeyError:\n  return b\nelse:\n  return x.t",
         "try:\n  x = c()\nexcept KeyError:\n  return b\nreturn x.t",
     ),
+    ("d = {}\nfor x in a:\n  d[x.n] = x\nreturn d", "return {x.n: x for x in a}"),
+    ("return c(list(a) + list(b))", "return c([*a, *b])"),
+    ("return a.t + [b]", "return [*a.t, b]"),
 ]
 #: Bodies that do something else.
 OTHER = [
@@ -158,6 +161,10 @@ OTHER = [
     ("f = a.x if c else a.y\nreturn f(b)", "if c:\n  return a.y(b)\nreturn a.x(b)"),
     ("return any(b == f'{a}{x}' for x in ('p', 'q'))", "return b == f'{a}p' or b == f'{a}r'"),
     ("x = (c(y) for y in a)\nreturn all(z.t for z in x)", "return all(c(y) for y in a)"),
+    ("d = {}\nfor x in a:\n  d[x.n] = x\nreturn d", "return {x: x.n for x in a}"),
+    ("d = {}\nfor x in a:\n  d[x] = len(d)\nreturn d", "return {x: len(a) for x in a}"),
+    ("return c(list(a) + list(b))", "return c([*b, *a])"),
+    ("return a.t + [b]", "return [b, *a.t]"),
 ]
 #: Bodies of a C++ function that do the same, and bodies that do something else.
 SAME_CPP = [
@@ -211,6 +218,7 @@ SAME_CPP = [
     ),
     ("std::lock_guard<M> l(a); int x = b; return x;", "std::lock_guard<M> k(a); return b;"),
     ('if (a) X_THROW("no"); return 1;', 'if (!a) { return 1; } X_THROW("no");'),
+    ("typedef N::T<int> X; X x; return f(x);", "using X = N::T<int>; X x; return f(x);"),
 ]
 OTHER_CPP = [
     ("return a + 1;", "return a + 2;"),
@@ -260,6 +268,7 @@ OTHER_CPP = [
     ),
     ("std::lock_guard<M> l(a); return b;", "std::lock_guard<M> l(b); return b;"),
     ('if (a) X_THROW("no"); return 1;', 'if (a) { return 1; } X_THROW("no");'),
+    ("typedef N::T<int> X; X x; return f(x);", "using X = N::T<long>; X x; return f(x);"),
 ]
 
 

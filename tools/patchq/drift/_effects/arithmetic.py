@@ -37,6 +37,8 @@ def calculated(operator: str, left: Form, right: Form) -> Form:
         return left
     if operator == "Add" and (_is_text(left) or _is_text(right)):
         return text_form([*_text_parts(left), *_text_parts(right)])
+    if operator == "Add" and (_is_list(left) or _is_list(right)):
+        return ("List", *_elements(left), *_elements(right))
     sides = [left, right]
     if operator in _COMMUTATIVE:
         sides.sort(key=text_of)
@@ -81,6 +83,20 @@ def _text_parts(form: Form) -> list[Form]:
     if form[:2] == ("call", ("name", "str")) and len(form_of(form[2])) == 1 and form[3] == ():
         form = form_of(form_of(form[2])[0])
     return [("formatted", form, -1, ("constant", "None"))]
+
+
+def _is_list(form: Form) -> bool:
+    """Return True for a written list and a call of ``list``."""
+    return form[0] == "List" or form[:2] == ("call", ("name", "list"))
+
+
+def _elements(form: Form) -> list[Form]:
+    """Return the elements of a list that is joined with another list."""
+    if form[0] == "List":
+        return [form_of(one) for one in form[1:]]
+    if form[:2] == ("call", ("name", "list")) and len(form_of(form[2])) == 1 and form[3] == ():
+        form = form_of(form_of(form[2])[0])
+    return [("star", form)]
 
 
 def text_form(parts: Sequence[Form]) -> Form:

@@ -221,6 +221,13 @@ class _Translation:
     def _from_compound_statement(self, node: Any) -> list[ast.stmt]:
         return self.block(node)
 
+    def _from_alias_declaration(self, node: Any) -> list[ast.stmt]:
+        declared = node.child_by_field_name("name") or node.child_by_field_name("declarator")
+        kind = spelled_type(self.text(node.child_by_field_name("type")))
+        return [ast.Expr(_call(f"type {self.text(declared)} = {kind}"))]
+
+    _from_type_definition = _from_alias_declaration
+
     def _from_while_statement(self, node: Any) -> list[ast.stmt]:
         test = self.test(node.child_by_field_name("condition"))
         self.updates.append([])

@@ -358,7 +358,7 @@ def listed(before: ast.stmt, node: ast.stmt) -> ast.stmt | None:
 
     Return None if the statements are others, or if the loop does more than append.
     """
-    if not isinstance(before, ast.Assign) or not isinstance(before.value, ast.List) or before.value.elts:
+    if not isinstance(before, ast.Assign) or ast.unparse(before.value) not in ("[]", "{}"):
         return None
     inside = node
     loops: list[ast.comprehension] = []
@@ -370,6 +370,8 @@ def listed(before: ast.stmt, node: ast.stmt) -> ast.stmt | None:
         else:
             return None
         inside = inside.body[0]
+    if isinstance(before.value, ast.Dict):
+        return _dictionary(before, inside, loops)
     call = inside.value if isinstance(inside, ast.Expr) and loops else None
     if not isinstance(call, ast.Call) or len(call.args) != 1 or call.keywords:
         return None
@@ -377,6 +379,18 @@ def listed(before: ast.stmt, node: ast.stmt) -> ast.stmt | None:
         return None
     made = ast.ListComp(call.args[0], loops)
     return ast.copy_location(ast.Assign(before.targets, made), before)
+
+
+def _dictionary(before: ast.Assign, inside: ast.stmt, loops: list[ast.comprehension]) -> ast.stmt | None:
+    """Return the comprehension of a dictionary whose items a loop stores; None if the loop does anything else."""
+    match inside:
+        case ast.Assign(targets=[ast.Subscript(value=owner, slice=key)], value=value) if loops:
+            name = ast.unparse(owner)
+            if name == ast.unparse(before.targets[0]) and not any(
+                isinstance(each, ast.Name) and each.id == name for part in (key, value, *loops) for each in walk(part)
+            ):
+                return ast.copy_location(ast.Assign(before.targets, ast.DictComp(key, value, loops)), before)
+    return None
 
 
 def _settle(node: ast.If, rest: list[ast.stmt]) -> list[ast.stmt] | None:
