@@ -217,6 +217,7 @@ def _recall(path: str) -> str:
 
 def _remember(path: str, key: str) -> None:
     """Write a file to the cache. If the cache isn't writable, each process compares all files again."""
+    temporary = ""
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path))
@@ -224,7 +225,8 @@ def _remember(path: str, key: str) -> None:
             file.write(key)
         os.replace(temporary, path)
     except OSError:
-        pass
+        if os.path.exists(temporary):
+            os.unlink(temporary)
 
 
 def say(error: Exception) -> None:

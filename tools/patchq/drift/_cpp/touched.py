@@ -323,7 +323,7 @@ def _end_of(line: int, lines: set[int]) -> int:
     return line
 
 
-def _same_overload(fact: Fact, number: int, facts: Sequence[Fact]) -> int | None:
+def _same_overload(fact: Fact, number: int, facts: Sequence[Fact]) -> int:
     """Return the number of the new overload that corresponds to an old overload."""
     for place, other in enumerate(facts):
         if types_of(other) == types_of(fact) and other.traits == fact.traits and other.guards == fact.guards:
