@@ -616,7 +616,7 @@ def test_a_script_replaced_with_its_row_is_refused(image: Made, tmp_path: Path) 
     image.site[script] = good + b"\n"
     assert "changed" in codes(image, image.saved(tmp_path / "a.tar"))
     for body in (good + b"import x\n", good.replace(b"/opt/venv/bin/python3", b"/usr/bin/python3.1"), b"#!/bin/sh\nlib\n",
-                 good.replace(b"from lib", b"# coding: utf-7\nfrom lib")):  # fmt: skip
+                 good.replace(b"\n", b"\n# coding: utf-7\n", 1)):  # fmt: skip
         forge(image.site, script, body)
         assert codes(image, image.saved(tmp_path / "b.tar")) == {"script"}, body
 
