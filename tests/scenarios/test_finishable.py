@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 from kit import Patchq, commit_files, edit, git
+from patchq.errors import FormatError
+from patchq.git.repository import Git
 from patchq.git.worktree import Worktree
+from patchq.names import CommitId
 from patchq.project.journal import Journal
 from patchq.system import fsio
 from test_hostile import MAIL, add, new_file
@@ -85,6 +88,21 @@ def odd_commit(folder: Path, base: str, path: str) -> str:
 def odd_upstream(folder: Path, path: str) -> None:
     """An upstream whose own tree, at v1, has such a path."""
     git(folder, "tag", "-f", "v2", odd_commit(folder, "v1^{commit}", path))
+
+
+def test_a_stale_index_hides_no_path_that_git_refuses(patchq: Patchq, upstream: Path) -> None:
+    patchq.ok("apply")
+    commit_files(upstream, {"a.txt": b"changed\n"})
+    odd = odd_commit(upstream, "HEAD", "z/.g\u200cit")
+    git(upstream, "tag", "-f", "v2", odd)
+    patchq.ok("pin", "up", "--ref", "v2", "--set", "other")
+    patchq.ok("fetch", "--set", "other")
+    # As in a copied project: git must read the file to see that nothing changed.
+    os.utime(patchq.tree() / "a.txt", (1, 1))
+    store = Git(patchq.layout.store)
+    head = CommitId(git(patchq.tree(), "rev-parse", "HEAD"))
+    with pytest.raises(FormatError, match="refuses the path"):
+        Worktree(store, "up", patchq.tree()).rehearse(head, CommitId(odd))
 
 
 @pytest.mark.parametrize("cold", [False, True], ids=["warm", "cold"])

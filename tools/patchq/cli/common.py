@@ -1,4 +1,4 @@
-"""Functions and options that several commands share."""
+"""Functions and options that several commands share, and the lines that a command prints while it runs."""
 
 from __future__ import annotations
 

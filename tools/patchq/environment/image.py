@@ -1,7 +1,8 @@
 """Reader for the files and settings of a container image, without a daemon. Nothing is unpacked or run.
 
 An image is an OCI layout (a folder, or a tar archive of the folder), an archive from ``docker save``, or a
-root file system as a folder, such as that of a running container. Every digest in an image is checked.
+root file system as a folder, such as that of a running container. Parts that the image names with a digest are checked
+against it; an archive from ``docker save`` may name its parts by paths only.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """``forecast``: result of carrying a stack onto other refs, patch by patch, in memory.
 
-No worktree, branch or stack is changed. Objects and missing bases are added to the store, as `fetch` does.
+No worktree, branch or stack is changed. Missing bases are fetched from the git host or package index that
+``project.refs.pin_at`` finds, and stay in the store.
 """
 
 from __future__ import annotations

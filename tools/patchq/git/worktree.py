@@ -1,4 +1,7 @@
-"""Private worktrees under ``.patchq/trees``. Edits in them are never discarded."""
+"""Private worktrees under ``.patchq/trees``. Edits in them are never discarded.
+
+Before a worktree changes, patchq checks that git and the file system can check out all paths of the new commit.
+"""
 
 from __future__ import annotations
 
@@ -317,7 +320,8 @@ class Worktree:
             # is refreshed.
             self.git.run("update-index", "--refresh", ok_codes=(0, 1))
             try:
-                self.git.run("read-tree", "-n", "-m", "-u", old, new)
+                with _refusing_paths(self.upstream):
+                    self.git.run("read-tree", "-n", "-m", "-u", old, new, config=_PROTECTED)
             except runner.CommandError as error:
                 raise self._in_the_way(error) from None
 

@@ -1,4 +1,7 @@
-"""Target tree: a tree to which a stack's patches are applied, as far as possible without starting git."""
+"""Target tree: a tree to which a stack's patches are applied, as far as possible without starting git.
+
+A patch with rules must give the same result by its rules; otherwise it stops.
+"""
 
 from __future__ import annotations
 

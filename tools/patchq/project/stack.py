@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from patchq.errors import FormatError, PatchqError, UserError
+from patchq.errors import FormatError, PatchqError, UserError, nearest
 from patchq.formats.header import Header
 from patchq.formats.header import parse as parse_mail
 from patchq.formats.lock import Pin
@@ -319,15 +319,9 @@ def find_patch(stacks: list[Stack], name: str) -> tuple[Stack, str]:
     if found:
         names = ", ".join(f"{stack.pin.upstream}/{short}" for stack in found)
         raise UserError(f"{name} is in more than one stack", hint=f"choose one: {names}")
-    import difflib
-
     full: list[str] = []
     plain: list[str] = []
     for stack in stacks:
         full += [f"{stack.pin.upstream}/{patch}" for patch in stack.names]
         plain += stack.names
-    near = difflib.get_close_matches(name, [*full, *plain], 1)
-    hint = "`patchq list` names them"
-    if near:
-        hint = f"did you mean {near[0]}?"
-    raise UserError(f"no patch {name}", hint=hint)
+    raise UserError(f"no patch {name}", hint=nearest(name, [*full, *plain], "`patchq list` names them"))

@@ -382,6 +382,7 @@ def replay(project: Project, progress: RebaseProgress, patch: Patch, prove: Prov
         message = f"{how} resolves it, but no proof confirms it ({message}): review it"
         progress.stop = replace(stop, replayed=str(tree), message=message)
     else:
+        # Without ``replayed``, the worktree gets the conflict with its markers again.
         progress.stop = replace(stop, message=f"{how} was tried, but then the proof {state}: {message}")
     return None
 

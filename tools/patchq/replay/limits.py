@@ -1,4 +1,4 @@
-"""Size limits for input from outside the project, to bound the use of memory."""
+"""Size limits for patches, mails, scripts and streams from outside the project, to bound the use of memory."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """State of each hunk of a patch after upstream's steps: present, changed since, or reverted.
 
 A step is a commit or, if no commits are available locally, the difference between two releases. A later
-change of a patch's lines counts as a revert only if it restores the lines from before the patch.
+change of a patch's lines counts as a revert only if it restores the lines from before the patch. A merge that drops the
+change of a side branch is such a step, too (see ``commits.SideBranches``).
 """
 
 from __future__ import annotations
