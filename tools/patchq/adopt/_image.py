@@ -101,7 +101,7 @@ def from_image(
     if not found:
         raise UserError(
             f"{distribution} in {path.name} contains exactly the files of the release",
-            hint="is it the image that was edited?",
+            hint="give the image whose files were edited",
         )
     return found
 
@@ -109,7 +109,7 @@ def from_image(
 def _environment(image: Image, distribution: str) -> InstalledEnvironment:
     found = find_installed(image, distribution)
     if not found:
-        raise UserError(f"{image.name} has no {distribution}", hint="is it the image that was edited?")
+        raise UserError(f"{image.name} has no {distribution}", hint="give the image whose files were edited")
     if len(found) > 1:
         roots: list[str] = []
         for environment in found:

@@ -229,7 +229,7 @@ def _releases(project: Project, pin: Pin, *, offline: bool) -> tuple[int, list[T
 
 
 def _index_releases(pin: Pin) -> dict[Version, index.IndexRelease]:
-    """Return the releases on the package index of the pinned project; none if the pin has no archive on the index."""
+    """Return the pinned project's releases on the package index; empty if the pin names no archive there."""
     if not pin.archive or is_local_archive(pin.archive) or pin.source == "git":
         return {}
     return {release.version: release for release in index.find_releases(pin.archive.partition("==")[0])}

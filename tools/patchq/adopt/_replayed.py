@@ -340,7 +340,7 @@ def _described(project: Project, patch: FoundPatch, account: Account) -> FoundPa
 
 
 def _command_of(account: Account) -> str:
-    """Return the paragraphs of a patch's message that quote its step's command."""
+    """Return the paragraphs of a commit message that quote the command from which the patch was made."""
     lines = [_COMMAND, ""]
     for line in account.text.strip().split("\n")[:40]:
         lines.append(f"    {line}")

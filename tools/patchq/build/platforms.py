@@ -99,7 +99,7 @@ def release_wheel(job: Job, pin: Pin, config: BuildConfig) -> tuple[Path, str]:
     if not pin.wheels:
         raise BuildError(
             f"{pin.upstream} {pin.ref} has no release wheels in the lock",
-            hint=f"`patchq pin {pin.upstream} --ref {sh(pin.ref)} --archive RELEASE` records them, for a RELEASE "
+            hint=f"`patchq pin {pin.upstream} --ref {sh(pin.ref)} --archive RELEASE` records the wheels of RELEASE, "
             "such as httpx==0.28.1; or build with --profile source",
         )
     name = choose_wheel(list(pin.wheels), job.wheel_tag, job.platform)

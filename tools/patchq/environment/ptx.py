@@ -1,4 +1,4 @@
-"""Test which of the kernels' PTX instructions each ptxas assembles for an architecture (``doctor --arch``).
+"""Test, for each ptxas, which PTX instructions of the kernels it assembles for an architecture (``doctor --arch``).
 
 The suffix of the architecture (``a``, ``f`` or none) matters. Without a suffix, SM12x supports no FP4, and nvcc
 compiles FP4 code to a stub that aborts at launch. Therefore, each instruction is assembled for all three forms of the

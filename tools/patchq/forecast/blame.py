@@ -94,7 +94,10 @@ class _BlameSearch:
         self.stops: dict[CommitId, set[str]] = {}
 
     def _stops_at(self, commit: CommitId) -> set[str]:
-        """Return the patches that stop on a commit. All patches are merged onto the commit in one call."""
+        """Return the patches that conflict with a commit's tree, or that can't be applied to it.
+
+        All patches are merged onto the commit in one call.
+        """
         if commit not in self.stops:
             (column,) = carry(self.both, self.patches, [commit], self.base)
             stopped = set()

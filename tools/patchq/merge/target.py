@@ -355,7 +355,7 @@ class Column:
 class MergeRequest:
     """Request for a merge by git.
 
-    :ivar sides: sides of the patch's files, or None to merge whole trees.
+    :ivar sides: for each file of the patch, its versions in base, upstream and patch; None to merge whole trees.
     """
 
     column: Column

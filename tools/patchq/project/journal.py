@@ -463,7 +463,7 @@ class Journal:
                 raise StateError(reason, hint=f"remove {path}")
 
     def _is_restored(self, worktree: Worktree) -> bool:
-        """Return whether a worktree is as the last ``undo`` left it, including edits that ``undo`` restored."""
+        """Return whether a worktree still has the content that the last ``undo`` left in it."""
         found = self._restored_trees().get(worktree.upstream)
         if found is None or worktree.status(untracked=False).busy:
             return False
@@ -669,7 +669,7 @@ def _reverse(record: dict[str, Any]) -> None:
 
 
 def _check_ends(name: str, ends: Iterable[str | None], shape: re.Pattern[str]) -> None:
-    """Check the old and new value of each item in a change.
+    """Check the form of an item's old and new value in a recorded change.
 
     :raises ValueError: if a value is not None and doesn't match ``shape``.
     """

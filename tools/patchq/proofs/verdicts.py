@@ -62,7 +62,7 @@ def parse_proofs(body: dict[str, Any]) -> list[Verdict]:
 
 
 def with_older(verdicts: Sequence[Verdict], older: Sequence[Verdict] | None) -> list[Verdict]:
-    """Return the new verdicts, and those older verdicts on other patches that come from the same trees."""
+    """Return the new verdicts, and the older verdicts on other patches if both come from the same trees."""
     trees = [c.trees for v in verdicts for c in v.cells if c.variant == "with"][:1]
     new = {v.proof.name for v in verdicts}  # all proofs of a patch run together
     kept = []

@@ -153,7 +153,7 @@ def _origins(attempts: Sequence[Attempt], ref: str) -> set[str]:
 
 
 def _unused_pins(lock: Lock, gone: Sequence[str]) -> list[Pin]:
-    """Return the pins that only removed sets use."""
+    """Return the pins that no remaining set uses."""
     used: list[Pin] = []
     for name in lock.sets.keys() - gone:
         used += lock.pins_of(name)

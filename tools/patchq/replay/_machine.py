@@ -229,4 +229,4 @@ def _make_folder(root: Path, path: str) -> None:
 
 def _replaced(path: str) -> UserError:
     shown = show_path(os.fsencode(path))
-    return UserError(f"{shown} can't be a folder: a command replaced it by a file or link", hint="nothing was adopted")
+    return UserError(f"{shown} was a folder, and a command replaced it by a file or link", hint="nothing was adopted")

@@ -242,7 +242,7 @@ def drop(project: Project, patch: str, *, why: str = "", set_name: str = "") -> 
                 if full in other.load(its_name)[0].values("Requires"):
                     raise UserError(
                         f"{other.pin.upstream}/{its_name} requires {full}",
-                        hint=f"drop {its_name} first, or edit its Requires:",
+                        hint=f"drop {its_name} first, or remove {full} from the `Requires:` of {its_name}",
                     )
         change = Change(verb="drop", summary=f"drop {full}")
         if not stack.path(name).exists():

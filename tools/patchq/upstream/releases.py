@@ -347,7 +347,7 @@ def _may_be_there(patch: Patch, edits: Sequence[PathChange], texts: Sequence[byt
 
 
 class _Steps(StatusSteps):
-    """Steps for one patch: each release's other changes, followed by the stack's own patches in that release."""
+    """Steps for one patch: for each release, first upstream's changes, then the changes of the stack's patches."""
 
     def __init__(self, releases: Releases, patch: Patch, at: int) -> None:
         self.releases, self.patch = releases, patch

@@ -159,7 +159,7 @@ class HunkStatus:
         return self.state
 
     def again(self, number: int) -> HunkStatus:
-        """Return the status of a hunk that is present again since step ``number``. Its first step is kept."""
+        """Return the status of a hunk that is present again since step ``number``, with the step that introduced it."""
         return HunkStatus(state=HunkState.PRESENT, landed=number, first=number if self.first < 0 else self.first)
 
 
