@@ -1,4 +1,7 @@
-"""Choose the reader for each input of ``import``, and convert git commits to patches."""
+"""Choose the reader for each input of ``import``, and convert git commits to patches.
+
+For files and folders, ``_folders.places`` distinguishes patches, recipes and archives.
+"""
 
 from __future__ import annotations
 

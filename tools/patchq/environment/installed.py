@@ -1,4 +1,4 @@
-"""Checks of one patched package: where an import finds it, and whether its files are those of the build."""
+"""Checks of one patched package: where an import finds it, if it is installed once, and has the files of the build."""
 
 from __future__ import annotations
 

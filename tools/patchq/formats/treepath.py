@@ -1,4 +1,7 @@
-"""Checks of the paths in a tree: every file system must be able to store the tree."""
+"""Checks of the paths in a tree: every file system must be able to store the tree.
+
+``git/worktree.py`` runs them before a worktree changes.
+"""
 
 from __future__ import annotations
 

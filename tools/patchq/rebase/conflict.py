@@ -1,4 +1,4 @@
-"""Report of the command ``conflict`` about a stopped patch, for users, scripts and AI assistants."""
+"""Data of the command ``conflict``: a stopped patch's files, sides, conflicting lines, causes and suggestions."""
 
 from __future__ import annotations
 

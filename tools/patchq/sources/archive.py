@@ -1,5 +1,7 @@
 """Import a release archive or a plain folder as one deterministic commit in the store.
 
+The commit has a fixed author and date, and a message that depends only on the pin, so that its id is the same on every
+machine.
 Archives are untrusted. Each member is checked before git receives it, and archives that would unpack to an
 excessive size are refused.
 """

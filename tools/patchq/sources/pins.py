@@ -1,8 +1,6 @@
 """Fetch pins into the store: from git by commit, or from a release archive.
 
-Each pin becomes one commit under ``refs/patchq/base/<source>/<upstream>/<ref>`` in ``.patchq/store.git``. An
-archive's commit has a fixed author and date, and a message that depends only on the pin, so that its id is
-the same on every machine.
+Each pin becomes one commit under ``refs/patchq/base/<source>/<upstream>/<ref>`` in ``.patchq/store.git``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Check of a Python file for calls of functions with changed signatures, and for removed names."""
+"""Check of a Python file for calls of functions with changed signatures, and for removed names.
+
+``judge_call`` decides if one call fits a changed signature.
+"""
 
 from __future__ import annotations
 
