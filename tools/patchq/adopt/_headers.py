@@ -1,8 +1,8 @@
 """Conversion of other tools' patch headers to a message with git trailers.
 
 These headers are supported: Debian's DEP-3, Yocto's statuses and preambles, ``git cherry-pick -x``, Electron's
-``Patch-Filename``, and the headers of quilt, gbp, StGit and Buildroot. Known fields become trailers, such as ``Forwarded``
-and ``Origin``, which become ``Upstream-Status``. Other text stays in its place.
+``Patch-Filename``, and the headers of quilt, gbp, StGit and Buildroot. Known fields become trailers:
+``Forwarded`` and ``Origin``, for example, become ``Upstream-Status``. Other text stays in its place.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def _text_parts(form: Form) -> list[Form]:
     """Return the parts of an f-string that gives the same text as a string."""
     if form[0] == "text" and _is_text(form):
         return [form_of(part) for part in form[1:]]
-    if form[0] == "constant":
+    if _is_text(form):
         return [form]
     if form[:2] == ("call", ("name", "str")) and len(form_of(form[2])) == 1 and form[3] == ():
         form = form_of(form_of(form[2])[0])
@@ -103,7 +103,7 @@ def text_form(parts: Sequence[Form]) -> Form:
     """Return the form of an f-string. Adjacent constant parts are joined."""
     found: list[Form] = []
     for part in parts:
-        if part[0] == "constant" and found and found[-1][0] == "constant":
+        if _is_text(part) and part[0] == "constant" and found and found[-1][0] == "constant":
             joined = ast.literal_eval(str(found[-1][1])) + ast.literal_eval(str(part[1]))
             found[-1] = ("constant", repr(joined))
         else:

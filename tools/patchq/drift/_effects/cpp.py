@@ -9,7 +9,7 @@ from patchq.drift._cpp.facts import CppFile, head_of, local_names, read_cpp
 from patchq.drift._effects.decisions import Form, UnknownError
 from patchq.drift._effects.effects import effect_of
 from patchq.drift._effects.restored import RestoredLines, replaced
-from patchq.drift._effects.translated import python_of
+from patchq.drift._effects.translated import python_of, types_of_locals
 from patchq.drift._python.shape import FunctionNode
 
 #: Function that only one version has: its qualified name and its node.
@@ -31,6 +31,9 @@ def restore_cpp(old: bytes, new: bytes, kept: Collection[str] = ()) -> list[Rest
         if head_of(files[0], before) != head_of(files[1], node) or _header(files[0], before) != _header(files[1], node):
             continue
         if (local_names(files[0], before) - local_names(files[1], node)).intersection(kept):
+            continue
+        types = [types_of_locals(file, one) for file, one in zip(files, (before, node), strict=True)]
+        if any(types[0][local] != types[1][local] for local in types[0].keys() & types[1].keys()):
             continue
         helpers = [_helpers(functions[side], functions[1 - side], files[side]) for side in (0, 1)]
         called = [_called(files[side], one, helpers[side]) for side, one in enumerate((before, node))]

@@ -72,6 +72,8 @@ _SAME = {"os.getenv": "os.environ.get"}
 _OF_TYPES = frozenset(("callable", "getattr", "hasattr", "id", "isinstance", "issubclass", "type"))
 #: Builtins whose results are truth values.
 _TRUE_OR_FALSE = frozenset(("all", "any", "bool", "callable", "hasattr", "isinstance", "issubclass"))
+#: Fewest and most arguments of methods that have an effect with other numbers of arguments.
+_ARGUMENTS = {"get": (1, 2), "join": (1, 1), "replace": (2, 3)}
 #: Longest list of constants, with the word before them, over which a comprehension is written out.
 _MOST_UNROLLED = 13
 #: Most statements and expressions to evaluate, so that a long function doesn't take minutes.
@@ -103,8 +105,7 @@ def effect_of(
     names = {**_parameters(node)}
     try:
         body = spelled(shaped_body(node, with_reports=True))
-        for statement in body:
-            run.loads += _loads(statement)
+        run.read(body)
         return run.course(body, _Locals(names), FALLS)
     except (UnknownError, RecursionError):
         return None
@@ -200,6 +201,8 @@ class _Run:
         self.depth = 0
         #: How often the function reads each name.
         self.loads: Counter[str] = Counter()
+        #: Last line that assigns each local variable.
+        self.stored_at: dict[str, int] = {}
         #: Number of variables to which each value was unpacked.
         self.unpacked: dict[Form, int] = {}
         #: Depth of ``except`` blocks.
@@ -212,6 +215,19 @@ class _Run:
         self.outer: set[str] = set()
         #: For each enclosing block, the variables whose values may be read after the block.
         self.carried: list[tuple[str, ...]] = []
+
+    def read(self, body: Sequence[ast.stmt]) -> None:
+        """Count the names that a body reads, and find the last line that assigns each."""
+        for statement in body:
+            self.loads += _loads(statement)
+            for each in walk(statement):
+                name = ""
+                if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
+                    name = each.id
+                elif isinstance(each, FunctionNode):
+                    name = each.name
+                if name:
+                    self.stored_at[name] = max(self.stored_at.get(name, 0), getattr(each, "lineno", 0))
 
     # Statements
 
@@ -236,12 +252,12 @@ class _Run:
                 if kind == "Continue" and end[0] == "loops":
                     kind = "loops"
                 return self._and_then(state.effects, (kind, self._carried(state)))
-            if isinstance(statement, ast.For) and (search := self._search(statement, state)):
+            if isinstance(statement, ast.For) and end != ("joins",) and (search := self._search(statement, state)):
                 found, result = search
                 before, state.effects = state.effects, []
                 after = self.course(rest, state, end)
                 return self._and_then(before, self.decisions.decide(found, result, after))
-            if isinstance(statement, ast.For | ast.Assign) and rest and (listed := _as_list(statement, rest[0])):
+            if rest and self._ends_with(rest[0]) and (listed := _as_list(statement, rest[0])):
                 return self.course([listed, *rest[1:]], state, end)
             self._simple(statement, state)
         return self._and_then(state.effects, _ended(end, self._carried(state)))
@@ -351,7 +367,12 @@ class _Run:
         value = self.value(statement.value, state)
         if isinstance(statement.value, ast.List | ast.Dict | ast.Set | ast.ListComp | ast.DictComp | ast.SetComp):
             value = _told_apart(value, state)
+        if self.depth and ast.unparse(statement.value) in ("[]", "{}", "set()", "list()", "dict()"):
+            value = ("new", self.depth, value)
         for target in statement.targets:
+            if value[0] == "generator" and isinstance(target, ast.Name) and self.loads[target.id] > 1:
+                # Its second use gets no items.
+                raise UnknownError
             self._assign(target, value, state)
 
     def _run_AugAssign(self, statement: ast.AugAssign, state: _Locals) -> None:
@@ -391,10 +412,14 @@ class _Run:
 
     _run_Import = _run_ImportFrom = _run_Pass
 
-    def _run_Global(self, statement: ast.Global | ast.Nonlocal, state: _Locals) -> None:
+    def _run_Global(self, statement: ast.Global, state: _Locals) -> None:
         self.outer.update(statement.names)
 
-    _run_Nonlocal = _run_Global
+    def _run_Nonlocal(self, statement: ast.Nonlocal, state: _Locals) -> None:
+        if self.nested:
+            # A call of the nested function changes the variable.
+            raise UnknownError
+        self.outer.update(statement.names)
 
     def _assign(self, target: ast.expr, value: Form, state: _Locals) -> None:
         match target:
@@ -440,7 +465,22 @@ class _Run:
         for position, name in enumerate(names):
             inside.names[name] = ("before", self.depth, position)
         starts = tuple(state.names.get(name, ("unset",)) for name in names)
+        self._foresee(statement, inside)
         return inside, names, starts
+
+    def _foresee(self, loop: ast.For | ast.While | FunctionNode, inside: _Locals) -> None:
+        """Count what a body stores and changes before it is evaluated, because an earlier round or call did so."""
+        for each in walk(loop):
+            owner: ast.expr | None = None
+            match each:
+                case ast.Attribute(ctx=ast.Store()):
+                    inside.stores[each.attr] += 1
+                case ast.Subscript(ctx=ast.Store() | ast.Del()):
+                    owner = each.value
+                case ast.Call(func=ast.Attribute(value=called, attr=name)) if name not in _PURE_METHODS:
+                    owner = called
+            if owner is not None and all(isinstance(one, ast.Attribute | ast.Name | ast.Load) for one in walk(owner)):
+                inside.changes[self.value(owner, inside.branch())] += 1
 
     def _is_carried(self, name: str, loop: ast.For | ast.While) -> bool:
         """Return whether a variable that a loop assigns is read after the loop or in the next iteration."""
@@ -460,6 +500,12 @@ class _Run:
         for position, name in enumerate(names):
             state.names[name] = shortened(("after", effect, position))
 
+    def _ends_with(self, loop: ast.stmt) -> bool:
+        """Return True for a loop whose variables nothing else reads."""
+        if not isinstance(loop, ast.For):
+            return False
+        return all(self.loads[name] == _loads(loop)[name] for name in _in_order_of(loop.target))
+
     def _search(self, loop: ast.For, state: _Locals) -> tuple[Form, Form] | None:
         """Return a loop that only returns at the first match as the test whether there is a match, and the ``return``.
 
@@ -470,7 +516,7 @@ class _Run:
         inside, names, _ = self._opened(loop, state.branch())
         if names:
             return None
-        iterable = _iterated(self.value(loop.iter, state.branch()))
+        iterable = _iterated(state.now(self.value(loop.iter, state.branch())))
         self._assign(loop.target, ("each", self.depth), inside)
         self.depth += 1
         form = self._body(loop.body, inside, ())
@@ -489,9 +535,15 @@ class _Run:
             result = ("return", ("first", parts, tuple(effects), test, form_of(result[1])))
         self.value(loop.iter, state)
         state.join(inside)
+        found = self.decisions.any_match(parts, tuple(effects), test)
+        self._consumed(tuple(effects), found, state)
+        return found, result
+
+    def _consumed(self, effects: Form, result: Form, state: _Locals) -> None:
+        """Add the effects of the items that a search, or another use of a generator, reads."""
         if effects:
+            state.effects.append(("consumes", result))
             state.kept.clear()
-        return self.decisions.any_match(parts, tuple(effects), test), result
 
     def _matches(self, form: Form, results: set[Form]) -> Form | None:
         """Return the test that decides whether one round of a loop returns; None if the round does anything else."""
@@ -508,7 +560,7 @@ class _Run:
         return self.decisions.decide(form_of(form[1]), sides[0], sides[1])
 
     def _run_For(self, statement: ast.For, state: _Locals) -> None:
-        iterable = _iterated(self.value(statement.iter, state))
+        iterable = _iterated(state.now(self.value(statement.iter, state)))
         inside, names, starts = self._opened(statement, state)
         self._assign(statement.target, ("each", self.depth), inside)
         self.depth += 1
@@ -516,7 +568,9 @@ class _Run:
         self.depth -= 1
         effect: Form = ("for", iterable, starts, form)
         if statement.orelse:
-            effect = (*effect, self._body(statement.orelse, inside.later(), names))
+            last = inside.later()
+            effect = (*effect, self._body(statement.orelse, last, names))
+            inside.join(last)
         self._closed(effect, state, inside, names)
 
     def _run_While(self, statement: ast.While, state: _Locals) -> None:
@@ -554,11 +608,21 @@ class _Run:
             self.handled += 1
             found.append(("except", _choices(errors), self.course(handler.body, caught, ("tries",))))
             self.handled -= 1
-        found.append(self.course(statement.finalbody, inside.later(), ("tries",)))
+            inside.join(caught)
+        last = inside.later()
+        found.append(self.course(statement.finalbody, last, ("tries",)))
+        inside.join(last)
         self.carried.pop()
         self._closed(("try", *found), state, inside, names)
 
     def _function(self, node: FunctionNode, state: _Locals) -> Form:
+        own = {one.id for one in walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+        for name in _loads(node):
+            if name not in own and self.stored_at.get(name, 0) > getattr(node, "lineno", 0):
+                # The function reads the value that the variable has when it is called.
+                raise UnknownError
+        # A call of the nested function may change what it captures.
+        self._foresee(node, state)
         inside = state.later()
         self.nested += 1
         for position, name in enumerate(_parameters(node)):
@@ -567,8 +631,10 @@ class _Run:
         form = self.course(node.body, inside, FALLS)
         self.carried.pop()
         self.nested -= 1
-        defaults = tuple(self._values([*node.args.defaults, *node.args.kw_defaults], state))
-        signature: Form = (_kinds(node.args), defaults)
+        defaults = self._values(node.args.defaults, state)
+        for default in node.args.kw_defaults:
+            defaults.append(("required",) if default is None else self.value(default, state))
+        signature: Form = (_kinds(node.args), tuple(defaults))
         decorators = tuple(self._values(node.decorator_list, state))
         return shortened(("function", type(node).__name__, signature, decorators, form))
 
@@ -634,7 +700,7 @@ class _Run:
         return ("Dict", keys, tuple(self._values(node.values, state)))
 
     def _value_of_BinOp(self, node: ast.BinOp, state: _Locals) -> Form:
-        return self._operation(node.op, *self._values((node.left, node.right), state))
+        return self._operation(node.op, *map(state.now, self._values((node.left, node.right), state)))
 
     def _operation(self, operator: ast.operator, left: Form, right: Form) -> Form:
         name = type(operator).__name__
@@ -656,13 +722,13 @@ class _Run:
 
     def _value_of_Lambda(self, node: ast.Lambda, state: _Locals) -> Form:
         function = ast.FunctionDef("lambda", node.args, [ast.Return(node.body)], [])
-        return self._function(function, state)
+        return self._function(ast.copy_location(function, node), state)
 
     def _value_of_JoinedStr(self, node: ast.JoinedStr, state: _Locals) -> Form:
         return text_form(self._values(node.values, state))
 
     def _value_of_FormattedValue(self, node: ast.FormattedValue, state: _Locals) -> Form:
-        form, value = self._given(node.format_spec, state), self.value(node.value, state)
+        form, value = self._given(node.format_spec, state), state.now(self.value(node.value, state))
         if value[0] == "constant" and str(value[1])[:1] in "'\"" and node.conversion == -1 and form == NONE:
             return value
         return ("formatted", value, node.conversion, form)
@@ -671,7 +737,7 @@ class _Run:
         return ("slice", *self._values((node.lower, node.upper, node.step), state))
 
     def _value_of_Starred(self, node: ast.Starred, state: _Locals) -> Form:
-        return ("star", self.value(node.value, state))
+        return ("star", state.now(self.value(node.value, state)))
 
     def _value_of_Await(self, node: ast.Await | ast.Yield | ast.YieldFrom, state: _Locals) -> Form:
         return self._done((type(node).__name__, self._given(node.value, state)), state)
@@ -694,6 +760,7 @@ class _Run:
         """Evaluate both sides of a conditional expression: return their values, and add their effects to the state."""
         states = state.branch(), state.branch()
         values = self.value(one, states[0]), self.value(other, states[1])
+        state.join(*states)
         if states[0].effects or states[1].effects:
             ends = [self._and_then(each.effects, ("joins",)) for each in states]
             state.effects.append(("under", self.decisions.decide(test, *ends)))
@@ -745,7 +812,7 @@ class _Run:
         if name == "next" and len(arguments) == 2 and arguments[0][0] == "generator":
             items = form_of(arguments[0][1])
             if len(items) == 4 and len(form_of(items[1])) == 1:
-                return self._first(items, arguments[1])
+                return self._first(items, arguments[1], state)
         operands = [function, *arguments, *(form_of(one[1]) for one in keywords)]
         return self._called(node.func, made, operands, owner, state)
 
@@ -768,7 +835,7 @@ class _Run:
             return made(operands)
         if isinstance(function, ast.Attribute) and function.attr in _TESTS:
             return self._tested(made, operands)
-        if isinstance(function, ast.Attribute) and name.rpartition(".")[2] in _PURE_METHODS:
+        if isinstance(function, ast.Attribute) and _is_pure_method(name, len(operands) - 1):
             return made(operands)
         found = self._done_by_cases(made, operands, state)
         if owner:
@@ -782,7 +849,13 @@ class _Run:
         if name == "bool" and len(arguments) == 1 and not keywords:
             return self.decisions.truth(arguments[0])
         if name in ("any", "all") and len(arguments) == 1 and not keywords:
-            return self.decisions.any_of(_iterated(arguments[0]), depth=self.depth, negated=name == "all")
+            items = _iterated(arguments[0])
+            found = self.decisions.any_of(items, depth=self.depth, negated=name == "all")
+            self._consumed(_effects_of(items), found, state)
+            return found
+        for argument in arguments:
+            if argument[0] == "generator":
+                self._consumed(_effects_of(_iterated(argument)), argument, state)
         form = shortened(("call", ("name", name), tuple(_spelled(name, arguments)), keywords))
         if name in _TRUE_OR_FALSE:
             return self.decisions.decide(form, TRUE, FALSE)
@@ -798,12 +871,13 @@ class _Run:
             found = self.decisions.decide(("truth", make([*operands[:-1], choice])), TRUE, found)
         return found
 
-    def _first(self, items: Form, default: Form) -> Form:
+    def _first(self, items: Form, default: Form, state: _Locals) -> Form:
         """Return the result of ``next`` with a generator and a default."""
         _, parts, effects, value = items
         ((iterable, tests, _),) = (form_of(part) for part in form_of(parts))
         plain = ((iterable, TRUE, 0),)
         found = self.decisions.any_match(plain, form_of(effects), form_of(tests))
+        self._consumed(form_of(effects), found, state)
         return self.decisions.decide(found, ("first", plain, effects, tests, value), default)
 
     def _size(self, tensor: Form, places: Sequence[Form], state: _Locals) -> Form:
@@ -876,7 +950,9 @@ class _Run:
         inside.names = bound
         self.inside.append(name)
         self.carried.append(())
-        form = self.course(spelled(shaped_body(helper, with_reports=True)), inside, FALLS)
+        body = spelled(shaped_body(helper, with_reports=True))
+        self.read(body)
+        form = self.course(body, inside, FALLS)
         self.carried.pop()
         self.inside.pop()
         while form[0] == "then":
@@ -888,15 +964,17 @@ class _Run:
     def _value_of_ListComp(
         self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp, state: _Locals
     ) -> Form:
+        if any(isinstance(each, ast.NamedExpr) for each in walk(node)):
+            raise UnknownError
         inside = state.branch()
         parts: list[Form] = []
         depth = self.depth
         for generator in node.generators:
-            source = self.value(generator.iter, inside)
+            source = inside.now(self.value(generator.iter, inside))
             iterable = _iterated(source)
             if isinstance(node, ast.ListComp | ast.GeneratorExp) and _is_short(node, iterable):
                 return self._unrolled(node, iterable, state)
-            if source[0] == "generator" and len(iterable) == 4:
+            if source[0] == "generator" and len(iterable) == 4 and source[2] == self.depth:
                 # A generator of a generator's items.
                 parts += map(form_of, form_of(iterable[1]))
                 inside.effects += map(form_of, form_of(iterable[2]))
@@ -919,8 +997,9 @@ class _Run:
         kind = {ast.DictComp: "dict", ast.SetComp: "set"}.get(type(node), "list")
         form: Form = (kind, tuple(parts), tuple(inside.effects), value)
         if isinstance(node, ast.GeneratorExp):
-            return ("generator", form)
+            return ("generator", form, depth)
         form = shortened(form)
+        state.join(inside)
         if inside.effects:
             return self._done(form, state)
         return form
@@ -935,7 +1014,7 @@ class _Run:
         state.effects += inside.effects
         state.join(inside)
         if isinstance(node, ast.GeneratorExp):
-            return ("generator", ("items", *values))
+            return ("generator", ("items", *values), self.depth)
         return ("List", *values)
 
     _value_of_SetComp = _value_of_GeneratorExp = _value_of_DictComp = _value_of_ListComp
@@ -960,6 +1039,7 @@ class _Run:
             reached = self.decisions.decide(reached, self._goes_on(values[-1], is_and=is_and), FALSE)
             inside = state.branch()
             values.append(evaluate(one, inside))
+            state.join(inside)
             if inside.effects:
                 course = self._and_then(inside.effects, ("joins",))
                 state.effects.append(("under", self.decisions.decide(reached, course, ("joins",))))
@@ -996,9 +1076,28 @@ class _Run:
         return found
 
 
+def _is_pure_method(name: str, arguments: int) -> bool:
+    """Return True for a method without an effect: ``d.get(key)``, but not ``queue.get()`` or ``os.replace(a, b)``."""
+    owner, _, method = name.rpartition(".")
+    if method not in _PURE_METHODS or (owner == "os" and method == "replace"):
+        return False
+    fewest, most = _ARGUMENTS.get(method, (0, 9))
+    return fewest <= arguments <= most
+
+
+def _effects_of(items: Form) -> Form:
+    """Return the effects of reading the items of a comprehension; empty for other iterables."""
+    if items[0] in ("list", "set", "dict") and len(items) == 4:
+        return form_of(items[2])
+    return ()
+
+
 def _is_short(node: ast.ListComp | ast.GeneratorExp, items: Form) -> bool:
     """Return True for a comprehension with one value for each of a few constants."""
     if items[0] != "items" or len(items) > _MOST_UNROLLED or len(node.generators) > 1 or node.generators[0].ifs:
+        return False
+    if any(isinstance(each, ast.Call) for each in walk(node.elt)):
+        # A generator's calls are made one by one, until one of them decides.
         return False
     return all(form_of(one)[0] == "constant" for one in items[1:])
 

@@ -72,7 +72,14 @@ def _functions(body: Sequence[ast.stmt], owner: str) -> Iterator[tuple[str, Func
 
 def _constants(tree: ast.Module) -> dict[str, ast.expr]:
     """Return the values of global names that are assigned once, to a constant, a dotted name or a tuple of these."""
-    stored = Counter(node.id for node in walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+    stored: Counter[str] = Counter()
+    for node in walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            stored[node.id] += 1
+        elif isinstance(node, FunctionNode | ast.ClassDef):
+            stored[node.name] += 1
+        elif isinstance(node, ast.alias):
+            stored[node.asname or node.name] += 1
     found: dict[str, ast.expr] = {}
     for node in tree.body:
         target, value = None, None
@@ -89,7 +96,8 @@ def _is_fixed(value: ast.expr) -> bool:
     if isinstance(value, ast.Tuple):
         return all(map(_is_fixed, value.elts))
     if isinstance(value, ast.Attribute):
-        return all(isinstance(node, ast.Attribute | ast.Name | ast.Load) for node in walk(value))
+        # A member of an enumeration.
+        return isinstance(value.value, ast.Name) and value.value.id[:1].isupper()
     return all(isinstance(node, ast.Constant | ast.UnaryOp | ast.USub) for node in walk(value))
 
 
@@ -100,6 +108,7 @@ def _is_equal(one: ast.expr, other: ast.expr | None) -> bool:
 def _lacking(mine: Mapping[str, ast.expr], other: Mapping[str, ast.expr], tree: ast.Module) -> dict[str, ast.expr]:
     """Return the constants in ``mine`` that the other version (``other`` and ``tree``) doesn't mention."""
     mentioned = {node.id for node in walk(tree) if isinstance(node, ast.Name)} | set(other)
+    mentioned |= {node.asname or node.name for node in walk(tree) if isinstance(node, ast.alias)}
     return {name: value for name, value in mine.items() if name not in mentioned}
 
 

@@ -160,6 +160,8 @@ def _appended(target: ast.expr, added: ast.expr) -> list[ast.stmt]:
         return []
     if isinstance(added, ast.List) and not any(isinstance(one, ast.Starred) for one in added.elts):
         return [_append(target, one) for one in added.elts]
+    if any(isinstance(each, ast.expr) and ast.unparse(each) == ast.unparse(target) for each in walk(added)):
+        return []
     if isinstance(added, _Comprehension) and not any(one.is_async for one in added.generators):
         return [_loop(target, added)]
     return []

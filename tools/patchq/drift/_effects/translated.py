@@ -20,12 +20,12 @@ from patchq.drift._python.shape import FunctionNode
 _PLAIN = re.compile(r"(u?int\d*(_t)?|size_t|ssize_t|ptrdiff_t|bool|char|short|long|float|double|half|auto|.*\*)$")
 #: Casts and other functions without an effect.
 _PURE = re.compile(
-    r"((static|reinterpret|const|dynamic)_cast<.*>|(ceil_?div|get|make_(tuple|pair)|to_string|abs|sizeof)\b.*|"
+    r"((static|reinterpret|const|dynamic)_cast<.*>|(ceil_?div|make_(tuple|pair)|to_string|abs|sizeof)\b.*|get<.*|"
     r"u?int\d*(_t)?|size_t|bool|float|double|half)$"
 )
 _CAST = re.compile(r"(u?int\d*(_t)?|size_t|bool|float|double|half)$")
 #: Macros that throw an exception.
-_THROWING = re.compile(r"[A-Z]+(_[A-Z]+)*_THROW|FLASHINFER_ERROR")
+_THROWING = re.compile(r"(?!.*(CHECK|ENFORCE|ASSERT|IF))[A-Z]+(_[A-Z]+)*_THROW|FLASHINFER_ERROR")
 _OPERATORS: dict[str, type[ast.operator]] = {
     "+": ast.Add,
     "-": ast.Sub,
@@ -61,6 +61,22 @@ def python_of(file: CppFile, node: Any) -> FunctionNode:
     :raises UnknownError: if a statement that leaves a block can't be translated.
     """
     return _Translation(file, node).function()
+
+
+def types_of_locals(file: CppFile, function: Any) -> dict[str, set[str]]:
+    """Return the types with which the local variables of a function are declared, except those that are ``auto``.
+
+    Variables that hold values have no type in the translation, so that the caller compares these.
+    """
+    found: dict[str, set[str]] = {}
+    for node in _every(function.child_by_field_name("body")):
+        if node.type != "declaration":
+            continue
+        shown = spelled_type(file.text(node.child_by_field_name("type")))
+        for declared in node.children_by_field_name("declarator"):
+            if shown != "auto" and _inner(declared).type == _NAME:
+                found.setdefault(file.text(_declared(declared)), set()).add(shown)
+    return found
 
 
 class _Translation:
@@ -223,8 +239,11 @@ class _Translation:
 
     def _from_alias_declaration(self, node: Any) -> list[ast.stmt]:
         declared = node.child_by_field_name("name") or node.child_by_field_name("declarator")
-        kind = spelled_type(self.text(node.child_by_field_name("type")))
-        return [ast.Expr(_call(f"type {self.text(declared)} = {kind}"))]
+        kind = node.child_by_field_name("type")
+        others = [one for one in node.named_children if one not in (declared, kind)]
+        if others or declared.type != "type_identifier":
+            return [ast.Expr(self._opaque(node))]
+        return [ast.Expr(_call(f"type {self.text(declared)}", self._with_values(spelled_type(self.text(kind)), kind)))]
 
     _from_type_definition = _from_alias_declaration
 
@@ -320,7 +339,7 @@ class _Translation:
             value = declared.child_by_field_name("value")
             inner = _inner(declared)
             if inner.type == "function_declarator":
-                found.append(self._made(shown, inner))
+                found.append(self._made(shown, inner, node.child_by_field_name("type")))
                 continue
             if inner.type == "structured_binding_declarator":
                 values = self.value(value)
@@ -339,27 +358,28 @@ class _Translation:
                 if given:
                     found.append(ast.Assign([ast.Name(target, ast.Store())], given))
             elif _PLAIN.match(shown) and inner.type == _NAME:
-                if given and not self._is_written_next(node, name, given):
+                if given:
                     found.append(ast.Assign([self._place(target)], given))
             else:
                 storage = [
                     self.text(one) for one in node.children if one.type in ("storage_class_specifier", "__shared__")
                 ]
                 declaration = self._opaque(inner, ["declare", *storage, shown])
+                declaration.args += self._values_in(node.child_by_field_name("type"))
                 if given:
                     declaration.args.append(given)
                 found.append(ast.Expr(declaration))
         return found
 
-    def _made(self, shown: str, declarator: Any) -> ast.stmt:
+    def _made(self, shown: str, declarator: Any, kind: Any) -> ast.stmt:
         """Return the declaration of an object made of variables. The parser takes it for one of a function.
 
         :raises UnknownError: if it is one of a function.
         """
         names = _parts(declarator.child_by_field_name("parameters"))
-        if not names or any(" " in self.text(one) for one in names):
+        if not names or not all(re.fullmatch(r"\w+", self.text(one)) for one in names):
             raise UnknownError
-        values = [self._value_of_identifier(one) for one in names]
+        values = [self._value_of_identifier(one) for one in names] + self._values_in(kind)
         self.objects.add(self.text(_declared(declarator)))
         return ast.Expr(_call(f"declare {shown} {self._new(self.text(_declared(declarator)))}", *values))
 
@@ -377,16 +397,6 @@ class _Translation:
                 return values[0]
             return ast.List(values, ast.Load())
         return self.value(value)
-
-    def _is_written_next(self, declaration: Any, name: str, value: ast.expr) -> bool:
-        """Return whether a variable's initial constant is unused, because the next use passes ``&name`` to a call."""
-        if not isinstance(value, ast.Constant):
-            return False
-        for node in _every(self.node):
-            if node.type == _NAME and node.start_byte > declaration.end_byte and self.text(node) == name:
-                parent = node.parent
-                return bool(parent.type == "pointer_expression" and parent.parent.type == "argument_list")
-        return False
 
     def _expression(self, node: Any) -> list[ast.stmt]:
         if node.type == "assignment_expression":
@@ -417,6 +427,8 @@ class _Translation:
             yield from self._streamed(node.child_by_field_name("left"))
             node = node.child_by_field_name("right")
         value = self.value(node)
+        if node.type == "char_literal":
+            value = self._value_of_string_literal(node)
         if isinstance(value, ast.Constant):
             value = ast.Constant(str(value.value))
         yield value
@@ -494,8 +506,11 @@ class _Translation:
 
         :raises UnknownError: if a case is inside a preprocessor conditional, or ends with a conditional ``break``.
         """
-        value = self.value(node.child_by_field_name("condition").child_by_field_name("value"))
-        found: list[ast.stmt] = []
+        # The value is read once, before the first case.
+        self.counts[0] += 1
+        value: ast.expr = ast.Name(f"value of switch {self.counts[0]}", ast.Load())
+        given = self.value(node.child_by_field_name("condition").child_by_field_name("value"))
+        found: list[ast.stmt] = [ast.Assign([ast.Name(f"value of switch {self.counts[0]}", ast.Store())], given)]
         end, other = found, found
         choices: list[ast.expr] = []
         cases = _parts(node.child_by_field_name("body"))
@@ -555,12 +570,28 @@ class _Translation:
     def value(self, node: Any) -> ast.expr:
         """Translate an expression."""
         if node.type in _NAMES:
-            return ast.Name(spelled_type(self.text(node)), ast.Load())
+            return self._with_values(spelled_type(self.text(node)), node)
         translate = getattr(self, f"_value_of_{node.type}", None)
         if translate is None:
             return self._opaque(node)
         found = translate(node)
         assert isinstance(found, ast.expr)
+        return found
+
+    def _with_values(self, text: str, node: Any) -> ast.expr:
+        """Return a name; with the local variables that its template arguments mention, if they hold values."""
+        values = self._values_in(node)
+        if not values:
+            return ast.Name(text, ast.Load())
+        return _pure(text, *values)
+
+    def _values_in(self, node: Any) -> list[ast.expr]:
+        """Return the local variables in a type or name, such as ``Array<N>``, that hold values."""
+        names = dict.fromkeys(self.text(each) for each in _every(node) if each.type in (_NAME, "type_identifier"))
+        found: list[ast.expr] = []
+        for name in names:
+            if name not in self.objects and self._resolved(name):
+                found.append(ast.Name(self._resolved(name), ast.Load()))
         return found
 
     def _field(self, node: Any, name: str) -> ast.expr:
@@ -578,7 +609,8 @@ class _Translation:
     def _value_of_string_literal(self, node: Any) -> ast.expr:
         return ast.Constant(self.text(node)[1:-1])
 
-    _value_of_char_literal = _value_of_string_literal
+    def _value_of_char_literal(self, node: Any) -> ast.expr:
+        return ast.Name(self.text(node), ast.Load())
 
     def _value_of_concatenated_string(self, node: Any) -> ast.expr:
         return ast.Constant("".join(self.text(one)[1:-1] for one in node.named_children))
@@ -602,11 +634,15 @@ class _Translation:
 
     def _value_of_field_expression(self, node: Any) -> ast.expr:
         name = "".join(self.text(node.child_by_field_name("field")).split())
+        if name in ("reset", "release", "swap") and "->" in [child.type for child in node.children]:
+            # Of the object, not of the smart pointer.
+            name = f"->{name}"
         return ast.Attribute(self._field(node, "argument"), name, ast.Load())
 
     def _value_of_cast_expression(self, node: Any) -> ast.expr:
         kind = spelled_type(self.text(node.child_by_field_name("type")))
-        return _pure(f"static_cast<{kind}>", self._field(node, "value"))
+        values = self._values_in(node.child_by_field_name("type"))
+        return _pure(f"static_cast<{kind}>", self._field(node, "value"), *values)
 
     def _value_of_unary_expression(self, node: Any) -> ast.expr:
         operator = self.text(node.child_by_field_name("operator"))
@@ -722,7 +758,7 @@ class _Translation:
         if name and not self._resolved(name) and _PURE.match(name):
             if _CAST.match(name):
                 name = f"static_cast<{name}>"
-            return _pure(name, *arguments)
+            return _pure(name, *arguments, *self._values_in(function))
         return ast.Call(self.value(function), arguments, [])
 
 

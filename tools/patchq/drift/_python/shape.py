@@ -153,7 +153,8 @@ class _Shape(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
-        name = ast.unparse(node.func).rpartition(".")[2]
+        # A method that is named like a builtin is another function.
+        name = ast.unparse(node.func).removeprefix("typing.")
         if name == "cast" and len(node.args) == 2:
             return node.args[1]
         if name == "dict" and not node.args and all(k.arg for k in node.keywords):
@@ -334,7 +335,7 @@ def _block(body: Sequence[ast.stmt]) -> list[ast.stmt]:
     found: list[ast.stmt] = []
     for position, statement in enumerate(body):
         spelled = _conditional(statement)
-        if found and (comprehension := listed(found[-1], spelled)):
+        if found and not _leaks(spelled, body[position + 1 :]) and (comprehension := listed(found[-1], spelled)):
             found[-1] = comprehension
             continue
         for name in ("body", "orelse", "finalbody"):
@@ -351,6 +352,13 @@ def _block(body: Sequence[ast.stmt]) -> list[ast.stmt]:
                 continue
         found.append(spelled)
     return found
+
+
+def _leaks(loop: ast.stmt, after: Sequence[ast.stmt]) -> bool:
+    """Return True if a statement after a loop reads a variable of the loop, which a comprehension would not set."""
+    names = {each.id for each in walk(loop) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+    reads = {each.id for statement in after for each in walk(statement) if isinstance(each, ast.Name)}
+    return not names.isdisjoint(reads)
 
 
 def listed(before: ast.stmt, node: ast.stmt) -> ast.stmt | None:
@@ -370,6 +378,12 @@ def listed(before: ast.stmt, node: ast.stmt) -> ast.stmt | None:
         else:
             return None
         inside = inside.body[0]
+    target = ast.unparse(before.targets[0])
+    kind = type(before.targets[0])
+    uses = [each for each in walk(node) if isinstance(each, kind) and ast.unparse(each) == target]
+    if len(uses) > 1:
+        # The loop reads what it has collected so far.
+        return None
     if isinstance(before.value, ast.Dict):
         return _dictionary(before, inside, loops)
     call = inside.value if isinstance(inside, ast.Expr) and loops else None
@@ -385,10 +399,7 @@ def _dictionary(before: ast.Assign, inside: ast.stmt, loops: list[ast.comprehens
     """Return the comprehension of a dictionary whose items a loop stores; None if the loop does anything else."""
     match inside:
         case ast.Assign(targets=[ast.Subscript(value=owner, slice=key)], value=value) if loops:
-            name = ast.unparse(owner)
-            if name == ast.unparse(before.targets[0]) and not any(
-                isinstance(each, ast.Name) and each.id == name for part in (key, value, *loops) for each in walk(part)
-            ):
+            if ast.unparse(owner) == ast.unparse(before.targets[0]):
                 return ast.copy_location(ast.Assign(before.targets, ast.DictComp(key, value, loops)), before)
     return None
 
