@@ -106,6 +106,19 @@ def test_smaller_pieces(merge: MakeSides) -> None:
     assert content(sides, found.tree, b"f.txt") == b"A\nB\n"
 
 
+@pytest.mark.parametrize("released", [False, True])
+def test_an_entry_of_a_changelog_stays_under_its_heading(merge: MakeSides, released: bool) -> None:
+    """pytest: the release under whose heading the patch added its entry is out since."""
+    lines = b"".join(b"* line %d\n" % n for n in range(12))
+    base = b"3.0.3.dev\n=========\n\n" + lines + b"\n"
+    ours = base + b"* upstream's entry\n"
+    if released:
+        ours = ours.replace(b"3.0.3.dev\n=========\n", b"3.1.0.dev\n=========\n\n3.0.3\n=====\n")
+    sides = merge({"CHANGELOG.rst": base}, {"CHANGELOG.rst": ours}, {"CHANGELOG.rst": base + b"* the patch's entry\n"})
+    found = by_strategy(sides).get("both additions")
+    assert (found is not None and found.outcome == StrategyOutcome.PROPOSED) == (not released)
+
+
 @pytest.mark.parametrize(
     ("result", "outcome"),
     [

@@ -27,6 +27,7 @@ _MARKER = 40
 _MOST_COMPARED = 4_000_000
 #: Entry that begins or ends a section of a changelog, so that the order of entries matters.
 _ITEM = re.compile(rb"\s*(?:[-*+]|\d+[.)])\s")
+_UNDERLINE = re.compile(rb"([=\-~^\"'*+#`])\1{2,}")
 _RELEASE = re.compile(rb"\brelease\b|\bversion\s+\d|\b\d{4}-\d\d-\d\d\b", re.IGNORECASE)
 
 
@@ -53,6 +54,8 @@ def merge_pieces(sides: Sides) -> tuple[str, dict[bytes, bytes]] | None:
                 continue
             found = resolve_region(path, part)
             if found is None:
+                return None
+            if found[0] == BOTH and _is_prose(path) and _moves(part, b"".join(merged), versions):
                 return None
             used.add(found[0])
             merged.append(found[1])
@@ -94,13 +97,39 @@ def resolve_region(path: bytes, region: Region) -> tuple[str, bytes] | None:
     methods: list[tuple[str, Callable[[Region], bytes | None]]] = [(ADJACENT, _adjacent_lines)]
     if suffix in PYTHON:
         methods.append((BOTH, _both_definitions))
-    elif suffix in PROSE or not suffix:
+    elif _is_prose(path):
         methods.append((BOTH, _both_paragraphs))
     for name, method in methods:
         found = method(region)
         if found is not None:
             return name, found
     return None
+
+
+def _is_prose(path: bytes) -> bool:
+    suffix = PurePath(os.fsdecode(path)).suffix.lower()
+    return suffix in PROSE or not suffix
+
+
+def _moves(region: Region, before: bytes, versions: Sequence[bytes]) -> bool:
+    """Return True if entries get under another heading, such as that of a release that is out since.
+
+    :param before: merged text above the region.
+    :param versions: file in base, ours and theirs.
+    """
+    for added, version in ((region.ours, versions[1]), (region.theirs, versions[2])):
+        if version.count(added) != 1 or _heading(version[: version.index(added)]) != _heading(before):
+            return True
+    return False
+
+
+def _heading(text: bytes) -> bytes:
+    """Return the last heading of a text in Markdown or reStructuredText; empty if it has none."""
+    lines = text.splitlines()
+    for line, after in zip(reversed(lines), [b"", *reversed(lines)], strict=False):
+        if line.startswith(b"#") or (line.strip() and _UNDERLINE.fullmatch(after.strip())):
+            return line.strip()
+    return b""
 
 
 # Adjacent lines
