@@ -2,8 +2,12 @@
 
 A function is evaluated symbolically. Local variables are replaced by their values, so their names, the statements that
 assign them and statements without an effect don't count. Tests are put in a fixed order, so it makes no difference
-whether code uses ``if``, a conditional expression, an early return or ``and``. Two functions with equal effects do the
-same, on the assumption that calls don't change the attributes that a function reads.
+whether code uses ``if``, a conditional expression, an early return or ``and``.
+
+Functions with equal effects do the same under these assumptions: an attribute keeps its value while a function is
+called; a list changes only by its own methods and by stores; nested functions are called by positions; what is joined
+with a string is a string; errors that reads and operators raise (``a[b]``, ``int(a)``) have no place, and the arguments
+of errors don't count.
 """
 
 from __future__ import annotations
