@@ -304,6 +304,10 @@ OTHER_CPP = [
         "if (g() == 1) f(); else if (g() == 2) h(); return 0;",
     ),
     ("t.join(); return 1;", "return 1;"),
+    (
+        "int x = q[0]; for (int i = 0; i < a; i++) { q[0] = x + i; } return 0;",
+        "for (int i = 0; i < a; i++) { q[0] = q[0] + i; } return 0;",
+    ),
 ]
 
 

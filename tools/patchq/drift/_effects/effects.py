@@ -474,16 +474,26 @@ class _Run:
 
     def _foresee(self, loop: ast.For | ast.While | FunctionNode, inside: _Locals) -> None:
         """Count what a body stores and changes before it is evaluated, because an earlier round or call did so."""
+        owners: list[ast.expr] = []
+        places: list[ast.expr] = []
         for each in walk(loop):
-            owner: ast.expr | None = None
             match each:
-                case ast.Attribute(ctx=ast.Store()):
-                    inside.stores[each.attr] += 1
-                case ast.Subscript(ctx=ast.Store() | ast.Del()):
-                    owner = each.value
+                case ast.Assign(targets=targets) | ast.Delete(targets=targets):
+                    places += targets
+                case ast.AugAssign(target=target):
+                    places.append(target)
                 case ast.Call(func=ast.Attribute(value=called, attr=name)) if name not in _PURE_METHODS:
-                    owner = called
-            if owner is not None and all(isinstance(one, ast.Attribute | ast.Name | ast.Load) for one in walk(owner)):
+                    owners.append(called)
+        while places:
+            place = places.pop()
+            if isinstance(place, ast.Tuple | ast.List):
+                places += place.elts
+            elif isinstance(place, ast.Attribute):
+                inside.stores[place.attr] += 1
+            elif isinstance(place, ast.Subscript):
+                owners.append(place.value)
+        for owner in owners:
+            if all(isinstance(one, ast.Attribute | ast.Name | ast.Load) for one in walk(owner)):
                 inside.changes[self.value(owner, inside.branch())] += 1
 
     def _is_carried(self, name: str, loop: ast.For | ast.While) -> bool:
