@@ -525,8 +525,8 @@ def test_the_parts_of_a_sed_that_change_nothing_are_named(patchq: Patchq, tmp_pa
     )
     path = write_image(tmp_path / "image", text)
     said = patchq.ok("import", "up", str(path), "--build-arg", "NOWHERE=1")
-    assert f"{path}:5: not understood: `sed -i 's/return 1$/return 2/' mod.py other.py`: this part of it" in said
-    assert "changes nothing: other.py\n" in said
+    assert f"{path}:5: not understood: `sed -i 's/return 1$/return 2/' mod.py other.py`: this part of the" in said
+    assert "step changes nothing: other.py\n" in said
     assert "changes nothing: s/nowhere/x/\n" in said
     assert said.count("changes nothing") == 2, "not the second expression of line 7, nor the files of a pattern"
     assert "no instruction uses --build-arg NOWHERE" in said

@@ -39,7 +39,7 @@ def name_key(patchq: Patchq, public: Path) -> None:
 
 def sign(made: Made) -> Path:
     """Build and compose anew, and put into the image what is there then; the envelope's path."""
-    made.patchq.ok("build")
+    made.patchq.ok("build", "--no-isolation")
     made.patchq.ok("compose")
     folder = made.patchq.layout.dist / "default"
     for file in ("provenance.json", "provenance.dsse.json", "patchq.cdx.json"):
@@ -71,7 +71,7 @@ def test_openssl_takes_the_signature_and_verify_image_the_image(
     subprocess.run([*raw, "-sigfile", tmp_path / "sig"], check=True, capture_output=True)
     before = envelope.read_bytes()
     monkeypatch.delenv("PATCHQ_SIGNING_KEY")
-    image.patchq.ok("build")
+    image.patchq.ok("build", "--no-isolation")
     assert envelope.read_bytes() == before, "what is right stays, key or no key"
     assert "provenance.*json" in (image.patchq.root / "deploy" / "Dockerfile").read_text()
 
@@ -87,7 +87,7 @@ def test_what_is_not_signed_by_the_locks_key_is_refused(
     sign(image)
     assert "its attestation isn't signed (/usr/share/patchq/provenance.dsse.json)" in image.refused(tmp_path)
     monkeypatch.setenv("PATCHQ_SIGNING_KEY", str(other))
-    assert "can't sign" in image.patchq.fails(1, "build")
+    assert "can't sign" in image.patchq.fails(1, "build", "--no-isolation")
     monkeypatch.setenv("PATCHQ_SIGNING_KEY", str(private))
     envelope = sign(image)
     good = json.loads(envelope.read_bytes())
