@@ -47,7 +47,7 @@ MEANT = {
     "path": re.compile("leaves the tree"),
     "more lines": re.compile("more lines than its header says"),
     "form": re.compile("can't check that no other place fits"),
-    "skipped": re.compile("git would skip it"),
+    "skipped": re.compile("git would skip (it|this line)"),
     "no target": re.compile("a symlink without a target"),
 }
 ENV = {
