@@ -121,6 +121,8 @@ _KNOWN = {
     "rhysd/actionlint": _KnownHooks("", {"actionlint": {"files": r"^\.github/workflows/", "types": ["yaml"]}}),
 }
 _KNOWN_LOWER = {name.lower(): known for name, known in _KNOWN.items()}
+#: Number that YAML 1.1 reads in base 60, such as ``1:30``. A long one takes time that grows faster than its length.
+_BASE_60 = re.compile(r"(?:\d+:){20}")
 _VERSION = re.compile(r"v?(\d+(?:\.\d+)+\w*)")
 #: Languages of hooks that run without a git host.
 _LANGUAGES = ("python", "system", "script", "unsupported", "unsupported_script", "pygrep", "fail")
@@ -207,6 +209,8 @@ def _plan(config: str, folder: Path, changed: Iterable[str]) -> list[_Hook]:
     import yaml
 
     try:
+        if _BASE_60.search(config):
+            raise ValueError("a number has too many digits")
         raw = yaml.safe_load(config)
         repos = []
         for repo in raw["repos"]:
