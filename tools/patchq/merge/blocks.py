@@ -227,7 +227,7 @@ def is_twice(block: Block, base: Callable[[], bytes], now: bytes, merged: bytes,
 
 
 def _is_twice_edited(block: Block, base: Callable[[], bytes], now: bytes, merged: bytes) -> bool:
-    """Return whether a merge adds a long block of which upstream already has an edited copy."""
+    """Return True if a merge adds a long block, and upstream already has an edited copy of this block."""
     lines = telling(block.added)
     if len(lines) < _LONG:
         return False

@@ -32,7 +32,7 @@ RECORDED = "recorded"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collision:
-    """One conflict in a file: the conflicting lines of each side, without context.
+    """Conflict in a file: the conflicting lines of each side, without context.
 
     :ivar line: line number (from 1) of the conflict's ``<<<<<<<`` marker.
     """

@@ -225,8 +225,11 @@ def _remember(path: str, key: str) -> None:
             file.write(key)
         os.replace(temporary, path)
     except OSError:
-        if os.path.exists(temporary):
+        # The rest of a failed write is removed if possible; an import must not fail because of it.
+        try:
             os.unlink(temporary)
+        except OSError:
+            pass
 
 
 def say(error: Exception) -> None:

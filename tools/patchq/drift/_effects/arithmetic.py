@@ -26,7 +26,7 @@ def calculated(operator: str, left: Form, right: Form) -> Form:
 
     :param operator: class of the operator in Python's syntax tree, such as ``Add``.
     """
-    number, other = number_of(left), number_of(right)
+    number, other = _number_of(left), _number_of(right)
     if other is not None and operator == "LShift" and 0 <= other <= _LONGEST_SHIFT:
         return calculated("Mult", left, ("constant", repr(1 << other)))
     if number is not None and other is not None:
@@ -45,7 +45,7 @@ def calculated(operator: str, left: Form, right: Form) -> Form:
     return shortened(("operator", operator, *sides))
 
 
-def number_of(form: Form) -> int | None:
+def _number_of(form: Form) -> int | None:
     """Return an integer constant; None for other forms."""
     if form[0] != "constant":
         return None

@@ -55,18 +55,8 @@ _TESTS = frozenset(("endswith", "is_contiguous", "is_floating_point", "startswit
 #: Methods that have no effect in most classes.
 _PURE_METHODS = {
     *("count", "data_ptr", "decode", "dim", "element_size", "encode", "endswith", "format", "get", "index"),
-    *(
-        "has_value",
-        "is_contiguous",
-        "is_floating_point",
-        "items",
-        "join",
-        "keys",
-        "lower",
-        "lstrip",
-        "numel",
-        "partition",
-    ),
+    *("has_value", "is_contiguous", "is_floating_point", "items", "join", "keys", "lower", "lstrip"),
+    *("numel", "partition"),
     *("removeprefix", "removesuffix", "replace", "rpartition", "rsplit", "rstrip", "size", "split", "startswith"),
     *("stride", "strip", "upper", "values"),
 }
@@ -209,8 +199,6 @@ class _Run:
         self.stored_at: dict[str, int] = {}
         #: Number of variables to which each value was unpacked.
         self.unpacked: dict[Form, int] = {}
-        #: Depth of ``except`` blocks.
-        self.handled = 0
         #: Depth of nested functions, and of ``except`` blocks.
         self.nested = self.handled = 0
         #: Helpers that are being evaluated.
