@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from patchq.drift._cpp.facts import CppFile, head_of, local_names, read_cpp
-from patchq.drift._effects.decisions import Form, UnknownError
-from patchq.drift._effects.effects import effect_of
 from patchq.drift._effects.restored import RestoredLines, replaced
 from patchq.drift._effects.translated import python_of, types_of_locals
+from patchq.drift._effects.trials import Version, do_the_same
+from patchq.drift._effects.values import UnknownError
 from patchq.drift._python.shape import FunctionNode
 
 #: Function that only one version has: its qualified name and its node.
@@ -37,8 +37,8 @@ def restore_cpp(old: bytes, new: bytes, kept: Collection[str] = ()) -> list[Rest
             continue
         helpers = [_helpers(functions[side], functions[1 - side], files[side]) for side in (0, 1)]
         called = [_called(files[side], one, helpers[side]) for side, one in enumerate((before, node))]
-        effects = [_effect(files[side], one, called[side]) for side, one in enumerate((before, node))]
-        if effects[0] is None or effects[0] != effects[1]:
+        versions = [_version(files[side], one, called[side]) for side, one in enumerate((before, node))]
+        if versions[0] is None or versions[1] is None or not do_the_same(versions[0], versions[1]):
             continue
         lines = [files[0].text(one) for helper, one in called[0].values() if helper not in used]
         used |= {helper for side in called for helper, _ in side.values()}
@@ -80,10 +80,10 @@ def _called(file: CppFile, node: Any, helpers: Mapping[str, _Helper]) -> dict[st
     return {name: helper for name, helper in helpers.items() if name in text}
 
 
-def _effect(file: CppFile, node: Any, called: Mapping[str, _Helper]) -> Form | None:
+def _version(file: CppFile, node: Any, called: Mapping[str, _Helper]) -> Version | None:
     try:
         helpers: dict[str, FunctionNode] = {name: python_of(file, one) for name, (_, one) in called.items()}
-        return effect_of(python_of(file, node), helpers, {})
+        return Version(python_of(file, node), helpers, {})
     except UnknownError:
         return None
 

@@ -6,8 +6,8 @@ import ast
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from patchq.drift._effects.effects import effect_of
 from patchq.drift._effects.restored import RestoredLines, replaced
+from patchq.drift._effects.trials import Version, do_the_same
 from patchq.drift._python.shape import FunctionNode, bound_names, walk
 
 #: Two spellings of one decorator.
@@ -45,9 +45,10 @@ def restore_python(old: bytes, new: bytes, kept: Collection[str] = ()) -> list[R
             continue
         helpers = [_helpers(name, functions[side], functions[1 - side]) for side in (0, 1)]
         known = _properties(name.rpartition(".")[0], *functions)
-        known |= same
-        effect = effect_of(before, helpers[0], {**only[0], **known})
-        if effect is None or effect != effect_of(node, helpers[1], {**only[1], **known}):
+        # A constant that both versions mention is compared by its name: its value may change again.
+        known |= {key: same[key] for key in _mentioned(before, same) ^ _mentioned(node, same)}
+        versions = [Version(one, helpers[side], {**only[side], **known}) for side, one in enumerate((before, node))]
+        if not do_the_same(*versions):
             continue
         replaced = _body_lines(before), _body_lines(node)
         if None in replaced or before.col_offset != node.col_offset:
@@ -103,6 +104,10 @@ def _is_fixed(value: ast.expr) -> bool:
 
 def _is_equal(one: ast.expr, other: ast.expr | None) -> bool:
     return other is not None and ast.dump(one) == ast.dump(other)
+
+
+def _mentioned(node: ast.AST, names: Collection[str]) -> set[str]:
+    return {each.id for each in walk(node) if isinstance(each, ast.Name) and each.id in names}
 
 
 def _lacking(mine: Mapping[str, ast.expr], other: Mapping[str, ast.expr], tree: ast.Module) -> dict[str, ast.expr]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from patchq.drift._cpp.facts import CppFile, spelled_number, spelled_type
-from patchq.drift._effects.decisions import UnknownError
+from patchq.drift._effects.values import UnknownError
 from patchq.drift._python.shape import FunctionNode
 
 #: Types whose variables hold only a value.
@@ -84,10 +84,18 @@ class _Translation:
 
     def __init__(self, file: CppFile, node: Any) -> None:
         self.file, self.node = file, node
+        #: Types of the function's template parameters.
+        self.types = self._template_types()
+        #: Types to which the function defines other names.
+        self.aliases = {
+            self.text(each.child_by_field_name("name")) for each in _every(node) if each.type == "alias_declaration"
+        }
         #: Names of local variables that are objects, and of other variables that the function assigns.
         self.objects = self._objects()
         #: Names of variables that are declared as unsigned numbers, or pointers to them.
         self.unsigned = self._unsigned()
+        #: Names that ``using`` makes known: ``{"E": "n::E"}``.
+        self.used: dict[str, str] = {}
         #: Python names of the variables in each enclosing block.
         self.scopes: list[dict[str, str]] = [{}]
         #: Number of variables that only hold values, and number of objects, so far.
@@ -150,6 +158,16 @@ class _Translation:
                 found.add(name)
         return found
 
+    def _template_types(self) -> set[str]:
+        found = set()
+        outer = self.node.parent
+        while outer is not None and outer.type == "template_declaration":
+            for one in outer.child_by_field_name("parameters").named_children:
+                if one.type == "type_parameter_declaration" and one.named_children:
+                    found.add(self.text(one.named_children[-1]))
+            outer = outer.parent
+        return found
+
     def _unsigned(self) -> set[str]:
         found = set()
         for node in _every(self.node):
@@ -195,7 +213,8 @@ class _Translation:
         declared = declaration.children_by_field_name("declarator")
         if any(_inner(one).type == "pointer_declarator" for one in declared):
             return True
-        return bool(_PLAIN.match(spelled_type(self.text(declaration.child_by_field_name("type")))))
+        kind = spelled_type(self.text(declaration.child_by_field_name("type")))
+        return kind in self.types or bool(_PLAIN.match(kind))
 
     # Statements
 
@@ -246,6 +265,14 @@ class _Translation:
         return [ast.Expr(_call(f"type {self.text(declared)}", self._with_values(spelled_type(self.text(kind)), kind)))]
 
     _from_type_definition = _from_alias_declaration
+
+    def _from_using_declaration(self, node: Any) -> list[ast.stmt]:
+        (name,) = node.named_children
+        full = spelled_type(self.text(name))
+        if any(child.type == "namespace" for child in node.children) or "::" not in full:
+            return [ast.Expr(self._opaque(node))]
+        self.used[full.rpartition("::")[2]] = full
+        return []
 
     def _from_while_statement(self, node: Any) -> list[ast.stmt]:
         test = self.test(node.child_by_field_name("condition"))
@@ -305,7 +332,7 @@ class _Translation:
             if each.type in _GUARDS or (each.type in _LEAVING and not _is_in_lambda(each, node)):
                 raise UnknownError
             name = self.text(each)
-            if each.type == _NAME and name not in self.objects and self._resolved(name):
+            if each.type == _NAME and self._resolved(name):
                 values.setdefault(name, f"value {len(values)}")
             if each.type in ("assignment_expression", "update_expression"):
                 target = self.text(each.child_by_field_name("left") or each.child_by_field_name("argument"))
@@ -368,7 +395,9 @@ class _Translation:
                 declaration.args += self._values_in(node.child_by_field_name("type"))
                 if given:
                     declaration.args.append(given)
-                found.append(ast.Expr(declaration))
+                assert isinstance(declaration.func, ast.Name)
+                declaration.func.id = declaration.func.id.replace(target, "%")
+                found.append(ast.Assign([ast.Name(target, ast.Store())], declaration))
         return found
 
     def _made(self, shown: str, declarator: Any, kind: Any) -> ast.stmt:
@@ -381,7 +410,8 @@ class _Translation:
             raise UnknownError
         values = [self._value_of_identifier(one) for one in names] + self._values_in(kind)
         self.objects.add(self.text(_declared(declarator)))
-        return ast.Expr(_call(f"declare {shown} {self._new(self.text(_declared(declarator)))}", *values))
+        target = ast.Name(self._new(self.text(_declared(declarator))), ast.Store())
+        return ast.Assign([target], _call(f"declare {shown}", *values))
 
     def _values(self, node: Any) -> list[ast.expr]:
         """Translate each expression in an argument list or initializer list."""
@@ -564,8 +594,8 @@ class _Translation:
         return self.value(node)
 
     def _place(self, name: str) -> ast.expr:
-        """Return the attribute in which an object's value is stored: for ``%1``, its attribute ``=%1``."""
-        return ast.Attribute(ast.Name(name, ast.Load()), f"={name}", ast.Load())
+        """Return the attribute in which an object's value is stored."""
+        return ast.Attribute(ast.Name(name, ast.Load()), "=", ast.Load())
 
     def value(self, node: Any) -> ast.expr:
         """Translate an expression."""
@@ -580,6 +610,9 @@ class _Translation:
 
     def _with_values(self, text: str, node: Any) -> ast.expr:
         """Return a name; with the local variables that its template arguments mention, if they hold values."""
+        first, _, rest = text.partition("::")
+        if first in self.used:
+            text = self.used[first] + (rest and f"::{rest}")
         values = self._values_in(node)
         if not values:
             return ast.Name(text, ast.Load())
@@ -755,8 +788,9 @@ class _Translation:
             return inserted
         if name in ("min", "max"):
             return ast.Call(ast.Name(name, ast.Load()), arguments, [])
-        if name and not self._resolved(name) and _PURE.match(name):
-            if _CAST.match(name):
+        is_cast = name in self.types | self.aliases and len(arguments) == 1
+        if name and not self._resolved(name) and (is_cast or _PURE.match(name)):
+            if is_cast or _CAST.match(name):
                 name = f"static_cast<{name}>"
             return _pure(name, *arguments, *self._values_in(function))
         return ast.Call(self.value(function), arguments, [])

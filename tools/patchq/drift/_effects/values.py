@@ -1,0 +1,218 @@
+"""Values of a trial run: unknown objects, numbers and containers, and the decisions about them.
+
+A function that is run without its surroundings gets *unknown* values for its parameters, for global names and for the
+results of calls. An unknown value is described by how it came about, such as ``("attribute", <self>, "size")``. A
+number (:class:`Number`) is a polynomial of unknown values, represented by its value at a random point. Everything that
+a run has to know about an unknown value, such as its truth, is decided at random, from the run's seed and the
+description. So both versions of a function get the same answers to the same questions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+#: Prime number. Polynomials are evaluated modulo it.
+PRIME = 2**61 - 1
+#: Number of classes of equal unknown values.
+_CLASSES = 4
+_MOST_CONSTANTS = 12
+#: Most items of an unknown value that a loop reads.
+MOST_ITEMS = 9
+Key = tuple[Hashable, ...]
+
+
+class UnknownError(Exception):
+    """The function contains something that a trial can't run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Value of which only the description is known: ``number`` is its place in :attr:`Surroundings.terms`."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """Polynomial of unknown values: its value at the random point, modulo :data:`PRIME`."""
+
+    value: int
+
+
+@dataclass(eq=False, slots=True)
+class Container:
+    """List, set or dictionary that the function made.
+
+    :ivar kind: ``list``, ``set`` or ``dict``.
+    :ivar items: items; the keys of a dictionary.
+    :ivar values: values of a dictionary.
+    """
+
+    kind: str
+    items: list[Any] = field(default_factory=list)
+    values: list[Any] = field(default_factory=list)
+
+    def copy(self) -> Container:
+        return Container(self.kind, list(self.items), list(self.values))
+
+
+@dataclass(eq=False, slots=True)
+class Lazy:
+    """Iterator, such as a generator.
+
+    :ivar running: the next item is being computed.
+    """
+
+    items: Iterator[Any]
+    running: bool = False
+
+
+class Surroundings:
+    """What the runs of two versions of a function share: descriptions of unknown values, and constants in tests.
+
+    :ivar terms: description of each unknown value.
+    :ivar constants: for each unknown value, the constants that it is compared with.
+    :ivar tested: unknown values whose truth or identity with ``None`` is tested.
+    :ivar numeric: unknown values that are used as numbers.
+    :ivar errors: names of all exceptions that are caught.
+    :ivar sizes: numbers of items that unknown values may have.
+    """
+
+    def __init__(self, errors: Sequence[str], sizes: Sequence[int]) -> None:
+        self.terms: list[Key] = []
+        self._numbers: dict[Key, Unknown] = {}
+        self.constants: dict[int, list[Any]] = {}
+        self.numeric: set[int] = set()
+        self.ordered: set[int] = set()
+        self.unpacked: dict[int, int] = {}
+        #: Number of findings about unknown values. A finding makes earlier decisions about the value void.
+        self.findings = 0
+        self.errors = [*errors, "another error"]
+        self.sizes = [1, 1, 2, 2, 3, *sizes]
+
+    def unknown(self, *term: Hashable) -> Unknown:
+        """Return the unknown value with a description."""
+        found = self._numbers.get(term)
+        if found is None:
+            found = Unknown(len(self.terms))
+            self._numbers[term] = found
+            self.terms.append(term)
+        return found
+
+    def term(self, value: Unknown) -> Key:
+        return self.terms[value.number]
+
+    def is_fixed(self, value: Any) -> bool:
+        """Return whether a value is a dotted global name, such as ``torch.half``: it is taken for a constant."""
+        if not isinstance(value, Unknown):
+            return False
+        term = self.term(value)
+        if term[0] == "attribute":
+            return len(term) == 3 and self.is_fixed(Unknown(int(str(term[1]))))
+        return term[0] == "global"
+
+    def compare_with(self, value: Unknown, constant: Any, *, order: bool = False) -> None:
+        """Note that a test compares an unknown value with a constant."""
+        found = self.constants.setdefault(value.number, [])
+        if order and value.number not in self.ordered:
+            self.ordered.add(value.number)
+            self.findings += 1
+        if len(found) < _MOST_CONSTANTS and not any(type(one) is type(constant) and one == constant for one in found):
+            found.append(constant)
+            self.findings += 1
+
+    def compared_sizes(self, value: Unknown) -> list[int]:
+        """Return numbers of items around those with which a test compares the number of a value's items."""
+        size = self._numbers.get(("len", value.number))
+        found: set[int] = set()
+        for one in self.constants.get(size.number, ()) if size else ():
+            if type(one) is int:
+                found.update((one - 1, one, one + 1))
+        return sorted(one for one in found if one > 0)
+
+    def is_number(self, value: Unknown) -> None:
+        """Note that an unknown value is used as a number."""
+        if value.number not in self.numeric:
+            self.numeric.add(value.number)
+            self.findings += 1
+
+    def unpack(self, value: Unknown, count: int) -> None:
+        """Note that a value is unpacked to a number of variables."""
+        if self.unpacked.get(value.number) != count:
+            self.findings += value.number not in self.unpacked
+            self.unpacked[value.number] = count
+
+
+class Decisions:
+    """Random decisions of one run, which depend on the seed and on what is decided."""
+
+    def __init__(self, surroundings: Surroundings, seed: int) -> None:
+        self.surroundings, self.seed = surroundings, seed
+        #: Number of decisions so far.
+        self.count = 0
+        self._contents: dict[int, Any] = {}
+        self._points: dict[int, int] = {}
+
+    def draw(self, *subject: Hashable) -> int:
+        """Return a random number of 61 bits."""
+        self.count += 1
+        digest = hashlib.blake2b(repr((self.seed, subject)).encode(), digest_size=8).digest()
+        return int.from_bytes(digest, "big") % PRIME
+
+    def one_in(self, count: int, *subject: Hashable) -> bool:
+        return self.draw(*subject) % count == 0
+
+    def point(self, value: Unknown) -> int:
+        """Return the number that stands for an unknown value in polynomials."""
+        if value.number not in self._points:
+            self._points[value.number] = self.draw("point", value.number)
+        return self._points[value.number]
+
+    def content(self, value: Unknown) -> Any:
+        """Return the constant that an unknown value equals in this run; ``Ellipsis`` or a class number if none.
+
+        A class number is a tuple ``(truth, class)``. Values of one class are equal.
+        """
+        self.count += 1
+        term = self.surroundings.term(value)
+        if term[0] == "len":
+            return self.size(Unknown(int(str(term[1]))))
+        if value.number not in self._contents:
+            choices: list[Any] = []
+            for constant in self.surroundings.constants.get(value.number, ()):
+                choices.append(constant)
+                if value.number in self.surroundings.ordered and type(constant) in (int, float):
+                    choices += [constant - 1, constant + 1]
+            drawn = self.draw("content", value.number)
+            choices += [(True, drawn // 64 % _CLASSES), (False, drawn // 64 % _CLASSES)]
+            self._contents[value.number] = choices[drawn // 1024 % len(choices)]
+        return self._contents[value.number]
+
+    def size(self, value: Unknown) -> int:
+        """Return the number of an unknown value's items."""
+        if value.number in self.surroundings.unpacked:
+            return self.surroundings.unpacked[value.number]
+        if not self.truth(value):
+            return 0
+        sizes = [*self.surroundings.sizes, *self.surroundings.compared_sizes(value)]
+        return sizes[self.draw("size", value.number) % len(sizes)]
+
+    def truth(self, value: Unknown) -> bool:
+        content = self.content(value)
+        if isinstance(content, tuple):
+            return bool(content[0])
+        if isinstance(content, Unknown):
+            return True
+        return bool(content)
+
+    def sign(self, difference: int) -> int:
+        """Return -1, 0 or 1 for a polynomial, such that ``sign(-x)`` is ``-sign(x)``."""
+        difference %= PRIME
+        if difference == 0:
+            return 0
+        smaller = min(difference, PRIME - difference)
+        found = self.draw("sign", smaller) % 3 - 1
+        return found if smaller == difference else -found
