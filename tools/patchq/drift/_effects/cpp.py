@@ -37,7 +37,7 @@ def restore_cpp(old: bytes, new: bytes, kept: Collection[str] = ()) -> list[Rest
             continue
         helpers = [_helpers(functions[side], functions[1 - side], files[side]) for side in (0, 1)]
         called = [_called(files[side], one, helpers[side]) for side, one in enumerate((before, node))]
-        versions = [_version(files[side], one, called[side]) for side, one in enumerate((before, node))]
+        versions = [_version(files[side], one, called[side], kept) for side, one in enumerate((before, node))]
         if versions[0] is None or versions[1] is None or not do_the_same(versions[0], versions[1]):
             continue
         lines = [files[0].text(one) for helper, one in called[0].values() if helper not in used]
@@ -80,10 +80,10 @@ def _called(file: CppFile, node: Any, helpers: Mapping[str, _Helper]) -> dict[st
     return {name: helper for name, helper in helpers.items() if name in text}
 
 
-def _version(file: CppFile, node: Any, called: Mapping[str, _Helper]) -> Version | None:
+def _version(file: CppFile, node: Any, called: Mapping[str, _Helper], kept: Collection[str]) -> Version | None:
     try:
         helpers: dict[str, FunctionNode] = {name: python_of(file, one) for name, (_, one) in called.items()}
-        return Version(python_of(file, node), helpers, {})
+        return Version(python_of(file, node), helpers, {}, kept)
     except UnknownError:
         return None
 

@@ -45,7 +45,7 @@ _NOT_DONE: _Result = (False, None)
 
 def dotted(machine: Machine, value: Any) -> str:
     """Return the dotted name of a global value; "" for other values."""
-    if not machine.surroundings.is_fixed(value):
+    if not machine.surroundings.is_global(value):
         return ""
     term = machine.surroundings.term(value)
     if term[0] == "global":
@@ -112,7 +112,7 @@ def _pure_method(
     if path in _PURE_FUNCTIONS and not keywords:
         return True, machine.made("call", path, *map(machine.key, arguments))
     fewest, most = _ARGUMENTS.get(name, (0, 9))
-    of_module = machine.surroundings.is_fixed(owner) and path.count(".") == 1 and path.islower()
+    of_module = machine.surroundings.is_global(owner) and path.count(".") == 1 and path.islower()
     if name not in _PURE_METHODS or keywords or of_module or not fewest <= len(arguments) <= most:
         if name == "extend" and len(arguments) == 1 and isinstance(owner, Unknown):
             if isinstance(arguments[0], Lazy | Container):

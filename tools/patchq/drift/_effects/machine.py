@@ -7,7 +7,7 @@ import builtins
 import operator
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from patchq.drift._effects.values import (
@@ -247,9 +247,10 @@ class Machine:
     def _key_of_closure(self, value: Closure) -> Key:
         """Return what a function does for unknown arguments."""
         arguments = value.node.args
-        if arguments.vararg or arguments.kwarg or len(self.inside) > 5:
+        if len(self.inside) > 5:
             raise UnknownError
         parameters = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+        parameters += [one for one in (arguments.vararg, arguments.kwarg) if one]
         given = [self.surroundings.unknown("argument", len(self.inside), at) for at in range(len(parameters))]
         before = self.stored, self.unreported, self.events, self.changes, self.calls, self.stale
         self.stored, self.unreported, self.events = dict(self.stored), {}, []
@@ -267,7 +268,7 @@ class Machine:
         done = tuple(self.events)
         self.stored, self.unreported, self.events, self.changes, self.calls, self.stale = before
         shape = len(arguments.posonlyargs) + len(arguments.args), *(one.arg for one in arguments.kwonlyargs)
-        keywords = tuple(one is None for one in arguments.kw_defaults)
+        keywords = (*(one is None for one in arguments.kw_defaults), bool(arguments.vararg), bool(arguments.kwarg))
         defaults = tuple(self.key(one) for one in value.defaults)
         return ("function", shape, keywords, defaults, done, result)
 
@@ -304,7 +305,8 @@ class Machine:
 
         :raises RaisedError: an exception of a type that the function catches, or of another type.
         """
-        if self.tries and self.decisions.one_in(one_in, "fails", value.number):
+        # Nothing fails in half of the runs, so that the end of the block is reached.
+        if self.tries and self.decisions.one_in(2, "fails") and self.decisions.one_in(one_in, "fails", value.number):
             kinds = self.surroundings.errors
             kind = kinds[self.decisions.draw("error", value.number) % len(kinds)]
             raise RaisedError(("error", kind), self.surroundings.unknown("exception", value.number))
@@ -331,8 +333,11 @@ class Machine:
 
     # Statements
 
-    def run(self, node: FunctionNode) -> Key:
-        """Run the function with unknown arguments, and return the description of what it did."""
+    def run(self, node: FunctionNode, watched: Collection[str]) -> Key:
+        """Run the function with unknown arguments, and return the description of what it did.
+
+        :param watched: names of local variables whose last values count, too.
+        """
         arguments = node.args
         every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
         every += [one for one in (arguments.vararg, arguments.kwarg) if one]
@@ -345,8 +350,9 @@ class Machine:
                 names[one.arg] = names[name]
             else:
                 names[one.arg] = self.surroundings.unknown("parameter", name)
+        scope = Scope(names)
         try:
-            result = self._call_body(node.body, Scope(names))
+            result = self._call_body(node.body, scope)
             self.flush()
             end: Key = ("returns", self.key(result, shared=True))
         except RaisedError as error:
@@ -355,7 +361,10 @@ class Machine:
             end = ("endless",)
         self.flush()
         functions = tuple(self._key_of_closure(one) for one in self.passed)
-        return (tuple(self.events), end, functions)
+        # The translation of a C++ variable ``x`` is ``x 1`` or ``x 2``.
+        last = [(name, value) for name, value in scope.names.items() if name.partition(" ")[0] in watched]
+        variables = tuple(sorted((name.partition(" ")[0], self.key(value)) for name, value in last))
+        return (tuple(self.events), end, functions, variables)
 
     def _call_body(self, body: Sequence[ast.stmt], scope: Scope) -> Any:
         try:
@@ -789,7 +798,10 @@ class Machine:
         if isinstance(owner, Unknown):
             if self.decisions.content(owner) is None:
                 raise RaisedError(("error", "AttributeError"), None)
-            return self.made("attribute", owner.number, name)
+            found = self.surroundings.unknown("attribute", owner.number, name)
+            if "AttributeError" in self.surroundings.errors:
+                self.may_fail(found, 6)
+            return found
         return self.made("attribute of", self.key(owner), name)
 
     def _value_of_Subscript(self, node: ast.Subscript, scope: Scope) -> Any:
@@ -1148,20 +1160,19 @@ class Machine:
         return len(keys) == 1 or (self.equal(left, right) and self.decisions.one_in(2, "same", *sorted(keys, key=repr)))
 
     def _is_constant(self, value: Any) -> bool:
-        return value is None or isinstance(value, bool | str | int | float) or self.surroundings.is_fixed(value)
+        return _is_literal(value) or self.surroundings.is_fixed(value)
 
     def equal(self, left: Any, right: Any) -> bool:
         """Return whether two values are equal."""
         if left is right or self.key(left) == self.key(right):
             return True
-        for one, other in ((left, right), (right, left)):
-            if isinstance(one, Unknown) and other is None and self.surroundings.term(one)[0] in _NEVER_NONE:
+        for one, other in self._sides(left, right):
+            if other is None and self.surroundings.term(one)[0] in _NEVER_NONE:
                 return False
-            if isinstance(one, Unknown) and self._is_constant(other) and not self.surroundings.is_fixed(one):
-                self.surroundings.compare_with(one, other)
-                content = self.decisions.content(one)
-                return type(content) is not tuple and self._same_constant(content, other)
-        if self._is_constant(left) and self._is_constant(right):
+            self.surroundings.compare_with(one, other)
+            content = self.decisions.content(one)
+            return type(content) is not tuple and self._same_constant(content, other)
+        if _is_literal(left) and _is_literal(right):
             return self._same_constant(left, right)
         if isinstance(left, Number) or isinstance(right, Number):
             return self._sign(left, right) == 0
@@ -1171,6 +1182,16 @@ class Machine:
         if isinstance(left, Unknown) or isinstance(right, Unknown):
             return self.decisions.one_in(3, "equal", *sorted((self.key(left), self.key(right)), key=repr))
         return self._same_items(left, right)
+
+    def _sides(self, left: Any, right: Any) -> list[tuple[Unknown, Any]]:
+        """Return the unknown value and the constant with which it is compared; an empty list for other values.
+
+        Of two names of constants, the first that was seen is the unknown value.
+        """
+        sides = [(left, right), (right, left)]
+        if isinstance(left, Unknown) and isinstance(right, Unknown):
+            sides.sort(key=lambda side: (self.surroundings.is_fixed(side[0]), side[0].number))
+        return [side for side in sides if isinstance(side[0], Unknown) and self._is_constant(side[1])][:1]
 
     def _same_constant(self, one: Any, other: Any) -> bool:
         if isinstance(one, Unknown) or isinstance(other, Unknown):
@@ -1282,7 +1303,7 @@ class Machine:
             self.flush()
             return self.surroundings.unknown("answer", *parts[1:], *(self.changes.get(self.key(owner), 0),))
         result = self.event(*parts)
-        if owner is not None and not self.surroundings.is_fixed(owner):
+        if owner is not None and not self.surroundings.is_global(owner):
             self._changed(owner)
         return result
 
@@ -1339,6 +1360,10 @@ class Machine:
             return self._body_of(function, names)
         finally:
             self.inside.pop()
+
+
+def _is_literal(value: Any) -> bool:
+    return value is None or isinstance(value, bool | str | int | float)
 
 
 def _is_plain_number(value: Any) -> bool:

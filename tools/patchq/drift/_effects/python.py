@@ -47,7 +47,9 @@ def restore_python(old: bytes, new: bytes, kept: Collection[str] = ()) -> list[R
         known = _properties(name.rpartition(".")[0], *functions)
         # A constant that both versions mention is compared by its name: its value may change again.
         known |= {key: same[key] for key in _mentioned(before, same) ^ _mentioned(node, same)}
-        versions = [Version(one, helpers[side], {**only[side], **known}) for side, one in enumerate((before, node))]
+        versions = [
+            Version(one, helpers[side], {**only[side], **known}, kept) for side, one in enumerate((before, node))
+        ]
         if not do_the_same(*versions):
             continue
         replaced = _body_lines(before), _body_lines(node)

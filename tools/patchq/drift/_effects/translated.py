@@ -320,10 +320,11 @@ class _Translation:
             other = self.statement(alternative)
         return [ast.If(test, found or [ast.Pass()], other)]
 
-    def _opaque(self, node: Any, before: Sequence[str] = ()) -> ast.Call:
+    def _opaque(self, node: Any, before: Sequence[str] = (), without: str = "") -> ast.Call:
         """Return code that isn't translated as a call of its text, with the variables that hold values as arguments.
 
         :param before: words to put before the text.
+        :param without: name that is left out of the text.
         :raises UnknownError: if the code leaves a block, assigns such a variable, or contains a preprocessor
             conditional.
         """
@@ -332,14 +333,17 @@ class _Translation:
             if each.type in _GUARDS or (each.type in _LEAVING and not _is_in_lambda(each, node)):
                 raise UnknownError
             name = self.text(each)
-            if each.type == _NAME and self._resolved(name):
+            if each.type == _NAME and name != without and self._resolved(name):
                 values.setdefault(name, f"value {len(values)}")
             if each.type in ("assignment_expression", "update_expression"):
                 target = self.text(each.child_by_field_name("left") or each.child_by_field_name("argument"))
                 if target not in self.objects and self._resolved(target):
                     raise UnknownError
         words = re.findall(r'"(?:[^"\\]|\\.)*"|\w+|\S', self.text(node))
+        if without:
+            values[without] = "%"
         text = " ".join([*before, *(values.get(word) or self._resolved(word) or word for word in words)])
+        values.pop(without, None)
         return _call(text, *(ast.Name(self._resolved(name), ast.Load()) for name in values))
 
     def _resolved(self, name: str) -> str:
@@ -391,12 +395,10 @@ class _Translation:
                 storage = [
                     self.text(one) for one in node.children if one.type in ("storage_class_specifier", "__shared__")
                 ]
-                declaration = self._opaque(inner, ["declare", *storage, shown])
+                declaration = self._opaque(inner, ["declare", *storage, shown], without=name)
                 declaration.args += self._values_in(node.child_by_field_name("type"))
                 if given:
                     declaration.args.append(given)
-                assert isinstance(declaration.func, ast.Name)
-                declaration.func.id = declaration.func.id.replace(target, "%")
                 found.append(ast.Assign([ast.Name(target, ast.Store())], declaration))
         return found
 
@@ -788,7 +790,8 @@ class _Translation:
             return inserted
         if name in ("min", "max"):
             return ast.Call(ast.Name(name, ast.Load()), arguments, [])
-        is_cast = name in self.types | self.aliases and len(arguments) == 1
+        is_cast = name in self.types and len(arguments) == 1
+        is_cast |= name in self.aliases and [type(one) for one in arguments] == [ast.Constant]
         if name and not self._resolved(name) and (is_cast or _PURE.match(name)):
             if is_cast or _CAST.match(name):
                 name = f"static_cast<{name}>"

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 
 from patchq.drift._effects.machine import EndlessError, Machine
 from patchq.drift._effects.values import Key, Surroundings, UnknownError
-from patchq.drift._python.shape import FunctionNode, dump_of, walk
+from patchq.drift._python.shape import FunctionNode, bound_names, clone, walk
 
 #: Most repetitions of a run.
 _MOST_ROUNDS = 8
 #: Fewest and most runs.
-_FEWEST, _MOST = 120, 1200
+_FEWEST, _MOST = 240, 1500
 #: How often a changed statement, and each result of a changed test, must occur in the runs.
-_ENOUGH = 8
+_ENOUGH = 24
 #: Most statements and expressions of all runs together.
 _MOST_STEPS = 1_000_000
 #: Greatest number of items that a constant of the function suggests.
@@ -23,12 +23,19 @@ _MOST_ITEMS = 9
 
 
 class Version:
-    """One version of a function, with the functions and constants that only this version of the file has."""
+    """One version of a function, with the functions and constants that only this version of the file has.
+
+    :ivar watched: names of local variables that patches read.
+    """
 
     def __init__(
-        self, node: FunctionNode, helpers: Mapping[str, FunctionNode], constants: Mapping[str, ast.expr]
+        self,
+        node: FunctionNode,
+        helpers: Mapping[str, FunctionNode],
+        constants: Mapping[str, ast.expr],
+        watched: Collection[str] = (),
     ) -> None:
-        self.node, self.helpers, self.constants = node, helpers, constants
+        self.node, self.helpers, self.constants, self.watched = node, helpers, constants, watched
         #: How often statements and tests ran.
         #: See :class:`patchq.drift._effects.machine.Machine`.
         #: Number of statements and expressions that ran.
@@ -38,7 +45,7 @@ class Version:
     def run(self, surroundings: Surroundings, seed: int) -> Key:
         machine = Machine(surroundings, seed, helpers=self.helpers, constants=self.constants, reached=self.reached)
         try:
-            return machine.run(self.node)
+            return machine.run(self.node, self.watched)
         finally:
             self.steps += machine.steps
 
@@ -107,21 +114,45 @@ def _needed(versions: Sequence[Version]) -> set[Hashable]:
     """Return what runs must reach: the statements, and the results of tests, that only one version has."""
     sides = []
     for version in versions:
-        statements: list[tuple[str, ast.AST]] = []
+        found: list[tuple[str, Hashable]] = []
         for body in version.bodies():
-            statements += [(_header(each), each) for each in walk(body) if _runs(each) and each is not body]
-        sides.append(statements)
+            masked = _Masked(bound_names(body))
+            for node in walk(body):
+                if isinstance(node, ast.stmt | ast.ExceptHandler) and node is not body:
+                    found.append((masked.header(node), id(node)))
+                found += [(f"{masked.text(node)} {place}", reach) for place, reach in enumerate(_needed_of(node))]
+        sides.append(found)
     needed: set[Hashable] = set()
     for mine, other in ((sides[0], sides[1]), (sides[1], sides[0])):
         same = Counter(text for text, _ in other)
-        for text, node in mine:
+        for text, reach in mine:
             if same[text]:
                 same[text] -= 1
-                continue
-            needed.add(id(node))
-            for part in _own(node):
-                needed.update(_needed_of(part))
+            else:
+                needed.add(reach)
     return needed
+
+
+class _Masked(ast.NodeTransformer):
+    """Texts of statements and expressions without the names of local variables."""
+
+    def __init__(self, names: set[str]) -> None:
+        self.names = names
+
+    def visit_Name(self, node: ast.Name) -> ast.Name:
+        return ast.Name("%", node.ctx) if node.id in self.names else node
+
+    def text(self, node: ast.AST) -> str:
+        return ast.dump(self.visit(clone(node)))
+
+    def header(self, node: ast.AST) -> str:
+        """Return a statement's text without its blocks."""
+        parts = [type(node).__name__]
+        for name, value in ast.iter_fields(node):
+            if name not in ("body", "orelse", "finalbody", "handlers"):
+                values = value if isinstance(value, list) else [value]
+                parts += [self.text(one) if isinstance(one, ast.AST) else repr(one) for one in values]
+        return " ".join(parts)
 
 
 def _needed_of(part: ast.AST) -> Iterator[Hashable]:
@@ -140,18 +171,6 @@ def _needed_of(part: ast.AST) -> Iterator[Hashable]:
             yield (id(part), "end")
 
 
-def _own(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield a statement and its expressions, without the statements in it and functions."""
-    yield node
-    for each in ast.iter_child_nodes(node):
-        if not isinstance(each, ast.stmt | ast.ExceptHandler | ast.Lambda):
-            yield from _own(each)
-
-
-def _runs(node: ast.AST) -> bool:
-    return isinstance(node, ast.stmt | ast.ExceptHandler)
-
-
 def _results(test: ast.expr) -> Iterator[Hashable]:
     """Yield what runs must reach of a test: both results; of a comparison with ``None``, any."""
     match test:
@@ -165,17 +184,3 @@ def _results(test: ast.expr) -> Iterator[Hashable]:
         case _:
             yield (id(test), True)
             yield (id(test), False)
-
-
-def _header(node: ast.AST) -> str:
-    """Return a statement's text without its blocks."""
-    parts = []
-    for name, value in ast.iter_fields(node):
-        if name not in ("body", "orelse", "finalbody", "handlers"):
-            values = value if isinstance(value, list) else [value]
-            parts += [
-                dump_of(one, masked=False) if isinstance(one, ast.expr | ast.arguments | ast.withitem) else repr(one)
-                for one in values
-                if not isinstance(one, ast.expr_context | ast.operator)
-            ]
-    return f"{type(node).__name__} {parts}"

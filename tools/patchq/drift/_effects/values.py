@@ -106,13 +106,18 @@ class Surroundings:
         return self.terms[value.number]
 
     def is_fixed(self, value: Any) -> bool:
-        """Return whether a value is a dotted global name, such as ``torch.half``: it is taken for a constant."""
+        """Return whether a value is taken for a constant: a dotted global name, such as ``torch.half``, or a class."""
         if not isinstance(value, Unknown):
             return False
         term = self.term(value)
         if term[0] == "attribute":
-            return len(term) == 3 and self.is_fixed(Unknown(int(str(term[1]))))
-        return term[0] == "global"
+            owner = Unknown(int(str(term[1])))
+            return self.term(owner)[0] == "global" or self.is_fixed(owner)
+        return term[0] == "global" and str(term[1])[:1].isupper()
+
+    def is_global(self, value: Any) -> bool:
+        """Return whether a value is a global name or an attribute of one."""
+        return self.is_fixed(value) or (isinstance(value, Unknown) and self.term(value)[0] == "global")
 
     def compare_with(self, value: Unknown, constant: Any, *, order: bool = False) -> None:
         """Note that a test compares an unknown value with a constant."""
