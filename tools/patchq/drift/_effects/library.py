@@ -85,7 +85,9 @@ def call_method(machine: Machine, owner: Any, name: str, arguments: list[Any], k
     if isinstance(owner, Container):
         call = _METHODS.get(owner.kind, {}).get(name)
         if call is not None and not keywords:
-            return True, call(machine, owner, *arguments)
+            found = call(machine, owner, *arguments)
+            if found is not NotImplemented:
+                return True, found
         return True, _other_method(machine, owner, name, arguments, keywords)
     if isinstance(owner, tuple) and name in ("index", "count"):
         return True, machine.made("method", machine.key(owner), name, *map(machine.key, arguments))
@@ -493,15 +495,16 @@ def _extend(machine: Machine, owner: Container, items: Any) -> None:
     owner.items.extend(list(machine.iterate(items)))
 
 
-def _insert(machine: Machine, owner: Container, place: Any, item: Any) -> None:
+def _insert(machine: Machine, owner: Container, place: Any, item: Any) -> Any:
     if not isinstance(place, int):
-        raise UnknownError
+        return NotImplemented
     owner.items.insert(place, item)
+    return None
 
 
 def _pop(machine: Machine, owner: Container, place: Any = -1) -> Any:
     if not isinstance(place, int):
-        raise UnknownError
+        return NotImplemented
     try:
         return owner.items.pop(place)
     except IndexError:

@@ -36,6 +36,8 @@ _QUESTION = re.compile(
     r"(is|has|can|should|supports?|needs?|uses?|are)_\w+|get_(?!.*(next|and|pop|nowait|create|new|random|lock))\w+"
     r"|(is|has|can|should|supports?|needs|get)[A-Z]\w*|cdiv|ceil_?[dD]iv|round_(up|down)|exists|resolve|as_posix"
 )
+#: C++ functions that return a constant of a type.
+_OF_TYPE = re.compile(r"(.*::)?(numeric_limits<.*>|\w*Traits\w*(<.*>)?)::\w+")
 _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -1299,7 +1301,8 @@ class Machine:
         given = tuple(self.key(one, shared=True) for one in arguments)
         named = tuple(sorted((key, self.key(value, shared=True)) for key, value in keywords.items()))
         parts = ("call", self.key(function), given, named)
-        if _QUESTION.fullmatch(name.rpartition("::")[2]) and not as_statement:
+        is_question = _QUESTION.fullmatch(name.rpartition("::")[2]) or (_OF_TYPE.fullmatch(name) and not arguments)
+        if is_question and not as_statement:
             self.flush()
             return self.surroundings.unknown("answer", *parts[1:], *(self.changes.get(self.key(owner), 0),))
         result = self.event(*parts)

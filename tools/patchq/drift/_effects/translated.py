@@ -30,7 +30,7 @@ _OPERATORS: dict[str, type[ast.operator]] = {
     "+": ast.Add,
     "-": ast.Sub,
     "*": ast.Mult,
-    "/": ast.Div,
+    "/": ast.FloorDiv,
     "%": ast.Mod,
     "&": ast.BitAnd,
     "|": ast.BitOr,
@@ -744,7 +744,7 @@ class _Translation:
             if operator == "!=" or (operator == ">" and self._is_unsigned(node)):
                 return ast.UnaryOp(ast.Not(), is_zero)
         if operator == "-" and isinstance(right, ast.BinOp) and ast.dump(right) == _remainder(left, right.right):
-            return ast.BinOp(ast.BinOp(left, ast.Div(), right.right), ast.Mult(), right.right)
+            return ast.BinOp(ast.BinOp(left, ast.FloorDiv(), right.right), ast.Mult(), right.right)
         if operator == "&" and self._is_unsigned(node):
             mask = _number(right)
             if mask > 0 and mask & (mask + 1) == 0:

@@ -17,7 +17,7 @@ _FEWEST, _MOST = 240, 1500
 #: How often a changed statement, and each result of a changed test, must occur in the runs.
 _ENOUGH = 24
 #: Most statements and expressions of all runs together.
-_MOST_STEPS = 1_000_000
+_MOST_STEPS = 3_000_000
 #: Greatest number of items that a constant of the function suggests.
 _MOST_ITEMS = 9
 
@@ -64,6 +64,8 @@ def do_the_same(old: Version, new: Version) -> bool:
     versions = (old, new)
     nodes = [each for version in versions for body in version.bodies() for each in walk(body)]
     surroundings = Surroundings(_errors(nodes), _sizes(nodes))
+    watched = set(old.watched) & _variables(old.node) & _variables(new.node)
+    old.watched = new.watched = watched
     try:
         needed = _needed(versions)
         for seed in range(_MOST):
@@ -76,6 +78,20 @@ def do_the_same(old: Version, new: Version) -> bool:
     except (UnknownError, EndlessError, RecursionError):
         return False
     return False
+
+
+def _variables(node: FunctionNode) -> set[str]:
+    """Return the local variables of a function, without those of comprehensions and nested functions."""
+    found = {each.arg for each in walk(node.args) if isinstance(each, ast.arg)}
+    waiting: list[ast.AST] = list(node.body)
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
+            # The translation of a C++ variable ``x`` is ``x 1`` or ``x 2``.
+            found.add(each.id.partition(" ")[0])
+        if not isinstance(each, FunctionNode | ast.Lambda | ast.ClassDef | ast.comprehension):
+            waiting += ast.iter_child_nodes(each)
+    return found
 
 
 def _same_run(versions: Sequence[Version], surroundings: Surroundings, seed: int) -> bool:
@@ -114,23 +130,41 @@ def _needed(versions: Sequence[Version]) -> set[Hashable]:
     """Return what runs must reach: the statements, and the results of tests, that only one version has."""
     sides = []
     for version in versions:
-        found: list[tuple[str, Hashable]] = []
+        found = []
         for body in version.bodies():
-            masked = _Masked(bound_names(body))
-            for node in walk(body):
-                if isinstance(node, ast.stmt | ast.ExceptHandler) and node is not body:
-                    found.append((masked.header(node), id(node)))
-                found += [(f"{masked.text(node)} {place}", reach) for place, reach in enumerate(_needed_of(node))]
+            exact, masked = _Masked(set()), _Masked(bound_names(body))
+            for part, reach in _reaches(body):
+                found.append((exact.text(part), masked.text(part), reach))
         sides.append(found)
     needed: set[Hashable] = set()
     for mine, other in ((sides[0], sides[1]), (sides[1], sides[0])):
-        same = Counter(text for text, _ in other)
-        for text, reach in mine:
-            if same[text]:
-                same[text] -= 1
-            else:
-                needed.add(reach)
+        rest = mine
+        # First those with equal names, so that a new test of a variable isn't taken for the test of another one.
+        for place in (0, 1):
+            same = Counter((one[place], _kind(one[2])) for one in other)
+            kept = []
+            for one in rest:
+                key = one[place], _kind(one[2])
+                if same[key]:
+                    same[key] -= 1
+                else:
+                    kept.append(one)
+            rest = kept
+        needed.update(one[2] for one in rest)
     return needed
+
+
+def _reaches(body: FunctionNode) -> Iterator[tuple[ast.AST, Hashable]]:
+    """Yield what runs can reach in a function, each with the code that it belongs to."""
+    for node in walk(body):
+        if isinstance(node, ast.stmt | ast.ExceptHandler) and node is not body:
+            yield node, id(node)
+        yield from _needed_of(node)
+
+
+def _kind(reach: Hashable) -> Hashable:
+    """Return the result of a test that must be reached; True if there is no test."""
+    return reach[1] if isinstance(reach, tuple) else ...
 
 
 class _Masked(ast.NodeTransformer):
@@ -143,10 +177,9 @@ class _Masked(ast.NodeTransformer):
         return ast.Name("%", node.ctx) if node.id in self.names else node
 
     def text(self, node: ast.AST) -> str:
-        return ast.dump(self.visit(clone(node)))
-
-    def header(self, node: ast.AST) -> str:
-        """Return a statement's text without its blocks."""
+        """Return the text of an expression, or of a statement without its blocks."""
+        if not isinstance(node, ast.stmt | ast.ExceptHandler):
+            return ast.dump(self.visit(clone(node)))
         parts = [type(node).__name__]
         for name, value in ast.iter_fields(node):
             if name not in ("body", "orelse", "finalbody", "handlers"):
@@ -155,23 +188,23 @@ class _Masked(ast.NodeTransformer):
         return " ".join(parts)
 
 
-def _needed_of(part: ast.AST) -> Iterator[Hashable]:
-    """Yield what runs must reach in a statement or an expression."""
-    match part:
+def _needed_of(node: ast.AST) -> Iterator[tuple[ast.AST, Hashable]]:
+    """Yield what runs must reach in a statement or an expression, each with the code that it belongs to."""
+    match node:
         case ast.If() | ast.While() | ast.IfExp() | ast.Assert():
-            yield from _results(part.test)
+            yield from _results(node.test)
         case ast.BoolOp():
-            for one in part.values:
+            for one in node.values:
                 yield from _results(one)
         case ast.comprehension():
-            for one in part.ifs:
+            for one in node.ifs:
                 yield from _results(one)
         case ast.For():
-            yield (id(part), "item")
-            yield (id(part), "end")
+            yield node.iter, (id(node), "item")
+            yield node.iter, (id(node), "end")
 
 
-def _results(test: ast.expr) -> Iterator[Hashable]:
+def _results(test: ast.expr) -> Iterator[tuple[ast.AST, Hashable]]:
     """Yield what runs must reach of a test: both results; of a comparison with ``None``, any."""
     match test:
         case ast.Constant() | ast.BoolOp():
@@ -180,7 +213,7 @@ def _results(test: ast.expr) -> Iterator[Hashable]:
         case ast.UnaryOp(op=ast.Not(), operand=inner):
             yield from _results(inner)
         case ast.Compare(ops=[ast.Is() | ast.IsNot()]):
-            yield id(test)
+            yield test, id(test)
         case _:
-            yield (id(test), True)
-            yield (id(test), False)
+            yield test, (id(test), True)
+            yield test, (id(test), False)

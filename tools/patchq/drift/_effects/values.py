@@ -88,6 +88,8 @@ class Surroundings:
         self.numeric: set[int] = set()
         self.ordered: set[int] = set()
         self.unpacked: dict[int, int] = {}
+        #: Whether a comparison first asked for the sign of a polynomial, rather than of its opposite.
+        self.asked: dict[int, bool] = {}
         #: Number of findings about unknown values. A finding makes earlier decisions about the value void.
         self.findings = 0
         self.errors = [*errors, "another error"]
@@ -159,22 +161,22 @@ class Decisions:
         #: Number of decisions so far.
         self.count = 0
         self._contents: dict[int, Any] = {}
-        self._points: dict[int, int] = {}
+        #: Result that most comparisons have in this run, and truth of most values; None if all are as frequent.
+        #: So some runs get far into loops, and others past them.
+        self.usual_sign = (None, -1, 1, -1)[seed % 4]
+        self.usual_truth = (None, True, False)[seed // 4 % 3]
 
     def draw(self, *subject: Hashable) -> int:
         """Return a random number of 61 bits."""
         self.count += 1
-        digest = hashlib.blake2b(repr((self.seed, subject)).encode(), digest_size=8).digest()
-        return int.from_bytes(digest, "big") % PRIME
+        return _random(self.seed, subject)
 
     def one_in(self, count: int, *subject: Hashable) -> bool:
         return self.draw(*subject) % count == 0
 
     def point(self, value: Unknown) -> int:
         """Return the number that stands for an unknown value in polynomials."""
-        if value.number not in self._points:
-            self._points[value.number] = self.draw("point", value.number)
-        return self._points[value.number]
+        return _random("point", value.number)
 
     def content(self, value: Unknown) -> Any:
         """Return the constant that an unknown value equals in this run; ``Ellipsis`` or a class number if none.
@@ -192,7 +194,10 @@ class Decisions:
                 if value.number in self.surroundings.ordered and type(constant) in (int, float):
                     choices += [constant - 1, constant + 1]
             drawn = self.draw("content", value.number)
-            choices += [(True, drawn // 64 % _CLASSES), (False, drawn // 64 % _CLASSES)]
+            truths = [True, False]
+            if self.usual_truth is not None and drawn // 8 % 4:
+                truths = [self.usual_truth] * 2
+            choices += [(truth, drawn // 64 % _CLASSES) for truth in truths]
             self._contents[value.number] = choices[drawn // 1024 % len(choices)]
         return self._contents[value.number]
 
@@ -219,5 +224,14 @@ class Decisions:
         if difference == 0:
             return 0
         smaller = min(difference, PRIME - difference)
-        found = self.draw("sign", smaller) % 3 - 1
-        return found if smaller == difference else -found
+        asked = self.surroundings.asked.setdefault(smaller, difference == smaller)
+        drawn = self.draw("sign", smaller)
+        found = drawn % 3 - 1
+        if self.usual_sign is not None and drawn // 8 % 4:
+            found = self.usual_sign
+        return found if (difference == smaller) == asked else -found
+
+
+def _random(*subject: Hashable) -> int:
+    digest = hashlib.blake2b(repr(subject).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") % PRIME
