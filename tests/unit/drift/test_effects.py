@@ -331,7 +331,7 @@ def version(body: str) -> Version:
 
 def version_cpp(body: str) -> Version:
     file = read_cpp(f"int f(int a, int b, Foo* p, std::ostream& os) {{\n{body}\n}}".encode())
-    return Version(python_of(file, file.nodes["f"][0]), {}, {})
+    return Version(python_of(file, file.nodes["f"][0]), {}, {}, is_cpp=True)
 
 
 @pytest.mark.parametrize(("one", "other"), SAME)

@@ -83,7 +83,7 @@ def _called(file: CppFile, node: Any, helpers: Mapping[str, _Helper]) -> dict[st
 def _version(file: CppFile, node: Any, called: Mapping[str, _Helper], kept: Collection[str]) -> Version | None:
     try:
         helpers: dict[str, FunctionNode] = {name: python_of(file, one) for name, (_, one) in called.items()}
-        return Version(python_of(file, node), helpers, {}, kept)
+        return Version(python_of(file, node), helpers, {}, kept, is_cpp=True)
     except UnknownError:
         return None
 

@@ -24,6 +24,8 @@ _PURE_METHODS = {
     *("has_value", "is_contiguous", "is_floating_point", "items", "join", "keys", "lower", "lstrip"),
     *("numel", "partition", "removeprefix", "removesuffix", "replace", "rpartition", "rsplit", "rstrip", "size"),
     *("split", "startswith", "stride", "strip", "upper", "values"),
+    *("isdigit", "isalpha", "isalnum", "isupper", "islower", "isnumeric", "isspace", "isidentifier", "title"),
+    *("capitalize", "splitlines", "zfill", "rfind", "expandtabs", "is_file", "is_dir", "with_suffix"),
 }
 #: Functions of modules without an effect.
 _PURE_FUNCTIONS = {

@@ -70,6 +70,10 @@ _NEVER_NONE = ("environment", "text", "path", "formatted", "operation", "class",
 _COMMUTATIVE = (ast.Mult, ast.BitAnd, ast.BitXor)
 
 
+#: Declarations of C++ objects that are empty at first.
+_QUIET = re.compile(r"declare (vector|string|map|unordered_map|set|unordered_set|optional|array|ostringstream)\b")
+
+
 class RaisedError(Exception):
     """Exception that the function raises.
 
@@ -242,9 +246,13 @@ class Machine:
 
     def _contents(self, value: Container, *, shared: bool) -> Key:
         items = [self.key(one, shared=shared) for one in value.items]
+        if value.kind == "dict":
+            # The order of a dictionary's keys doesn't count.
+            pairs = zip(items, (self.key(one, shared=shared) for one in value.values), strict=True)
+            return ("dict", *sorted(pairs, key=repr))
         if value.kind == "set":
             items.sort(key=repr)
-        return (value.kind, tuple(items), *(self.key(one, shared=shared) for one in value.values))
+        return (value.kind, *items)
 
     def _key_of_closure(self, value: Closure) -> Key:
         """Return what a function does for unknown arguments."""
@@ -789,12 +797,15 @@ class Machine:
     def attribute(self, owner: Any, name: str) -> Any:
         """Return an attribute: the value that was stored last, or an unknown value."""
         if isinstance(owner, Container | str | bytes | Lazy):
-            return Bound(owner, name)
+            return owner if name == "=" else Bound(owner, name)
         place = ("attribute", self.key(owner), name)
         if place in self.stale:
             return self.surroundings.unknown("later", *place, self.stale[place])
         if place in self.stored:
             return self.stored[place]
+        if name == "=":
+            # The value of a C++ object, as long as nothing is assigned to it.
+            return owner
         if owner is None:
             raise RaisedError(("error", "AttributeError"), None)
         if isinstance(owner, Unknown):
@@ -825,11 +836,18 @@ class Machine:
             return Container("list", found) if isinstance(found, list) else found
         if owner is None:
             raise RaisedError(("error", "TypeError"), None)
+        if self._is_environment(owner):
+            return self.made("environment", self.key(place))
         now = self.now(owner)
         kept = self.stored.get(("item", self.key(now), self.key(place)))
         if kept is not None:
             return kept
         return self.made("item", self.key(now), self.key(place))
+
+    def _is_environment(self, value: Any) -> bool:
+        return value == self.surroundings.unknown(
+            "attribute", self.surroundings.unknown("global", "os").number, "environ"
+        )
 
     def position(self, owner: Container, item: Any) -> int | None:
         """Return the position of an item in a container, of a key in a dictionary; None if it isn't there."""
@@ -1012,6 +1030,9 @@ class Machine:
 
     def _value_of_BinOp(self, node: ast.BinOp, scope: Scope) -> Any:
         left, right = self.value(node.left, scope), self.value(node.right, scope)
+        if self.surroundings.is_cpp:
+            # An address stays the same if what is there changes.
+            return self.operation(node.op, left, right)
         return self.operation(node.op, self.now(left), self.now(right))
 
     def operation(self, op: ast.operator, left: Any, right: Any) -> Any:
@@ -1100,6 +1121,7 @@ class Machine:
 
     def test(self, node: ast.expr, scope: Scope) -> bool:
         """Return the truth of an expression."""
+        before = self.decisions.count
         if isinstance(node, ast.BoolOp):
             found = isinstance(node.op, ast.And)
             for one in node.values:
@@ -1111,6 +1133,8 @@ class Machine:
         else:
             found = self.truth(self.value(node, scope))
         self.reached.update((id(node), (id(node), found)))
+        if self.decisions.count == before:
+            self.reached[id(node), "decided"] += 1
         return found
 
     def truth(self, value: Any) -> bool:
@@ -1222,6 +1246,8 @@ class Machine:
             return any(self.equal(one, item) for one in container)
         if isinstance(container, str) and isinstance(item, str):
             return item in container
+        if self._is_environment(container):
+            return self.truth(self.made("is set", self.key(item)))
         return self.truth(self.made("contains", self.key(container), self.key(item)))
 
     def _sign(self, left: Any, right: Any) -> int:
@@ -1305,10 +1331,30 @@ class Machine:
         if is_question and not as_statement:
             self.flush()
             return self.surroundings.unknown("answer", *parts[1:], *(self.changes.get(self.key(owner), 0),))
+        if name == "<<" and self._continues(given):
+            return None
+        if _QUIET.match(name) and not arguments:
+            count = self.calls.get(parts, 0)
+            self.calls[parts] = count + 1
+            return self.surroundings.unknown("result", parts, count)
         result = self.event(*parts)
         if owner is not None and not self.surroundings.is_global(owner):
             self._changed(owner)
         return result
+
+    def _continues(self, given: Sequence[Key]) -> bool:
+        """Join a text with the text that was written to the same C++ stream just before, if there is one."""
+        if not self.events or len(given) != 2 or given[1][0] != "str":
+            return False
+        last = self.events[-1]
+        if last[0] != "call" or last[1] != ("unknown", self.surroundings.unknown("global", "<<").number):
+            return False
+        stream, before = last[2]  # type: ignore[misc]
+        if stream != given[0] or before[0] != "str":
+            return False
+        joined = ast.literal_eval(str(before[1])) + ast.literal_eval(str(given[1][1]))
+        self.events[-1] = (*last[:2], (stream, ("str", repr(joined))), *last[3:])
+        return True
 
     def bound(self, owner: Any, name: str) -> Bound:
         """Return a method of an object, before it is called."""
@@ -1328,19 +1374,23 @@ class Machine:
         self, parameters: ast.arguments, arguments: list[Any], keywords: dict[str, Any], defaults: Sequence[Any]
     ) -> dict[str, Any]:
         """Return the local variables of a called function."""
-        if parameters.vararg or parameters.kwarg or "**" in keywords:
+        if "**" in keywords:
             raise UnknownError
         positional = [*parameters.posonlyargs, *parameters.args]
-        if len(arguments) > len(positional):
-            raise UnknownError
         names = {one.arg: value for one, value in zip(positional, arguments, strict=False)}
-        names.update(keywords)
+        known = {one.arg for one in (*positional, *parameters.kwonlyargs)}
+        names.update((key, value) for key, value in keywords.items() if key in known)
         with_default = positional[len(positional) - len(parameters.defaults) :]
         with_default += [one for one, value in zip(parameters.kwonlyargs, parameters.kw_defaults, strict=True) if value]
         for one, value in zip(with_default, defaults, strict=True):
             names.setdefault(one.arg, value)
-        if set(names) != {one.arg for one in (*positional, *parameters.kwonlyargs)}:
+        rest, others = arguments[len(positional) :], {key: keywords[key] for key in keywords if key not in known}
+        if set(names) != known or (rest and not parameters.vararg) or (others and not parameters.kwarg):
             raise UnknownError
+        if parameters.vararg:
+            names[parameters.vararg.arg] = tuple(rest)
+        if parameters.kwarg:
+            names[parameters.kwarg.arg] = Container("dict", list(others), list(others.values()))
         return names
 
     def _help(self, helper: FunctionNode, name: str, node: ast.Call, scope: Scope) -> Any:

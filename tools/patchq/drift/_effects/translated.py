@@ -46,6 +46,8 @@ _COMPARISONS: dict[str, type[ast.cmpop]] = {
     ">": ast.Gt,
     ">=": ast.GtE,
 }
+#: Methods that only read.
+_READS = ("value", "begin", "end", "c_str", "data")
 _BACK_INSERTERS = ("back_inserter", "std::back_inserter")
 _UNARY: dict[str, type[ast.unaryop]] = {"-": ast.USub, "+": ast.UAdd, "~": ast.Invert, "!": ast.Not}
 _LEAVING = ("return_statement", "break_statement", "continue_statement", "goto_statement", "throw_statement")
@@ -399,7 +401,11 @@ class _Translation:
                 declaration.args += self._values_in(node.child_by_field_name("type"))
                 if given:
                     declaration.args.append(given)
-                found.append(ast.Assign([ast.Name(target, ast.Store())], declaration))
+                value_of: ast.expr = declaration
+                if isinstance(given, ast.Call) and inner.type == _NAME and not storage:
+                    # The function's result is the object itself.
+                    value_of = given
+                found.append(ast.Assign([ast.Name(target, ast.Store())], value_of))
         return found
 
     def _made(self, shown: str, declarator: Any, kind: Any) -> ast.stmt:
@@ -784,6 +790,10 @@ class _Translation:
         name = ""
         if function.type != "field_expression":
             name = spelled_type(self.text(function))
+        if function.type == "field_expression" and not arguments:
+            read = self.value(function)
+            if isinstance(read, ast.Attribute) and read.attr in _READS:
+                return ast.Subscript(read, _tuple(()), ast.Load())
         if function.type == "field_expression" and (respelled := self._respelled_method(function, arguments)):
             return respelled
         if name in ("copy", "std::copy") and (inserted := _inserted(arguments)):
@@ -802,8 +812,8 @@ class _Translation:
 def _is_find(left: ast.expr, right: ast.expr) -> bool:
     """Return True for a call of a container's ``find`` and a call of the same container's ``end``."""
     match left, right:
-        case ast.Call(func=ast.Attribute(value=one, attr="find")), ast.Call(
-            func=ast.Attribute(value=other, attr="end")
+        case ast.Call(func=ast.Attribute(value=one, attr="find")), ast.Subscript(
+            value=ast.Attribute(value=other, attr="end")
         ):
             return ast.dump(one) == ast.dump(other)
     return False
@@ -834,7 +844,7 @@ def _inserted(arguments: Sequence[ast.expr]) -> ast.expr | None:
     if len(arguments) != 3 or not isinstance(target, ast.Call) or ast.unparse(target.func) not in _BACK_INSERTERS:
         return None
     (container,) = target.args
-    end = ast.Call(ast.Attribute(container, "end", ast.Load()), [], [])
+    end = ast.Subscript(ast.Attribute(container, "end", ast.Load()), _tuple(()), ast.Load())
     return ast.Call(ast.Attribute(container, "insert", ast.Load()), [end, *arguments[:2]], [])
 
 

@@ -13,7 +13,7 @@ from patchq.drift._python.shape import FunctionNode, bound_names, clone, walk
 #: Most repetitions of a run.
 _MOST_ROUNDS = 8
 #: Fewest and most runs.
-_FEWEST, _MOST = 240, 1500
+_FEWEST, _MOST = 240, 6000
 #: How often a changed statement, and each result of a changed test, must occur in the runs.
 _ENOUGH = 24
 #: Most statements and expressions of all runs together.
@@ -26,6 +26,7 @@ class Version:
     """One version of a function, with the functions and constants that only this version of the file has.
 
     :ivar watched: names of local variables that patches read.
+    :ivar is_cpp: the function is translated from C++.
     """
 
     def __init__(
@@ -34,7 +35,10 @@ class Version:
         helpers: Mapping[str, FunctionNode],
         constants: Mapping[str, ast.expr],
         watched: Collection[str] = (),
+        *,
+        is_cpp: bool = False,
     ) -> None:
+        self.is_cpp = is_cpp
         self.node, self.helpers, self.constants, self.watched = node, helpers, constants, watched
         #: How often statements and tests ran.
         #: See :class:`patchq.drift._effects.machine.Machine`.
@@ -63,7 +67,7 @@ def do_the_same(old: Version, new: Version) -> bool:
     """
     versions = (old, new)
     nodes = [each for version in versions for body in version.bodies() for each in walk(body)]
-    surroundings = Surroundings(_errors(nodes), _sizes(nodes))
+    surroundings = Surroundings(_errors(nodes), _sizes(nodes), is_cpp=old.is_cpp)
     watched = set(old.watched) & _variables(old.node) & _variables(new.node)
     old.watched = new.watched = watched
     try:
@@ -71,13 +75,26 @@ def do_the_same(old: Version, new: Version) -> bool:
         for seed in range(_MOST):
             if not _same_run(versions, surroundings, seed):
                 return False
-            if seed >= _FEWEST and all(old.reached[one] + new.reached[one] >= _ENOUGH for one in needed):
+            if seed >= _FEWEST and seed % 40 == 0 and _is_all(needed, old.reached + new.reached):
                 return True
             if old.steps + new.steps > _MOST_STEPS:
                 return False
     except (UnknownError, EndlessError, RecursionError):
         return False
     return False
+
+
+def _is_all(needed: Collection[Hashable], reached: Counter[Hashable]) -> bool:
+    return all(_is_enough(one, reached) for one in needed)
+
+
+def _is_enough(reach: Hashable, reached: Counter[Hashable]) -> bool:
+    """Return whether runs reached something often enough. A test that needs no decision has one result only."""
+    if reached[reach] >= _ENOUGH:
+        return True
+    if isinstance(reach, tuple) and len(reach) == 3:
+        return reached[reach[:2]] >= _ENOUGH
+    return isinstance(reach, tuple) and reached[reach[0], "decided"] >= _ENOUGH
 
 
 def _variables(node: FunctionNode) -> set[str]:
@@ -214,6 +231,10 @@ def _results(test: ast.expr) -> Iterator[tuple[ast.AST, Hashable]]:
             yield from _results(inner)
         case ast.Compare(ops=[ast.Is() | ast.IsNot()]):
             yield test, id(test)
+        case ast.Compare(ops=[ast.Lt() | ast.LtE() | ast.Gt() | ast.GtE()]):
+            # A counter, too, must have been on both sides of the limit.
+            yield test, (id(test), True, "")
+            yield test, (id(test), False, "")
         case _:
             yield test, (id(test), True)
             yield test, (id(test), False)

@@ -78,10 +78,12 @@ class Surroundings:
     :ivar tested: unknown values whose truth or identity with ``None`` is tested.
     :ivar numeric: unknown values that are used as numbers.
     :ivar errors: names of all exceptions that are caught.
+    :ivar is_cpp: the functions are translated from C++.
     :ivar sizes: numbers of items that unknown values may have.
     """
 
-    def __init__(self, errors: Sequence[str], sizes: Sequence[int]) -> None:
+    def __init__(self, errors: Sequence[str], sizes: Sequence[int], *, is_cpp: bool = False) -> None:
+        self.is_cpp = is_cpp
         self.terms: list[Key] = []
         self._numbers: dict[Key, Unknown] = {}
         self.constants: dict[int, list[Any]] = {}
