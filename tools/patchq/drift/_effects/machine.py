@@ -739,6 +739,7 @@ class Machine:
         if isinstance(owner, Container):
             self._store_in(owner, place, value)
             return
+        owner, place = self._address(owner, place)
         self.flush()
         self.events.append(("store item", self.key(owner), self.key(place), self.key(value, shared=True)))
         self._changed(owner)
@@ -838,11 +839,20 @@ class Machine:
             raise RaisedError(("error", "TypeError"), None)
         if self._is_environment(owner):
             return self.made("environment", self.key(place))
+        owner, place = self._address(owner, place)
         now = self.now(owner)
         kept = self.stored.get(("item", self.key(now), self.key(place)))
         if kept is not None:
             return kept
         return self.made("item", self.key(now), self.key(place))
+
+    def _address(self, owner: Any, place: Any) -> tuple[Any, Any]:
+        """Return ``p`` and ``i + j`` for ``(p + i)[j]`` in C++; other items as they are."""
+        if isinstance(owner, Number) and self.surroundings.is_cpp and self.point(place) is not None:
+            return self.surroundings.unknown("memory"), self.operation(ast.Add(), owner, place)
+        if isinstance(owner, Unknown) and owner.number in self.surroundings.pointers and self.point(place) is not None:
+            return self.surroundings.unknown("memory"), self.operation(ast.Add(), owner, place)
+        return owner, place
 
     def _is_environment(self, value: Any) -> bool:
         return value == self.surroundings.unknown(
@@ -1077,6 +1087,9 @@ class Machine:
         sides = left, right
         if any(isinstance(one, Number) or _is_plain_number(one) for one in sides):
             return all(isinstance(one, Unknown | Number) or _is_plain_number(one) for one in sides)
+        if self.surroundings.is_cpp:
+            # An operand may be a pointer.
+            return all(isinstance(one, Unknown) for one in sides)
         return all(isinstance(one, Unknown) and one.number in self.surroundings.numeric for one in sides)
 
     def point(self, value: Any) -> int | None:
@@ -1102,6 +1115,8 @@ class Machine:
             if isinstance(one, Unknown):
                 if found.value == self.decisions.point(one):
                     return one
+                if self.surroundings.is_cpp:
+                    self.surroundings.is_pointer(one)
         return found
 
     def _value_of_UnaryOp(self, node: ast.UnaryOp, scope: Scope) -> Any:
@@ -1374,23 +1389,27 @@ class Machine:
         self, parameters: ast.arguments, arguments: list[Any], keywords: dict[str, Any], defaults: Sequence[Any]
     ) -> dict[str, Any]:
         """Return the local variables of a called function."""
-        if "**" in keywords:
-            raise UnknownError
+        others = {key: value for key, value in keywords.items() if key != "**"}
         positional = [*parameters.posonlyargs, *parameters.args]
         names = {one.arg: value for one, value in zip(positional, arguments, strict=False)}
         known = {one.arg for one in (*positional, *parameters.kwonlyargs)}
-        names.update((key, value) for key, value in keywords.items() if key in known)
+        names.update((key, others.pop(key)) for key in list(others) if key in known)
         with_default = positional[len(positional) - len(parameters.defaults) :]
         with_default += [one for one, value in zip(parameters.kwonlyargs, parameters.kw_defaults, strict=True) if value]
         for one, value in zip(with_default, defaults, strict=True):
             names.setdefault(one.arg, value)
-        rest, others = arguments[len(positional) :], {key: keywords[key] for key in keywords if key not in known}
+        rest: tuple[Any, ...] = tuple(arguments[len(positional) :])
+        given: Any = Container("dict", list(others), list(others.values()))
+        if "**" in keywords:
+            for name in known - set(names):
+                names[name] = self.item(keywords["**"], name)
+            given = keywords["**"]
         if set(names) != known or (rest and not parameters.vararg) or (others and not parameters.kwarg):
             raise UnknownError
         if parameters.vararg:
-            names[parameters.vararg.arg] = tuple(rest)
+            names[parameters.vararg.arg] = rest
         if parameters.kwarg:
-            names[parameters.kwarg.arg] = Container("dict", list(others), list(others.values()))
+            names[parameters.kwarg.arg] = given
         return names
 
     def _help(self, helper: FunctionNode, name: str, node: ast.Call, scope: Scope) -> Any:

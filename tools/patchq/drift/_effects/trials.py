@@ -89,12 +89,16 @@ def _is_all(needed: Collection[Hashable], reached: Counter[Hashable]) -> bool:
 
 
 def _is_enough(reach: Hashable, reached: Counter[Hashable]) -> bool:
-    """Return whether runs reached something often enough. A test that needs no decision has one result only."""
-    if reached[reach] >= _ENOUGH:
-        return True
-    if isinstance(reach, tuple) and len(reach) == 3:
+    """Return whether runs reached something often enough.
+
+    Some tests can have one result only: those that need no decision, and those that repeat an earlier test.
+    """
+    if not isinstance(reach, tuple):
+        return reached[reach] >= _ENOUGH
+    if len(reach) == 3:
         return reached[reach[:2]] >= _ENOUGH
-    return isinstance(reach, tuple) and reached[reach[0], "decided"] >= _ENOUGH
+    is_fixed = reached[reach[0], "decided"] >= _ENOUGH or reached[reach[0]] >= _FEWEST
+    return reached[reach] >= _ENOUGH or is_fixed
 
 
 def _variables(node: FunctionNode) -> set[str]:
@@ -217,8 +221,8 @@ def _needed_of(node: ast.AST) -> Iterator[tuple[ast.AST, Hashable]]:
             for one in node.ifs:
                 yield from _results(one)
         case ast.For():
-            yield node.iter, (id(node), "item")
-            yield node.iter, (id(node), "end")
+            yield node.iter, (id(node), "item", "")
+            yield node.iter, (id(node), "end", "")
 
 
 def _results(test: ast.expr) -> Iterator[tuple[ast.AST, Hashable]]:

@@ -89,6 +89,8 @@ class Surroundings:
         self.constants: dict[int, list[Any]] = {}
         self.numeric: set[int] = set()
         self.ordered: set[int] = set()
+        #: Unknown values of C++ that are operands of sums, as pointers are.
+        self.pointers: set[int] = set()
         self.unpacked: dict[int, int] = {}
         #: Whether a comparison first asked for the sign of a polynomial, rather than of its opposite.
         self.asked: dict[int, bool] = {}
@@ -146,6 +148,12 @@ class Surroundings:
         """Note that an unknown value is used as a number."""
         if value.number not in self.numeric:
             self.numeric.add(value.number)
+            self.findings += 1
+
+    def is_pointer(self, value: Unknown) -> None:
+        """Note that a sum has a value of C++ as an operand."""
+        if value.number not in self.pointers:
+            self.pointers.add(value.number)
             self.findings += 1
 
     def unpack(self, value: Unknown, count: int) -> None:
