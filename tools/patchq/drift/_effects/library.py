@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from patchq.drift._effects.machine import Machine, RaisedError
 from patchq.drift._effects.values import MOST_ITEMS, Container, Lazy, Number, Unknown, UnknownError
-
-if TYPE_CHECKING:
-    from patchq.drift._effects.machine import Machine
 
 #: Longest range and text to compute.
 _LONGEST_RANGE = 64
@@ -118,9 +117,10 @@ def _pure_method(
     fewest, most = _ARGUMENTS.get(name, (0, 9))
     of_module = machine.surroundings.is_global(owner) and path.count(".") == 1 and path.islower()
     if name not in _PURE_METHODS or keywords or of_module or not fewest <= len(arguments) <= most:
-        if name == "extend" and len(arguments) == 1 and isinstance(owner, Unknown):
-            if isinstance(arguments[0], Lazy | Container):
-                return True, _extend_unknown(machine, owner, arguments[0])
+        is_written = len(arguments) == 1 and isinstance(arguments[0], Lazy | Container)
+        if name == "extend" and is_written and isinstance(owner, Unknown):
+            _extend_unknown(machine, owner, arguments[0])
+            return True, None
         if name == "setdefault" and len(arguments) == 2 and isinstance(owner, Unknown):
             return True, _set_default(machine, owner, *arguments)
         return _NOT_DONE
@@ -164,7 +164,7 @@ def _get(machine: Machine, owner: Unknown, key: Any, default: Any = None) -> Any
 def _set_default(machine: Machine, owner: Unknown, key: Any, default: Any) -> Any:
     if machine.contains(machine.now(owner), key):
         return machine.item(owner, key)
-    machine._store_item(owner, key, default)
+    machine.store_item(owner, key, default)
     return default
 
 
@@ -231,7 +231,7 @@ def _of_text(machine: Machine, owner: str, name: str, arguments: list[Any], keyw
 def _made_dict(machine: Machine, pairs: list[tuple[Any, Any]]) -> Container:
     found = Container("dict")
     for key, value in pairs:
-        machine._store_in(found, key, value)
+        machine.store_in(found, key, value)
     return found
 
 
@@ -287,7 +287,7 @@ def _dict(machine: Machine, *items: Any) -> Any:
         return found
     if isinstance(items[0], Lazy | tuple) or (isinstance(items[0], Container) and items[0].kind == "list"):
         for pair in machine.iterate(items[0]):
-            machine._store_in(found, machine.item(pair, 0), machine.item(pair, 1))
+            machine.store_in(found, machine.item(pair, 0), machine.item(pair, 1))
         return found
     machine.update(found, items[0])
     return found
@@ -322,8 +322,6 @@ def _counted(machine: Machine, *limits: Any) -> Lazy:
     count = machine.decisions.draw("rounds", machine.key(start), machine.key(end), machine.key(step)) % 4
 
     def items() -> Iterator[Any]:
-        import ast
-
         for at in range(count):
             yield machine.operation(ast.Add(), machine.now(start), at * step)
 
@@ -357,8 +355,6 @@ def _filter(machine: Machine, function: Any, items: Any) -> Any:
 
 
 def _sum(machine: Machine, items: Any, start: Any = 0) -> Any:
-    import ast
-
     found = start
     for one in machine.iterate(items):
         found = machine.operation(ast.Add(), found, int(one) if isinstance(one, bool) else one)
@@ -399,7 +395,7 @@ def _getattr(machine: Machine, value: Any, name: Any, *default: Any) -> Any:
 def _setattr(machine: Machine, owner: Any, name: Any, value: Any) -> Any:
     if not isinstance(name, str) or name.startswith("__"):
         return NotImplemented
-    machine._store(owner, name, value)
+    machine.store(owner, name, value)
     return None
 
 
@@ -410,8 +406,6 @@ def _next(machine: Machine, items: Any, *default: Any) -> Any:
         return one
     if default:
         return default[0]
-    from patchq.drift._effects.machine import RaisedError
-
     raise RaisedError(("error", "StopIteration"), None)
 
 
@@ -510,8 +504,6 @@ def _pop(machine: Machine, owner: Container, place: Any = -1) -> Any:
     try:
         return owner.items.pop(place)
     except IndexError:
-        from patchq.drift._effects.machine import RaisedError
-
         raise RaisedError(("error", "IndexError"), None) from None
 
 
@@ -531,8 +523,6 @@ def _reverse(machine: Machine, owner: Container) -> None:
 def _remove(machine: Machine, owner: Container, item: Any) -> None:
     at = machine.position(owner, item)
     if at is None:
-        from patchq.drift._effects.machine import RaisedError
-
         raise RaisedError(("error", "KeyError" if owner.kind == "set" else "ValueError"), None)
     del owner.items[at]
 
@@ -569,7 +559,7 @@ def _dict_pop(machine: Machine, owner: Container, key: Any, *default: Any) -> An
 
 def _dict_default(machine: Machine, owner: Container, key: Any, default: Any = None) -> Any:
     if machine.position(owner, key) is None:
-        machine._store_in(owner, key, default)
+        machine.store_in(owner, key, default)
     return machine.item(owner, key)
 
 

@@ -6,7 +6,7 @@ import ast
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 
-from patchq.drift._effects.machine import EndlessError, Machine
+from patchq.drift._effects.run import Run
 from patchq.drift._effects.values import Key, Surroundings, UnknownError
 from patchq.drift._python.shape import FunctionNode, bound_names, clone, walk
 
@@ -47,11 +47,11 @@ class Version:
         self.reached: Counter[Hashable] = Counter()
 
     def run(self, surroundings: Surroundings, seed: int) -> Key:
-        machine = Machine(surroundings, seed, helpers=self.helpers, constants=self.constants, reached=self.reached)
+        run = Run(surroundings, seed, helpers=self.helpers, constants=self.constants, reached=self.reached)
         try:
-            return machine.run(self.node, self.watched)
+            return run.run(self.node, self.watched)
         finally:
-            self.steps += machine.steps
+            self.steps += run.steps
 
     def bodies(self) -> Iterator[FunctionNode]:
         yield self.node
@@ -79,7 +79,7 @@ def do_the_same(old: Version, new: Version) -> bool:
                 return True
             if old.steps + new.steps > _MOST_STEPS:
                 return False
-    except (UnknownError, EndlessError, RecursionError):
+    except (UnknownError, RecursionError):
         return False
     return False
 
