@@ -18,7 +18,7 @@ from patchq.drift._effects.cpp import restore_cpp
 from patchq.drift._effects.python import restore_python
 from patchq.drift._effects.restored import replaced
 from patchq.drift._effects.translated import python_of
-from patchq.drift._effects.trials import Version, do_the_same
+from patchq.drift._effects.trials import FunctionVersion, do_the_same
 from patchq.drift._python.shape import FunctionNode
 
 #: Bodies of ``f(self, a, b, c)`` that do the same.
@@ -323,15 +323,15 @@ OTHER_CPP = [
 ]
 
 
-def version(body: str) -> Version:
+def version(body: str) -> FunctionVersion:
     node = ast.parse(f"def f(self, a, b, c):\n{textwrap.indent(body, '  ')}").body[0]
     assert isinstance(node, FunctionNode)
-    return Version(node, {}, {})
+    return FunctionVersion(node, {}, {})
 
 
-def version_cpp(body: str) -> Version:
+def version_cpp(body: str) -> FunctionVersion:
     file = read_cpp(f"int f(int a, int b, Foo* p, std::ostream& os) {{\n{body}\n}}".encode())
-    return Version(python_of(file, file.nodes["f"][0]), {}, {}, is_cpp=True)
+    return FunctionVersion(python_of(file, file.nodes["f"][0]), {}, {}, is_cpp=True)
 
 
 @pytest.mark.parametrize(("one", "other"), SAME)
@@ -387,7 +387,7 @@ def test_no_changed_function_of_the_standard_library_has_the_same_effect(module:
             continue
         for mutant in mutants(node):
             count += 1
-            assert not do_the_same(Version(node, {}, {}), Version(mutant, {}, {})), ast.unparse(mutant)
+            assert not do_the_same(FunctionVersion(node, {}, {}), FunctionVersion(mutant, {}, {})), ast.unparse(mutant)
     assert count >= 10
 
 

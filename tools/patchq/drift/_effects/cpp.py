@@ -8,7 +8,7 @@ from typing import Any
 from patchq.drift._cpp.facts import CppFile, head_of, local_names, read_cpp
 from patchq.drift._effects.restored import RestoredLines, replaced
 from patchq.drift._effects.translated import python_of, types_of_locals
-from patchq.drift._effects.trials import Version, do_the_same
+from patchq.drift._effects.trials import FunctionVersion, do_the_same
 from patchq.drift._effects.values import UnknownError
 from patchq.drift._python.shape import FunctionNode
 
@@ -80,10 +80,10 @@ def _called(file: CppFile, node: Any, helpers: Mapping[str, _Helper]) -> dict[st
     return {name: helper for name, helper in helpers.items() if name in text}
 
 
-def _version(file: CppFile, node: Any, called: Mapping[str, _Helper], kept: Collection[str]) -> Version | None:
+def _version(file: CppFile, node: Any, called: Mapping[str, _Helper], kept: Collection[str]) -> FunctionVersion | None:
     try:
         helpers: dict[str, FunctionNode] = {name: python_of(file, one) for name, (_, one) in called.items()}
-        return Version(python_of(file, node), helpers, {}, kept, is_cpp=True)
+        return FunctionVersion(python_of(file, node), helpers, {}, kept, is_cpp=True)
     except UnknownError:
         return None
 

@@ -6,8 +6,8 @@ import ast
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from patchq.drift._effects.machine import Machine, RaisedError
-from patchq.drift._effects.values import MOST_ITEMS, Container, Lazy, Number, Unknown, UnknownError
+from patchq.drift._effects.state import RaisedError, TrialState
+from patchq.drift._effects.values import MOST_ITEMS, Lazy, MadeContainer, Number, Unknown, UnknownError
 
 #: Longest range and text to compute.
 _LONGEST_RANGE = 64
@@ -44,168 +44,168 @@ _Result = tuple[bool, Any]
 _NOT_DONE: _Result = (False, None)
 
 
-def dotted(machine: Machine, value: Any) -> str:
+def dotted(state: TrialState, value: Any) -> str:
     """Return the dotted name of a global value; "" for other values."""
-    if not machine.surroundings.is_global(value):
+    if not state.surroundings.is_global(value):
         return ""
-    term = machine.surroundings.term(value)
+    term = state.surroundings.term(value)
     if term[0] == "global":
         return str(term[1])
-    return f"{dotted(machine, Unknown(int(str(term[1]))))}.{term[2]}"
+    return f"{dotted(state, Unknown(int(str(term[1]))))}.{term[2]}"
 
 
-def call_builtin(machine: Machine, name: str, arguments: list[Any], keywords: dict[str, Any]) -> _Result:
+def call_builtin(state: TrialState, name: str, arguments: list[Any], keywords: dict[str, Any]) -> _Result:
     """Call a builtin function: return whether this is one, and its result."""
     if name == "delattr" and len(arguments) == 2 and isinstance(arguments[1], str):
-        machine.event("delete", machine.key(arguments[0]), arguments[1])
+        state.event("delete", state.key(arguments[0]), arguments[1])
         return True, None
     if name == "open":
         mode = arguments[1] if len(arguments) > 1 else keywords.get("mode")
         if mode in ("r", "rt"):
-            return True, machine.call(
-                machine.surroundings.unknown("global", name),
+            return True, state.call(
+                state.surroundings.unknown("global", name),
                 arguments[:1],
                 {k: v for k, v in keywords.items() if k != "mode"},
             )
     call = _BUILTINS.get(name)
     if call is not None and not keywords:
-        found = call(machine, *arguments)
+        found = call(state, *arguments)
         if found is not NotImplemented:
             return True, found
     if name in ("next", "iter", "print", "open") or (name not in _PURE and call is None):
         return _NOT_DONE
     if name == "dict" and not arguments:
-        return True, Container("dict", list(keywords), list(keywords.values()))
-    values = [machine.key(machine.now(one)) for one in arguments]
-    named = tuple(sorted((key, machine.key(value)) for key, value in keywords.items()))
-    return True, machine.made("builtin", name, tuple(values), named)
+        return True, MadeContainer("dict", list(keywords), list(keywords.values()))
+    values = state.keys(map(state.now, arguments))
+    named = state.named(keywords)
+    return True, state.made("builtin", name, values, named)
 
 
-def call_method(machine: Machine, owner: Any, name: str, arguments: list[Any], keywords: dict[str, Any]) -> _Result:
+def call_method(state: TrialState, owner: Any, name: str, arguments: list[Any], keywords: dict[str, Any]) -> _Result:
     """Call a method of a builtin type, or one without effects: return whether this is one, and its result."""
-    if isinstance(owner, Container):
+    if isinstance(owner, MadeContainer):
         call = _METHODS.get(owner.kind, {}).get(name)
         if call is not None and not keywords:
-            found = call(machine, owner, *arguments)
+            found = call(state, owner, *arguments)
             if found is not NotImplemented:
                 return True, found
-        return True, _other_method(machine, owner, name, arguments, keywords)
+        return True, _other_method(state, owner, name, arguments, keywords)
     if isinstance(owner, tuple) and name in ("index", "count"):
-        return True, machine.made("method", machine.key(owner), name, *map(machine.key, arguments))
+        return True, state.made("method", state.key(owner), name, *map(state.key, arguments))
     if name == "join" and isinstance(owner, str) and len(arguments) == 1:
-        return True, _joined(machine, owner, arguments[0])
+        return True, _joined(state, owner, arguments[0])
     if isinstance(owner, str):
-        return True, _of_text(machine, owner, name, arguments, keywords)
-    path = f"{dotted(machine, owner)}.{name}"
+        return True, _of_text(state, owner, name, arguments, keywords)
+    path = f"{dotted(state, owner)}.{name}"
     if path == "dict.fromkeys" and arguments:
         value = arguments[1] if len(arguments) > 1 else None
-        return True, _made_dict(machine, [(key, value) for key in machine.iterate(arguments[0])])
+        return True, _made_dict(state, [(key, value) for key in state.iterate(arguments[0])])
     if path in ("os.environ.get", "os.getenv") and arguments and not keywords:
-        return True, _environment(machine, *arguments)
+        return True, _environment(state, *arguments)
     if path == "os.path.join":
-        return True, machine.made("path", _paths(machine, arguments))
+        return True, state.made("path", _paths(state, arguments))
     if path in ("typing.cast",) and len(arguments) == 2:
         return True, arguments[1]
-    return _pure_method(machine, owner, name, path, arguments, keywords)
+    return _pure_method(state, owner, name, path, arguments, keywords)
 
 
 def _pure_method(
-    machine: Machine, owner: Any, name: str, path: str, arguments: list[Any], keywords: dict[str, Any]
+    state: TrialState, owner: Any, name: str, path: str, arguments: list[Any], keywords: dict[str, Any]
 ) -> _Result:
     if path in _PURE_FUNCTIONS and not keywords:
-        return True, machine.made("call", path, *map(machine.key, arguments))
+        return True, state.made("call", path, *map(state.key, arguments))
     fewest, most = _ARGUMENTS.get(name, (0, 9))
-    of_module = machine.surroundings.is_global(owner) and path.count(".") == 1 and path.islower()
+    of_module = state.surroundings.is_global(owner) and path.count(".") == 1 and path.islower()
     if name not in _PURE_METHODS or keywords or of_module or not fewest <= len(arguments) <= most:
-        is_written = len(arguments) == 1 and isinstance(arguments[0], Lazy | Container)
+        is_written = len(arguments) == 1 and isinstance(arguments[0], Lazy | MadeContainer)
         if name == "extend" and is_written and isinstance(owner, Unknown):
-            _extend_unknown(machine, owner, arguments[0])
+            _extend_unknown(state, owner, arguments[0])
             return True, None
         if name == "setdefault" and len(arguments) == 2 and isinstance(owner, Unknown):
-            return True, _set_default(machine, owner, *arguments)
+            return True, _set_default(state, owner, *arguments)
         return _NOT_DONE
-    now = machine.now(owner)
+    now = state.now(owner)
     if name == "get" and isinstance(now, Unknown):
-        return True, _get(machine, now, *arguments)
+        return True, _get(state, now, *arguments)
     if name == "size":
-        shape = machine.attribute(owner, "shape")
-        return True, machine.item(shape, arguments[0]) if arguments else shape
+        shape = state.attribute(owner, "shape")
+        return True, state.item(shape, arguments[0]) if arguments else shape
     if name in ("items", "keys", "values") and not arguments and isinstance(now, Unknown):
-        return True, Lazy(_of_mapping(machine, now, name))
+        return True, Lazy(_of_mapping(state, now, name))
     if name in ("startswith", "endswith") and arguments and isinstance(arguments[0], tuple):
-        return True, any(_has_end(machine, now, name, one) for one in arguments[0])
+        return True, any(_has_end(state, now, name, one) for one in arguments[0])
     if name in ("removesuffix", "removeprefix") and isinstance(arguments[0], str):
-        return True, _without_end(machine, now, name, arguments[0])
+        return True, _without_end(state, now, name, arguments[0])
     if name in ("startswith", "endswith") and len(arguments) == 1:
-        return True, _has_end(machine, now, name, arguments[0])
-    return True, machine.made("method", machine.key(now), name, *map(machine.key, arguments))
+        return True, _has_end(state, now, name, arguments[0])
+    return True, state.made("method", state.key(now), name, *map(state.key, arguments))
 
 
-def _has_end(machine: Machine, text: Any, name: str, part: Any) -> bool:
-    return machine.truth(machine.made("method", machine.key(text), name, machine.key(part)))
+def _has_end(state: TrialState, text: Any, name: str, part: Any) -> bool:
+    return state.truth(state.made("method", state.key(text), name, state.key(part)))
 
 
-def _of_mapping(machine: Machine, mapping: Unknown, name: str) -> Iterator[Any]:
-    for key in machine.iterate(mapping):
+def _of_mapping(state: TrialState, mapping: Unknown, name: str) -> Iterator[Any]:
+    for key in state.iterate(mapping):
         if name == "keys":
             yield key
         elif name == "values":
-            yield machine.item(mapping, key)
+            yield state.item(mapping, key)
         else:
-            yield (key, machine.item(mapping, key))
+            yield (key, state.item(mapping, key))
 
 
-def _get(machine: Machine, owner: Unknown, key: Any, default: Any = None) -> Any:
-    if machine.contains(owner, key):
-        return machine.item(owner, key)
+def _get(state: TrialState, owner: Unknown, key: Any, default: Any = None) -> Any:
+    if state.contains(owner, key):
+        return state.item(owner, key)
     return default
 
 
-def _set_default(machine: Machine, owner: Unknown, key: Any, default: Any) -> Any:
-    if machine.contains(machine.now(owner), key):
-        return machine.item(owner, key)
-    machine.store_item(owner, key, default)
+def _set_default(state: TrialState, owner: Unknown, key: Any, default: Any) -> Any:
+    if state.contains(state.now(owner), key):
+        return state.item(owner, key)
+    state.store_item(owner, key, default)
     return default
 
 
-def _extend_unknown(machine: Machine, owner: Unknown, items: Any) -> None:
-    for one in machine.iterate(items):
-        machine.call(machine.bound(owner, "append"), [one], {})
+def _extend_unknown(state: TrialState, owner: Unknown, items: Any) -> None:
+    for one in state.iterate(items):
+        state.call(state.bound(owner, "append"), [one], {})
 
 
-def _without_end(machine: Machine, text: Any, name: str, part: str) -> Any:
+def _without_end(state: TrialState, text: Any, name: str, part: str) -> Any:
     is_suffix = name == "removesuffix"
-    if not part or not _has_end(machine, text, "endswith" if is_suffix else "startswith", part):
+    if not part or not _has_end(state, text, "endswith" if is_suffix else "startswith", part):
         return text
-    return machine.item(text, slice(None, -len(part)) if is_suffix else slice(len(part), None))
+    return state.item(text, slice(None, -len(part)) if is_suffix else slice(len(part), None))
 
 
-def _environment(machine: Machine, name: Any, default: Any = None) -> Any:
-    found = machine.made("environment", machine.key(name))
-    if machine.truth(machine.made("is set", machine.key(name))):
+def _environment(state: TrialState, name: Any, default: Any = None) -> Any:
+    found = state.made("environment", state.key(name))
+    if state.truth(state.made("is set", state.key(name))):
         return found
     return default
 
 
-def _paths(machine: Machine, arguments: list[Any]) -> tuple[Any, ...]:
+def _paths(state: TrialState, arguments: list[Any]) -> tuple[Any, ...]:
     found: list[Any] = []
     for one in arguments:
-        term = machine.surroundings.term(one) if isinstance(one, Unknown) else ()
+        term = state.surroundings.term(one) if isinstance(one, Unknown) else ()
         if term[:1] == ("path",) and isinstance(term[1], tuple):
             found += term[1]
         else:
-            found.append(machine.key(one))
+            found.append(state.key(one))
     return tuple(found)
 
 
-def _joined(machine: Machine, separator: str, items: Any) -> Any:
+def _joined(state: TrialState, separator: str, items: Any) -> Any:
     parts: list[Any] = []
-    for one in machine.iterate(items):
+    for one in state.iterate(items):
         parts += [separator, one] if parts else [one]
-    return machine.text(parts) if parts else ""
+    return state.text(parts) if parts else ""
 
 
-def _of_text(machine: Machine, owner: str, name: str, arguments: list[Any], keywords: dict[str, Any]) -> Any:
+def _of_text(state: TrialState, owner: str, name: str, arguments: list[Any], keywords: dict[str, Any]) -> Any:
     plain = all(isinstance(one, str | int | None) for one in arguments)
     if name in _TEXT_METHODS and plain and not keywords:
         try:
@@ -214,192 +214,192 @@ def _of_text(machine: Machine, owner: str, name: str, arguments: list[Any], keyw
             raise UnknownError from None
         if isinstance(found, str) and len(found) > _LONGEST_TEXT:
             raise UnknownError
-        return Container("list", found) if isinstance(found, list) else found
+        return MadeContainer("list", found) if isinstance(found, list) else found
     if name == "format" and not keywords:
         parts = owner.split("{}")
         if len(parts) != len(arguments) + 1 or any("{" in part or "}" in part for part in parts):
             raise UnknownError
         texts: list[Any] = [parts[0]]
         for one, part in zip(arguments, parts[1:], strict=True):
-            texts += [machine.text_of(one), part]
-        return machine.text(texts)
+            texts += [state.text_of(one), part]
+        return state.text(texts)
     if keywords:
         raise UnknownError
-    return machine.made("method", machine.key(owner), name, *map(machine.key, arguments))
+    return state.made("method", state.key(owner), name, *map(state.key, arguments))
 
 
-def _made_dict(machine: Machine, pairs: list[tuple[Any, Any]]) -> Container:
-    found = Container("dict")
+def _made_dict(state: TrialState, pairs: list[tuple[Any, Any]]) -> MadeContainer:
+    found = MadeContainer("dict")
     for key, value in pairs:
-        machine.store_in(found, key, value)
+        state.store_in(found, key, value)
     return found
 
 
 # Builtins
 
 
-def _any(machine: Machine, items: Any = NotImplemented) -> Any:
-    return items if items is NotImplemented else any(machine.truth(one) for one in machine.iterate(items))
+def _any(state: TrialState, items: Any = NotImplemented) -> Any:
+    return items if items is NotImplemented else any(map(state.truth, state.iterate(items)))
 
 
-def _all(machine: Machine, items: Any = NotImplemented) -> Any:
-    return items if items is NotImplemented else all(machine.truth(one) for one in machine.iterate(items))
+def _all(state: TrialState, items: Any = NotImplemented) -> Any:
+    return items if items is NotImplemented else all(map(state.truth, state.iterate(items)))
 
 
-def _bool(machine: Machine, value: Any = False) -> bool:
-    return machine.truth(value)
+def _bool(state: TrialState, value: Any = False) -> bool:
+    return state.truth(value)
 
 
-def _len(machine: Machine, value: Any) -> Any:
-    value = machine.now(value)
-    if isinstance(value, Container):
+def _len(state: TrialState, value: Any) -> Any:
+    value = state.now(value)
+    if isinstance(value, MadeContainer):
         return len(value.items)
     if isinstance(value, tuple | str | bytes | range):
         return len(value)
     if isinstance(value, Unknown):
-        size = machine.surroundings.unknown("len", value.number)
-        machine.surroundings.is_number(size)
+        size = state.surroundings.unknown("len", value.number)
+        state.surroundings.is_number(size)
         return size
     return NotImplemented
 
 
-def _str(machine: Machine, *values: Any) -> Any:
+def _str(state: TrialState, *values: Any) -> Any:
     if len(values) != 1:
         return NotImplemented
-    return machine.text_of(machine.now(values[0]))
+    return state.text_of(state.now(values[0]))
 
 
-def _list(machine: Machine, items: Any = ()) -> Container:
-    return Container("list", list(machine.iterate(items)))
+def _list(state: TrialState, items: Any = ()) -> MadeContainer:
+    return MadeContainer("list", list(state.iterate(items)))
 
 
-def _tuple(machine: Machine, items: Any = ()) -> tuple[Any, ...]:
-    return tuple(machine.iterate(items))
+def _tuple(state: TrialState, items: Any = ()) -> tuple[Any, ...]:
+    return tuple(state.iterate(items))
 
 
-def _set(machine: Machine, items: Any = ()) -> Container:
-    return machine.made_set(machine.iterate(items))
+def _set(state: TrialState, items: Any = ()) -> MadeContainer:
+    return state.made_set(state.iterate(items))
 
 
-def _dict(machine: Machine, *items: Any) -> Any:
-    found = Container("dict")
+def _dict(state: TrialState, *items: Any) -> Any:
+    found = MadeContainer("dict")
     if not items:
         return found
-    if isinstance(items[0], Lazy | tuple) or (isinstance(items[0], Container) and items[0].kind == "list"):
-        for pair in machine.iterate(items[0]):
-            machine.store_in(found, machine.item(pair, 0), machine.item(pair, 1))
+    if isinstance(items[0], Lazy | tuple) or (isinstance(items[0], MadeContainer) and items[0].kind == "list"):
+        for pair in state.iterate(items[0]):
+            state.store_in(found, state.item(pair, 0), state.item(pair, 1))
         return found
-    machine.update(found, items[0])
+    state.update(found, items[0])
     return found
 
 
-def _range(machine: Machine, *limits: Any) -> Any:
-    limits = tuple(_size(machine, one) for one in limits)
+def _range(state: TrialState, *limits: Any) -> Any:
+    limits = tuple(_size(state, one) for one in limits)
     if all(isinstance(one, int) for one in limits):
         found = range(*limits)
         if len(found) > _LONGEST_RANGE:
-            return _counted(machine, *limits)
+            return _counted(state, *limits)
         return found
     if len(limits) == 3 and not isinstance(limits[2], int):
         return NotImplemented
-    return _counted(machine, *limits)
+    return _counted(state, *limits)
 
 
-def _size(machine: Machine, limit: Any) -> Any:
+def _size(state: TrialState, limit: Any) -> Any:
     """Return the limit of a range: for ``len(x)``, the number of items of ``x`` in this run."""
-    if isinstance(limit, Unknown) and machine.surroundings.term(limit)[0] == "len":
-        return min(machine.decisions.content(limit), MOST_ITEMS)
+    if isinstance(limit, Unknown) and state.surroundings.term(limit)[0] == "len":
+        return min(state.decisions.content(limit), MOST_ITEMS)
     return limit
 
 
-def _counted(machine: Machine, *limits: Any) -> Lazy:
+def _counted(state: TrialState, *limits: Any) -> Lazy:
     """Return the first items of a range whose limits are unknown."""
     start, end = (0, limits[0]) if len(limits) == 1 else limits[:2]
     step = limits[2] if len(limits) > 2 else 1
     for one in limits:
         if isinstance(one, Unknown):
-            machine.surroundings.is_number(one)
-    count = machine.decisions.draw("rounds", machine.key(start), machine.key(end), machine.key(step)) % 4
+            state.surroundings.is_number(one)
+    count = state.decisions.draw("rounds", state.key(start), state.key(end), state.key(step)) % 4
 
     def items() -> Iterator[Any]:
         for at in range(count):
-            yield machine.operation(ast.Add(), machine.now(start), at * step)
+            yield state.operation(ast.Add(), state.now(start), at * step)
 
     return Lazy(items())
 
 
-def _enumerate(machine: Machine, items: Any, start: Any = 0) -> Any:
+def _enumerate(state: TrialState, items: Any, start: Any = 0) -> Any:
     if not isinstance(start, int):
         return NotImplemented
-    return Lazy((at, item) for at, item in enumerate(machine.iterate(items), start))
+    return Lazy((at, item) for at, item in enumerate(state.iterate(items), start))
 
 
-def _zip(machine: Machine, *items: Any) -> Any:
-    return Lazy(iter(zip(*(machine.iterate(one) for one in items), strict=False)))
+def _zip(state: TrialState, *items: Any) -> Any:
+    return Lazy(iter(zip(*map(state.iterate, items), strict=False)))
 
 
-def _reversed(machine: Machine, items: Any) -> Any:
-    return Lazy(reversed(list(machine.iterate(items))))
+def _reversed(state: TrialState, items: Any) -> Any:
+    return Lazy(reversed(list(state.iterate(items))))
 
 
-def _map(machine: Machine, function: Any, *items: Any) -> Any:
-    rounds = zip(*(machine.iterate(one) for one in items), strict=False)
-    return Lazy(machine.call(function, list(given), {}) for given in rounds)
+def _map(state: TrialState, function: Any, *items: Any) -> Any:
+    rounds = zip(*map(state.iterate, items), strict=False)
+    return Lazy(state.call(function, list(given), {}) for given in rounds)
 
 
-def _filter(machine: Machine, function: Any, items: Any) -> Any:
+def _filter(state: TrialState, function: Any, items: Any) -> Any:
     def holds(item: Any) -> bool:
-        return machine.truth(item if function is None else machine.call(function, [item], {}))
+        return state.truth(item if function is None else state.call(function, [item], {}))
 
-    return Lazy(item for item in machine.iterate(items) if holds(item))
+    return Lazy(item for item in state.iterate(items) if holds(item))
 
 
-def _sum(machine: Machine, items: Any, start: Any = 0) -> Any:
+def _sum(state: TrialState, items: Any, start: Any = 0) -> Any:
     found = start
-    for one in machine.iterate(items):
-        found = machine.operation(ast.Add(), found, int(one) if isinstance(one, bool) else one)
+    for one in state.iterate(items):
+        found = state.operation(ast.Add(), found, int(one) if isinstance(one, bool) else one)
     return found
 
 
 def _extreme(name: str) -> Callable[..., Any]:
-    def call(machine: Machine, *values: Any) -> Any:
-        every = list(machine.iterate(values[0])) if len(values) == 1 else list(values)
+    def call(state: TrialState, *values: Any) -> Any:
+        every = list(state.iterate(values[0])) if len(values) == 1 else list(values)
         if every and all(isinstance(one, int | float) for one in every):
             return min(every) if name == "min" else max(every)
-        keys = sorted((machine.key(machine.now(one)) for one in every), key=repr)
-        return machine.made("builtin", name, *keys)
+        keys = sorted(state.keys(map(state.now, every)), key=repr)
+        return state.made("builtin", name, *keys)
 
     return call
 
 
-def _isinstance(machine: Machine, value: Any, kinds: Any) -> Any:
+def _isinstance(state: TrialState, value: Any, kinds: Any) -> Any:
     if isinstance(kinds, tuple):
-        return any(_isinstance(machine, value, one) for one in kinds)
+        return any(_isinstance(state, value, one) for one in kinds)
     if isinstance(value, Unknown | Number):
-        return machine.truth(machine.made("isinstance", machine.key(value), machine.key(kinds)))
-    return machine.truth(machine.made("isinstance", type(value).__name__, machine.key(kinds)))
+        return state.truth(state.made("isinstance", state.key(value), state.key(kinds)))
+    return state.truth(state.made("isinstance", type(value).__name__, state.key(kinds)))
 
 
-def _hasattr(machine: Machine, value: Any, name: Any) -> Any:
-    return machine.truth(machine.surroundings.unknown("hasattr", machine.key(value), machine.key(name)))
+def _hasattr(state: TrialState, value: Any, name: Any) -> Any:
+    return state.truth(state.surroundings.unknown("hasattr", state.key(value), state.key(name)))
 
 
-def _getattr(machine: Machine, value: Any, name: Any, *default: Any) -> Any:
+def _getattr(state: TrialState, value: Any, name: Any, *default: Any) -> Any:
     if not isinstance(name, str):
         return NotImplemented
-    if default and not _hasattr(machine, value, name):
+    if default and not _hasattr(state, value, name):
         return default[0]
-    return machine.attribute(value, name)
+    return state.attribute(value, name)
 
 
-def _setattr(machine: Machine, owner: Any, name: Any, value: Any) -> Any:
+def _setattr(state: TrialState, owner: Any, name: Any, value: Any) -> Any:
     if not isinstance(name, str) or name.startswith("__"):
         return NotImplemented
-    machine.store(owner, name, value)
+    state.store(owner, name, value)
     return None
 
 
-def _next(machine: Machine, items: Any, *default: Any) -> Any:
+def _next(state: TrialState, items: Any, *default: Any) -> Any:
     if not isinstance(items, Lazy):
         return NotImplemented
     for one in items.items:
@@ -409,22 +409,22 @@ def _next(machine: Machine, items: Any, *default: Any) -> Any:
     raise RaisedError(("error", "StopIteration"), None)
 
 
-def _iter(machine: Machine, items: Any) -> Any:
-    if isinstance(items, Container | tuple | Lazy):
-        return Lazy(machine.iterate(items))
+def _iter(state: TrialState, items: Any) -> Any:
+    if isinstance(items, MadeContainer | tuple | Lazy):
+        return Lazy(state.iterate(items))
     return NotImplemented
 
 
-def _sorted(machine: Machine, items: Any) -> Any:
-    every = list(machine.iterate(items))
+def _sorted(state: TrialState, items: Any) -> Any:
+    every = list(state.iterate(items))
     if all(isinstance(one, int | float) for one in every) or all(isinstance(one, str) for one in every):
-        return Container("list", sorted(every))
-    keys = sorted((machine.key(one) for one in every), key=repr)
-    whole = machine.surroundings.unknown("sorted", tuple(keys))
-    return Container("list", [machine.surroundings.unknown("item", machine.key(whole), at) for at in range(len(every))])
+        return MadeContainer("list", sorted(every))
+    keys = sorted(state.keys(every), key=repr)
+    whole = state.surroundings.unknown("sorted", tuple(keys))
+    return MadeContainer("list", state.items_of(whole, len(every)))
 
 
-def _cast(machine: Machine, kind: Any, value: Any) -> Any:
+def _cast(state: TrialState, kind: Any, value: Any) -> Any:
     return value
 
 
@@ -467,38 +467,40 @@ _PURE_OF_CONTAINERS = {
 }
 
 
-def _other_method(machine: Machine, owner: Container, name: str, arguments: list[Any], keywords: dict[str, Any]) -> Any:
+def _other_method(
+    state: TrialState, owner: MadeContainer, name: str, arguments: list[Any], keywords: dict[str, Any]
+) -> Any:
     """Return the unknown result of a method; ``sort`` gives the list unknown items."""
-    values = tuple(machine.key(one) for one in arguments)
-    named = tuple(sorted((key, machine.key(value)) for key, value in keywords.items()))
-    whole = machine.surroundings.unknown(name, machine.key(owner), values, named)
+    values = state.keys(arguments)
+    named = state.named(keywords)
+    whole = state.surroundings.unknown(name, state.key(owner), values, named)
     if name == "sort" and owner.kind == "list":
-        owner.items[:] = [machine.made("item", machine.key(whole), machine.key(at)) for at in range(len(owner.items))]
+        owner.items[:] = state.items_of(whole, len(owner.items))
         return None
     if name in _PURE_OF_CONTAINERS:
         return whole
-    result = machine.event("call method", machine.key(owner, shared=True), name, values, named)
-    owner.items[:] = [machine.made("item", machine.key(result), machine.key(at)) for at in range(len(owner.items))]
-    owner.values[:] = [machine.made("item", machine.key(result), machine.key(one)) for one in owner.items]
+    result = state.event("call method", state.key(owner, shared=True), name, values, named)
+    owner.items[:] = state.items_of(result, len(owner.items))
+    owner.values[:] = state.items_of(result, len(owner.values))
     return result
 
 
-def _append(machine: Machine, owner: Container, item: Any) -> None:
+def _append(state: TrialState, owner: MadeContainer, item: Any) -> None:
     owner.items.append(item)
 
 
-def _extend(machine: Machine, owner: Container, items: Any) -> None:
-    owner.items.extend(list(machine.iterate(items)))
+def _extend(state: TrialState, owner: MadeContainer, items: Any) -> None:
+    owner.items.extend(list(state.iterate(items)))
 
 
-def _insert(machine: Machine, owner: Container, place: Any, item: Any) -> Any:
+def _insert(state: TrialState, owner: MadeContainer, place: Any, item: Any) -> Any:
     if not isinstance(place, int):
         return NotImplemented
     owner.items.insert(place, item)
     return None
 
 
-def _pop(machine: Machine, owner: Container, place: Any = -1) -> Any:
+def _pop(state: TrialState, owner: MadeContainer, place: Any = -1) -> Any:
     if not isinstance(place, int):
         return NotImplemented
     try:
@@ -507,63 +509,63 @@ def _pop(machine: Machine, owner: Container, place: Any = -1) -> Any:
         raise RaisedError(("error", "IndexError"), None) from None
 
 
-def _clear(machine: Machine, owner: Container) -> None:
+def _clear(state: TrialState, owner: MadeContainer) -> None:
     owner.items.clear()
     owner.values.clear()
 
 
-def _copy(machine: Machine, owner: Container) -> Container:
+def _copy(state: TrialState, owner: MadeContainer) -> MadeContainer:
     return owner.copy()
 
 
-def _reverse(machine: Machine, owner: Container) -> None:
+def _reverse(state: TrialState, owner: MadeContainer) -> None:
     owner.items.reverse()
 
 
-def _remove(machine: Machine, owner: Container, item: Any) -> None:
-    at = machine.position(owner, item)
+def _remove(state: TrialState, owner: MadeContainer, item: Any) -> None:
+    at = state.position(owner, item)
     if at is None:
         raise RaisedError(("error", "KeyError" if owner.kind == "set" else "ValueError"), None)
     del owner.items[at]
 
 
-def _discard(machine: Machine, owner: Container, item: Any) -> None:
-    at = machine.position(owner, item)
+def _discard(state: TrialState, owner: MadeContainer, item: Any) -> None:
+    at = state.position(owner, item)
     if at is not None:
         del owner.items[at]
 
 
-def _add(machine: Machine, owner: Container, item: Any) -> None:
-    if machine.position(owner, item) is None:
+def _add(state: TrialState, owner: MadeContainer, item: Any) -> None:
+    if state.position(owner, item) is None:
         owner.items.append(item)
 
 
-def _add_all(machine: Machine, owner: Container, *every: Any) -> None:
+def _add_all(state: TrialState, owner: MadeContainer, *every: Any) -> None:
     for items in every:
-        for one in machine.iterate(items):
-            _add(machine, owner, one)
+        for one in state.iterate(items):
+            _add(state, owner, one)
 
 
-def _dict_get(machine: Machine, owner: Container, key: Any, default: Any = None) -> Any:
-    at = machine.position(owner, key)
+def _dict_get(state: TrialState, owner: MadeContainer, key: Any, default: Any = None) -> Any:
+    at = state.position(owner, key)
     return default if at is None else owner.values[at]
 
 
-def _dict_pop(machine: Machine, owner: Container, key: Any, *default: Any) -> Any:
-    at = machine.position(owner, key)
+def _dict_pop(state: TrialState, owner: MadeContainer, key: Any, *default: Any) -> Any:
+    at = state.position(owner, key)
     if at is None:
-        return default[0] if default else machine.item(owner, key)
+        return default[0] if default else state.item(owner, key)
     del owner.items[at]
     return owner.values.pop(at)
 
 
-def _dict_default(machine: Machine, owner: Container, key: Any, default: Any = None) -> Any:
-    if machine.position(owner, key) is None:
-        machine.store_in(owner, key, default)
-    return machine.item(owner, key)
+def _dict_default(state: TrialState, owner: MadeContainer, key: Any, default: Any = None) -> Any:
+    if state.position(owner, key) is None:
+        state.store_in(owner, key, default)
+    return state.item(owner, key)
 
 
-def _items(machine: Machine, owner: Container) -> Lazy:
+def _items(state: TrialState, owner: MadeContainer) -> Lazy:
     return Lazy(iter(list(zip(owner.items, owner.values, strict=True))))
 
 
@@ -591,9 +593,9 @@ _METHODS: dict[str, dict[str, Callable[..., Any]]] = {
         "pop": _dict_pop,
         "setdefault": _dict_default,
         "items": _items,
-        "keys": lambda machine, owner: Lazy(iter(list(owner.items))),
-        "values": lambda machine, owner: Lazy(iter(list(owner.values))),
-        "update": lambda machine, owner, other: machine.update(owner, other),
+        "keys": lambda state, owner: Lazy(iter(list(owner.items))),
+        "values": lambda state, owner: Lazy(iter(list(owner.values))),
+        "update": lambda state, owner, other: state.update(owner, other),
         "clear": _clear,
         "copy": _copy,
     },

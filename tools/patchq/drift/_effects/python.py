@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from patchq.drift._effects.restored import RestoredLines, replaced
-from patchq.drift._effects.trials import Version, do_the_same
+from patchq.drift._effects.trials import FunctionVersion, do_the_same
 from patchq.drift._python.shape import FunctionNode, bound_names, walk
 
 #: Two spellings of one decorator.
@@ -48,7 +48,8 @@ def restore_python(old: bytes, new: bytes, kept: Collection[str] = ()) -> list[R
         # A constant that both versions mention is compared by its name: its value may change again.
         known |= {key: same[key] for key in _mentioned(before, same) ^ _mentioned(node, same)}
         versions = [
-            Version(one, helpers[side], {**only[side], **known}, kept) for side, one in enumerate((before, node))
+            FunctionVersion(one, helpers[side], {**only[side], **known}, kept)
+            for side, one in enumerate((before, node))
         ]
         if not do_the_same(*versions):
             continue

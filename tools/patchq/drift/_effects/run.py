@@ -1,4 +1,4 @@
-"""Run a function with made-up values: its statements, expressions and calls."""
+"""TrialRun a function with made-up values: its statements, expressions and calls."""
 
 from __future__ import annotations
 
@@ -9,8 +9,16 @@ from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from typing import Any
 
 from patchq.drift._effects.library import call_builtin, call_method
-from patchq.drift._effects.machine import Bound, Closure, Machine, RaisedError, Scope, is_plain_number, negated
-from patchq.drift._effects.values import Container, Key, Lazy, Number, Unknown, UnknownError
+from patchq.drift._effects.state import (
+    BoundMethod,
+    Closure,
+    FunctionScope,
+    RaisedError,
+    TrialState,
+    is_plain_number,
+    negated,
+)
+from patchq.drift._effects.values import Key, Lazy, MadeContainer, Number, Unknown, UnknownError
 from patchq.drift._python.shape import FunctionNode, walk
 
 #: Most repetitions of a ``while`` loop whose test needs a decision, and of any ``while`` loop.
@@ -49,8 +57,8 @@ class _Continue(Exception):
     pass
 
 
-class Run(Machine):
-    """Run of the code of a function."""
+class TrialRun(TrialState):
+    """TrialRun of the code of a function."""
 
     def key_of_closure(self, value: Closure) -> Key:
         """Return what a function does for unknown arguments."""
@@ -77,11 +85,11 @@ class Run(Machine):
         self.stored, self.unreported, self.events, self.changes, self.calls, self.stale = before
         shape = len(arguments.posonlyargs) + len(arguments.args), *(one.arg for one in arguments.kwonlyargs)
         keywords = (*(one is None for one in arguments.kw_defaults), bool(arguments.vararg), bool(arguments.kwarg))
-        defaults = tuple(self.key(one) for one in value.defaults)
+        defaults = self.keys(value.defaults)
         return ("function", shape, keywords, defaults, done, result)
 
     def run(self, node: FunctionNode, watched: Collection[str]) -> Key:
-        """Run the function with unknown arguments, and return the description of what it did.
+        """TrialRun the function with unknown arguments, and return the description of what it did.
 
         :param watched: names of local variables whose last values count, too.
         """
@@ -97,7 +105,7 @@ class Run(Machine):
                 names[one.arg] = names[name]
             else:
                 names[one.arg] = self.surroundings.unknown("parameter", name)
-        scope = Scope(names)
+        scope = FunctionScope(names)
         try:
             result = self._call_body(node.body, scope)
             self.flush()
@@ -107,13 +115,13 @@ class Run(Machine):
         except EndlessError:
             end = ("endless",)
         self.flush()
-        functions = tuple(self.key_of_closure(one) for one in self.passed)
+        functions = tuple(map(self.key_of_closure, self.passed))
         # The translation of a C++ variable ``x`` is ``x 1`` or ``x 2``.
         last = [(name, value) for name, value in scope.names.items() if name.partition(" ")[0] in watched]
         variables = tuple(sorted((name.partition(" ")[0], self.key(value)) for name, value in last))
         return (tuple(self.events), end, functions, variables)
 
-    def _call_body(self, body: Sequence[ast.stmt], scope: Scope) -> Any:
+    def _call_body(self, body: Sequence[ast.stmt], scope: FunctionScope) -> Any:
         try:
             self.block(body, scope)
         except _Return as returned:
@@ -121,14 +129,14 @@ class Run(Machine):
         return None
 
     def _body_of(self, function: Closure, names: dict[str, Any]) -> Any:
-        scope = Scope(names, function.scope)
+        scope = FunctionScope(names, function.scope)
         if isinstance(function.node, ast.Lambda):
             return self.value(function.node.body, scope)
         if any(isinstance(each, ast.Yield | ast.YieldFrom) for each in walk(function.node)):
             raise UnknownError
         return self._call_body(function.node.body, scope)
 
-    def block(self, body: Sequence[ast.stmt], scope: Scope) -> None:
+    def block(self, body: Sequence[ast.stmt], scope: FunctionScope) -> None:
         for statement in body:
             self.step()
             self.reached[id(statement)] += 1
@@ -137,22 +145,22 @@ class Run(Machine):
                 raise UnknownError
             run(statement, scope)
 
-    def _run_Expr(self, statement: ast.Expr, scope: Scope) -> None:
+    def _run_Expr(self, statement: ast.Expr, scope: FunctionScope) -> None:
         if isinstance(statement.value, ast.Call):
             self._call(statement.value, scope, as_statement=True)
         else:
             self.value(statement.value, scope)
 
-    def _run_Assign(self, statement: ast.Assign, scope: Scope) -> None:
+    def _run_Assign(self, statement: ast.Assign, scope: FunctionScope) -> None:
         value = self.value(statement.value, scope)
         for target in statement.targets:
             self.assign(target, value, scope)
 
-    def _run_AnnAssign(self, statement: ast.AnnAssign, scope: Scope) -> None:
+    def _run_AnnAssign(self, statement: ast.AnnAssign, scope: FunctionScope) -> None:
         if statement.value is not None:
             self.assign(statement.target, self.value(statement.value, scope), scope)
 
-    def _run_AugAssign(self, statement: ast.AugAssign, scope: Scope) -> None:
+    def _run_AugAssign(self, statement: ast.AugAssign, scope: FunctionScope) -> None:
         target = statement.target
         if isinstance(target, ast.Name):
             read = self._value_of_Name(ast.Name(target.id, ast.Load()), scope)
@@ -171,23 +179,23 @@ class Run(Machine):
 
     def _added(self, op: ast.operator, left: Any, right: Any) -> Any:
         """Return the result of ``left += right``, which changes a list in place."""
-        if isinstance(left, Container) and left.kind == "list" and isinstance(op, ast.Add):
+        if isinstance(left, MadeContainer) and left.kind == "list" and isinstance(op, ast.Add):
             left.items.extend(self.iterate(right))
             return left
-        if isinstance(left, Unknown) and isinstance(right, Container) and isinstance(op, ast.Add):
+        if isinstance(left, Unknown) and isinstance(right, MadeContainer) and isinstance(op, ast.Add):
             for one in right.items:
-                self.call(Bound(left, "append"), [one], {})
+                self.call(BoundMethod(left, "append"), [one], {})
             return left
         return self.operation(op, left, right)
 
-    def _run_Return(self, statement: ast.Return, scope: Scope) -> None:
+    def _run_Return(self, statement: ast.Return, scope: FunctionScope) -> None:
         raise _Return(None if statement.value is None else self.value(statement.value, scope))
 
-    def _run_If(self, statement: ast.If, scope: Scope) -> None:
+    def _run_If(self, statement: ast.If, scope: FunctionScope) -> None:
         holds = self.test(statement.test, scope)
         self.block(statement.body if holds else statement.orelse, scope)
 
-    def _run_For(self, statement: ast.For | ast.AsyncFor, scope: Scope) -> None:
+    def _run_For(self, statement: ast.For | ast.AsyncFor, scope: FunctionScope) -> None:
         for item in self.iterate(self.value(statement.iter, scope)):
             self.step()
             self.reached[id(statement), "item"] += 1
@@ -203,7 +211,7 @@ class Run(Machine):
 
     _run_AsyncFor = _run_For
 
-    def _run_While(self, statement: ast.While, scope: Scope) -> None:
+    def _run_While(self, statement: ast.While, scope: FunctionScope) -> None:
         rounds = decided = 0
         while True:
             before = self.decisions.count
@@ -221,16 +229,16 @@ class Run(Machine):
                 continue
         self.block(statement.orelse, scope)
 
-    def _run_Break(self, statement: ast.stmt, scope: Scope) -> None:
+    def _run_Break(self, statement: ast.stmt, scope: FunctionScope) -> None:
         raise _Break
 
-    def _run_Continue(self, statement: ast.stmt, scope: Scope) -> None:
+    def _run_Continue(self, statement: ast.stmt, scope: FunctionScope) -> None:
         raise _Continue
 
-    def _run_Pass(self, statement: ast.stmt, scope: Scope) -> None:
+    def _run_Pass(self, statement: ast.stmt, scope: FunctionScope) -> None:
         pass
 
-    def _run_Import(self, statement: ast.Import, scope: Scope) -> None:
+    def _run_Import(self, statement: ast.Import, scope: FunctionScope) -> None:
         for one in statement.names:
             if one.asname:
                 scope.names[one.asname] = self._imported(*one.name.split("."))
@@ -238,7 +246,7 @@ class Run(Machine):
                 first = one.name.partition(".")[0]
                 scope.names[first] = self._imported(first)
 
-    def _run_ImportFrom(self, statement: ast.ImportFrom, scope: Scope) -> None:
+    def _run_ImportFrom(self, statement: ast.ImportFrom, scope: FunctionScope) -> None:
         for one in statement.names:
             self.made("import", statement.module, one.name)
             # The name is taken for a global name, so that it makes no difference where it is imported.
@@ -250,17 +258,17 @@ class Run(Machine):
             found = self.surroundings.unknown("attribute", found.number, name)
         return found
 
-    def _run_Global(self, statement: ast.Global, scope: Scope) -> None:
+    def _run_Global(self, statement: ast.Global, scope: FunctionScope) -> None:
         scope.globals.update(statement.names)
 
-    def _run_Nonlocal(self, statement: ast.Nonlocal, scope: Scope) -> None:
+    def _run_Nonlocal(self, statement: ast.Nonlocal, scope: FunctionScope) -> None:
         scope.nonlocals.update(statement.names)
 
-    def _run_Assert(self, statement: ast.Assert, scope: Scope) -> None:
+    def _run_Assert(self, statement: ast.Assert, scope: FunctionScope) -> None:
         if not self.test(statement.test, scope):
             raise RaisedError(("error", "AssertionError"), self.surroundings.unknown("exception", "assert"))
 
-    def _run_Delete(self, statement: ast.Delete, scope: Scope) -> None:
+    def _run_Delete(self, statement: ast.Delete, scope: FunctionScope) -> None:
         for target in statement.targets:
             if isinstance(target, ast.Name):
                 scope.names.pop(target.id, None)
@@ -268,13 +276,13 @@ class Run(Machine):
                 self.event("delete", self.key(self.value(target.value, scope)), target.attr)
             elif isinstance(target, ast.Subscript):
                 owner, place = self.value(target.value, scope), self.value(target.slice, scope)
-                if isinstance(owner, Container):
+                if isinstance(owner, MadeContainer):
                     self.delete_item(owner, place)
                     continue
                 self.event("delete item", self.key(owner), self.key(place))
                 self.changed(owner)
 
-    def _run_FunctionDef(self, statement: FunctionNode, scope: Scope) -> None:
+    def _run_FunctionDef(self, statement: FunctionNode, scope: FunctionScope) -> None:
         function: Any = self._closure(statement, scope)
         for decorator in reversed(statement.decorator_list):
             function = self.call(self.value(decorator, scope), [function], {})
@@ -282,7 +290,7 @@ class Run(Machine):
 
     _run_AsyncFunctionDef = _run_FunctionDef
 
-    def _run_ClassDef(self, statement: ast.ClassDef, scope: Scope) -> None:
+    def _run_ClassDef(self, statement: ast.ClassDef, scope: FunctionScope) -> None:
         parts: list[Hashable] = [
             self.key(self.value(one, scope)) for one in (*statement.bases, *statement.decorator_list)
         ]
@@ -294,11 +302,11 @@ class Run(Machine):
                 parts.append(ast.dump(one))
         scope.set(statement.name, self.surroundings.unknown("class", statement.name, tuple(parts)))
 
-    def _closure(self, node: FunctionNode | ast.Lambda, scope: Scope) -> Closure:
+    def _closure(self, node: FunctionNode | ast.Lambda, scope: FunctionScope) -> Closure:
         defaults = [self.value(one, scope) for one in (*node.args.defaults, *node.args.kw_defaults) if one]
         return Closure(node, scope, defaults)
 
-    def _run_Raise(self, statement: ast.Raise, scope: Scope) -> None:
+    def _run_Raise(self, statement: ast.Raise, scope: FunctionScope) -> None:
         if statement.exc is None:
             if not self.handled:
                 raise UnknownError
@@ -313,7 +321,7 @@ class Run(Machine):
                 raise one
         raise RaisedError(self.kind_of_error(value), value)
 
-    def _run_Try(self, statement: ast.Try, scope: Scope) -> None:
+    def _run_Try(self, statement: ast.Try, scope: FunctionScope) -> None:
         if not statement.finalbody:
             self._tried(statement, scope)
             return
@@ -327,7 +335,7 @@ class Run(Machine):
         self.tries -= 1
         self.block(statement.finalbody, scope)
 
-    def _tried(self, statement: ast.Try, scope: Scope) -> None:
+    def _tried(self, statement: ast.Try, scope: FunctionScope) -> None:
         before = self.tries
         self.tries += 1
         try:
@@ -345,7 +353,7 @@ class Run(Machine):
         self.tries = before
         self.block(statement.orelse, scope)
 
-    def _handle(self, handler: ast.ExceptHandler, error: RaisedError, scope: Scope) -> None:
+    def _handle(self, handler: ast.ExceptHandler, error: RaisedError, scope: FunctionScope) -> None:
         self.reached[id(handler)] += 1
         if handler.name:
             scope.names[handler.name] = error.value
@@ -355,19 +363,19 @@ class Run(Machine):
         finally:
             self.handled.pop()
 
-    def _catches(self, kind: ast.expr | None, error: RaisedError, scope: Scope) -> bool:
+    def _catches(self, kind: ast.expr | None, error: RaisedError, scope: FunctionScope) -> bool:
         if kind is None:
             return True
         if isinstance(kind, ast.Tuple):
             return any(self._catches(one, error, scope) for one in kind.elts)
         return self.is_error(self.kind_of_error(self.value(kind, scope)), error)
 
-    def _run_With(self, statement: ast.With | ast.AsyncWith, scope: Scope) -> None:
+    def _run_With(self, statement: ast.With | ast.AsyncWith, scope: FunctionScope) -> None:
         self._with(statement.items, statement.body, scope)
 
     _run_AsyncWith = _run_With
 
-    def _with(self, items: Sequence[ast.withitem], body: Sequence[ast.stmt], scope: Scope) -> None:
+    def _with(self, items: Sequence[ast.withitem], body: Sequence[ast.stmt], scope: FunctionScope) -> None:
         if not items:
             self.block(body, scope)
             return
@@ -391,7 +399,7 @@ class Run(Machine):
         self.tries -= 1
         self.event("leave", self.key(context), fails=False)
 
-    def assign(self, target: ast.expr, value: Any, scope: Scope) -> None:
+    def assign(self, target: ast.expr, value: Any, scope: FunctionScope) -> None:
         match target:
             case ast.Name() if target.id in scope.globals:
                 self.store(self.surroundings.unknown("globals"), target.id, value)
@@ -404,11 +412,11 @@ class Run(Machine):
             case ast.Tuple() | ast.List():
                 self._unpack(target.elts, value, scope)
             case ast.Starred():
-                self.assign(target.value, Container("list", list(self.iterate(value))), scope)
+                self.assign(target.value, MadeContainer("list", list(self.iterate(value))), scope)
             case _:
                 raise UnknownError
 
-    def _unpack(self, targets: Sequence[ast.expr], value: Any, scope: Scope) -> None:
+    def _unpack(self, targets: Sequence[ast.expr], value: Any, scope: FunctionScope) -> None:
         if isinstance(value, Unknown):
             if any(isinstance(one, ast.Starred) for one in targets):
                 raise UnknownError
@@ -421,14 +429,14 @@ class Run(Machine):
         if starred:
             after = len(targets) - starred[0] - 1
             middle = items[starred[0] : len(items) - after]
-            items = [*items[: starred[0]], Container("list", middle), *items[len(items) - after :]]
+            items = [*items[: starred[0]], MadeContainer("list", middle), *items[len(items) - after :]]
         if len(items) != len(targets):
             raise RaisedError(("error", "ValueError"), None)
         for target, item in zip(targets, items, strict=True):
             place = target.value if isinstance(target, ast.Starred) else target
             self.assign(place, item, scope)
 
-    def value(self, node: ast.expr, scope: Scope) -> Any:
+    def value(self, node: ast.expr, scope: FunctionScope) -> Any:
         """Return the value of an expression."""
         self.step()
         evaluate = getattr(self, f"_value_of_{type(node).__name__}", None)
@@ -436,39 +444,39 @@ class Run(Machine):
             raise UnknownError
         return evaluate(node, scope)
 
-    def _value_of_Constant(self, node: ast.Constant, scope: Scope) -> Any:
+    def _value_of_Constant(self, node: ast.Constant, scope: FunctionScope) -> Any:
         return node.value
 
-    def _value_of_Name(self, node: ast.Name, scope: Scope) -> Any:
+    def _value_of_Name(self, node: ast.Name, scope: FunctionScope) -> Any:
         if node.id in scope.globals:
             return self.attribute(self.surroundings.unknown("globals"), node.id)
         found = scope.find(node.id)
         if found is not None:
             return found.names[node.id]
         if node.id in self.constants:
-            return self.value(self.constants[node.id], Scope({}))
+            return self.value(self.constants[node.id], FunctionScope({}))
         return self.surroundings.unknown("global", node.id)
 
-    def _value_of_Attribute(self, node: ast.Attribute, scope: Scope) -> Any:
+    def _value_of_Attribute(self, node: ast.Attribute, scope: FunctionScope) -> Any:
         owner = self.value(node.value, scope)
         known = isinstance(node.value, ast.Name) and self.constants.get(f"{node.value.id}.{node.attr}")
         if known and ("attribute", self.key(owner), node.attr) not in self.stored:
             return self.value(known, scope)
         return self.attribute(owner, node.attr)
 
-    def _value_of_Subscript(self, node: ast.Subscript, scope: Scope) -> Any:
+    def _value_of_Subscript(self, node: ast.Subscript, scope: FunctionScope) -> Any:
         return self.item(self.value(node.value, scope), self.value(node.slice, scope))
 
-    def _value_of_Tuple(self, node: ast.Tuple, scope: Scope) -> Any:
+    def _value_of_Tuple(self, node: ast.Tuple, scope: FunctionScope) -> Any:
         return tuple(self._elements(node.elts, scope))
 
-    def _value_of_List(self, node: ast.List, scope: Scope) -> Any:
-        return Container("list", self._elements(node.elts, scope))
+    def _value_of_List(self, node: ast.List, scope: FunctionScope) -> Any:
+        return MadeContainer("list", self._elements(node.elts, scope))
 
-    def _value_of_Set(self, node: ast.Set, scope: Scope) -> Any:
+    def _value_of_Set(self, node: ast.Set, scope: FunctionScope) -> Any:
         return self.made_set(self._elements(node.elts, scope))
 
-    def _elements(self, nodes: Sequence[ast.expr], scope: Scope) -> list[Any]:
+    def _elements(self, nodes: Sequence[ast.expr], scope: FunctionScope) -> list[Any]:
         found: list[Any] = []
         for one in nodes:
             if isinstance(one, ast.Starred):
@@ -477,8 +485,8 @@ class Run(Machine):
                 found.append(self.value(one, scope))
         return found
 
-    def _value_of_Dict(self, node: ast.Dict, scope: Scope) -> Any:
-        found = Container("dict")
+    def _value_of_Dict(self, node: ast.Dict, scope: FunctionScope) -> Any:
+        found = MadeContainer("dict")
         for key, value in zip(node.keys, node.values, strict=True):
             if key is None:
                 self.update(found, self.value(value, scope))
@@ -486,61 +494,61 @@ class Run(Machine):
                 self.store_in(found, self.value(key, scope), self.value(value, scope))
         return found
 
-    def _value_of_Starred(self, node: ast.Starred, scope: Scope) -> Any:
+    def _value_of_Starred(self, node: ast.Starred, scope: FunctionScope) -> Any:
         return tuple(self.iterate(self.value(node.value, scope)))
 
-    def _value_of_Slice(self, node: ast.Slice, scope: Scope) -> Any:
+    def _value_of_Slice(self, node: ast.Slice, scope: FunctionScope) -> Any:
         lower, upper, step = (one and self.value(one, scope) for one in (node.lower, node.upper, node.step))
         return slice(None if lower == 0 and step is None else lower, upper, step)
 
-    def _value_of_IfExp(self, node: ast.IfExp, scope: Scope) -> Any:
+    def _value_of_IfExp(self, node: ast.IfExp, scope: FunctionScope) -> Any:
         return self.value(node.body if self.test(node.test, scope) else node.orelse, scope)
 
-    def _value_of_NamedExpr(self, node: ast.NamedExpr, scope: Scope) -> Any:
+    def _value_of_NamedExpr(self, node: ast.NamedExpr, scope: FunctionScope) -> Any:
         value = self.value(node.value, scope)
         self.assign(node.target, value, scope)
         return value
 
-    def _value_of_Lambda(self, node: ast.Lambda, scope: Scope) -> Any:
+    def _value_of_Lambda(self, node: ast.Lambda, scope: FunctionScope) -> Any:
         return self._closure(node, scope)
 
-    def _value_of_JoinedStr(self, node: ast.JoinedStr, scope: Scope) -> Any:
-        return self.text([self.value(one, scope) for one in node.values])
+    def _value_of_JoinedStr(self, node: ast.JoinedStr, scope: FunctionScope) -> Any:
+        return self.text(self._elements(node.values, scope))
 
-    def _value_of_FormattedValue(self, node: ast.FormattedValue, scope: Scope) -> Any:
+    def _value_of_FormattedValue(self, node: ast.FormattedValue, scope: FunctionScope) -> Any:
         value = self.now(self.value(node.value, scope))
         if node.conversion == -1 and node.format_spec is None:
             return self.text_of(value)
         form = self.key(node.format_spec and self.value(node.format_spec, scope))
         return self.text([self.made("formatted", self.key(value), node.conversion, form)])
 
-    def _value_of_Await(self, node: ast.Await | ast.Yield | ast.YieldFrom, scope: Scope) -> Any:
+    def _value_of_Await(self, node: ast.Await | ast.Yield | ast.YieldFrom, scope: FunctionScope) -> Any:
         value = None if node.value is None else self.value(node.value, scope)
         return self.event(type(node).__name__, self.key(value, shared=True))
 
     _value_of_Yield = _value_of_YieldFrom = _value_of_Await
 
-    def _value_of_ListComp(self, node: ast.ListComp, scope: Scope) -> Any:
-        return Container("list", [self.value(node.elt, inner) for inner in self._rounds(node.generators, scope)])
+    def _value_of_ListComp(self, node: ast.ListComp, scope: FunctionScope) -> Any:
+        return MadeContainer("list", [self.value(node.elt, inner) for inner in self._rounds(node.generators, scope)])
 
-    def _value_of_SetComp(self, node: ast.SetComp, scope: Scope) -> Any:
+    def _value_of_SetComp(self, node: ast.SetComp, scope: FunctionScope) -> Any:
         return self.made_set(self.value(node.elt, inner) for inner in self._rounds(node.generators, scope))
 
-    def _value_of_DictComp(self, node: ast.DictComp, scope: Scope) -> Any:
-        found = Container("dict")
+    def _value_of_DictComp(self, node: ast.DictComp, scope: FunctionScope) -> Any:
+        found = MadeContainer("dict")
         for inner in self._rounds(node.generators, scope):
             self.store_in(found, self.value(node.key, inner), self.value(node.value, inner))
         return found
 
-    def _value_of_GeneratorExp(self, node: ast.GeneratorExp, scope: Scope) -> Any:
+    def _value_of_GeneratorExp(self, node: ast.GeneratorExp, scope: FunctionScope) -> Any:
         return Lazy(self.value(node.elt, inner) for inner in self._rounds(node.generators, scope))
 
-    def _rounds(self, generators: Sequence[ast.comprehension], scope: Scope) -> Iterator[Scope]:
+    def _rounds(self, generators: Sequence[ast.comprehension], scope: FunctionScope) -> Iterator[FunctionScope]:
         """Yield the local variables of each round of a comprehension."""
-        inner = Scope({}, scope)
+        inner = FunctionScope({}, scope)
         yield from self._round(generators, inner)
 
-    def _round(self, generators: Sequence[ast.comprehension], scope: Scope) -> Iterator[Scope]:
+    def _round(self, generators: Sequence[ast.comprehension], scope: FunctionScope) -> Iterator[FunctionScope]:
         if not generators:
             yield scope
             return
@@ -551,14 +559,14 @@ class Run(Machine):
             if all(self.test(one, scope) for one in first.ifs):
                 yield from self._round(generators[1:], scope)
 
-    def _value_of_BinOp(self, node: ast.BinOp, scope: Scope) -> Any:
+    def _value_of_BinOp(self, node: ast.BinOp, scope: FunctionScope) -> Any:
         left, right = self.value(node.left, scope), self.value(node.right, scope)
         if self.surroundings.is_cpp:
             # An address stays the same if what is there changes.
             return self.operation(node.op, left, right)
         return self.operation(node.op, self.now(left), self.now(right))
 
-    def _value_of_UnaryOp(self, node: ast.UnaryOp, scope: Scope) -> Any:
+    def _value_of_UnaryOp(self, node: ast.UnaryOp, scope: FunctionScope) -> Any:
         if isinstance(node.op, ast.Not):
             return not self.test(node.operand, scope)
         value = self.now(self.value(node.operand, scope))
@@ -571,7 +579,7 @@ class Run(Machine):
             return negated(value)
         return self.made("operation", type(node.op).__name__, self.key(value))
 
-    def test(self, node: ast.expr, scope: Scope) -> bool:
+    def test(self, node: ast.expr, scope: FunctionScope) -> bool:
         """Return the truth of an expression."""
         before = self.decisions.count
         if isinstance(node, ast.BoolOp):
@@ -589,7 +597,7 @@ class Run(Machine):
             self.reached[id(node), "decided"] += 1
         return found
 
-    def _value_of_BoolOp(self, node: ast.BoolOp, scope: Scope) -> Any:
+    def _value_of_BoolOp(self, node: ast.BoolOp, scope: FunctionScope) -> Any:
         value = None
         for one in node.values:
             value = self.value(one, scope)
@@ -599,7 +607,7 @@ class Run(Machine):
                 break
         return value
 
-    def _value_of_Compare(self, node: ast.Compare, scope: Scope) -> Any:
+    def _value_of_Compare(self, node: ast.Compare, scope: FunctionScope) -> Any:
         left = self.value(node.left, scope)
         for op, right_node in zip(node.ops, node.comparators, strict=True):
             right = self.value(right_node, scope)
@@ -608,10 +616,10 @@ class Run(Machine):
             left = right
         return True
 
-    def _value_of_Call(self, node: ast.Call, scope: Scope) -> Any:
+    def _value_of_Call(self, node: ast.Call, scope: FunctionScope) -> Any:
         return self._call(node, scope)
 
-    def _call(self, node: ast.Call, scope: Scope, *, as_statement: bool = False) -> Any:
+    def _call(self, node: ast.Call, scope: FunctionScope, *, as_statement: bool = False) -> Any:
         name = ast.unparse(node.func)
         helper = self.helpers.get(name)
         if (
@@ -622,14 +630,14 @@ class Run(Machine):
             return self._help(helper, name, node, scope)
         function = self.value(node.func, scope) if not isinstance(node.func, ast.Attribute) else None
         if isinstance(node.func, ast.Attribute):
-            function = Bound(self.value(node.func.value, scope), node.func.attr)
+            function = BoundMethod(self.value(node.func.value, scope), node.func.attr)
         arguments = self._elements(node.args, scope)
         keywords: dict[str, Any] = {}
         for one in node.keywords:
             value = self.value(one.value, scope)
             if one.arg is not None:
                 keywords[one.arg] = value
-            elif isinstance(value, Container) and all(isinstance(each, str) for each in value.items):
+            elif isinstance(value, MadeContainer) and all(isinstance(each, str) for each in value.items):
                 keywords.update(zip(value.items, value.values, strict=True))
             else:
                 keywords["**"] = value
@@ -646,12 +654,12 @@ class Run(Machine):
                 return result
         owner: Any = None
         name = ""
-        if isinstance(function, Bound):
+        if isinstance(function, BoundMethod):
             owner, name = function.owner, function.name
             done, result = call_method(self, owner, name, arguments, keywords)
             if done:
                 return result
-            if isinstance(owner, Container | tuple | str):
+            if isinstance(owner, MadeContainer | tuple | str):
                 raise UnknownError
             function = self.attribute(owner, name)
             if isinstance(function, Closure):
@@ -659,16 +667,22 @@ class Run(Machine):
         elif isinstance(function, Unknown):
             term = self.surroundings.term(function)
             name = str(term[1]) if term[0] == "global" else ""
-        given = tuple(self.key(one, shared=True) for one in arguments)
-        named = tuple(sorted((key, self.key(value, shared=True)) for key, value in keywords.items()))
-        parts = ("call", self.key(function), given, named)
-        is_question = _QUESTION.fullmatch(name.rpartition("::")[2]) or (_OF_TYPE.fullmatch(name) and not arguments)
+        parts = ("call", self.key(function), self.keys(arguments, shared=True), self.named(keywords, shared=True))
+        return self._call_unknown(parts, name, owner, as_statement=as_statement)
+
+    def _call_unknown(self, parts: tuple[Any, ...], name: str, owner: Any, *, as_statement: bool) -> Any:
+        """Return the result of a call of unknown code, and report the call if it may have an effect.
+
+        :param owner: object whose method is called; None for a function.
+        """
+        given = parts[2]
+        is_question = _QUESTION.fullmatch(name.rpartition("::")[2]) or (_OF_TYPE.fullmatch(name) and not given)
         if is_question and not as_statement:
             self.flush()
             return self.surroundings.unknown("answer", *parts[1:], *(self.changes.get(self.key(owner), 0),))
         if name == "<<" and self.continues(given):
             return None
-        if _QUIET.match(name) and not arguments:
+        if _QUIET.match(name) and not given:
             count = self.calls.get(parts, 0)
             self.calls[parts] = count + 1
             return self.surroundings.unknown("result", parts, count)
@@ -701,7 +715,7 @@ class Run(Machine):
         for one, value in zip(with_default, defaults, strict=True):
             names.setdefault(one.arg, value)
         rest: tuple[Any, ...] = tuple(arguments[len(positional) :])
-        given: Any = Container("dict", list(others), list(others.values()))
+        given: Any = MadeContainer("dict", list(others), list(others.values()))
         if "**" in keywords:
             for name in known - set(names):
                 names[name] = self.item(keywords["**"], name)
@@ -714,12 +728,12 @@ class Run(Machine):
             names[parameters.kwarg.arg] = given
         return names
 
-    def _help(self, helper: FunctionNode, name: str, node: ast.Call, scope: Scope) -> Any:
-        """Run the body of a helper in place of its call."""
+    def _help(self, helper: FunctionNode, name: str, node: ast.Call, scope: FunctionScope) -> Any:
+        """TrialRun the body of a helper in place of its call."""
         static = any(isinstance(one, ast.Name) and one.id == "staticmethod" for one in helper.decorator_list)
         if helper.decorator_list and not static:
             raise UnknownError
-        function = self._closure(helper, Scope({}))
+        function = self._closure(helper, FunctionScope({}))
         arguments = self._elements(node.args, scope)
         if "." in name and not static:
             arguments.insert(0, self.value(ast.Name(name.partition(".")[0], ast.Load()), scope))

@@ -6,7 +6,7 @@ import ast
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 
-from patchq.drift._effects.run import Run
+from patchq.drift._effects.run import TrialRun
 from patchq.drift._effects.values import Key, Surroundings, UnknownError
 from patchq.drift._python.shape import FunctionNode, bound_names, clone, walk
 
@@ -22,7 +22,7 @@ _MOST_STEPS = 3_000_000
 _MOST_ITEMS = 9
 
 
-class Version:
+class FunctionVersion:
     """One version of a function, with the functions and constants that only this version of the file has.
 
     :ivar watched: names of local variables that patches read.
@@ -41,13 +41,13 @@ class Version:
         self.is_cpp = is_cpp
         self.node, self.helpers, self.constants, self.watched = node, helpers, constants, watched
         #: How often statements and tests ran.
-        #: See :class:`patchq.drift._effects.machine.Machine`.
+        #: See :class:`patchq.drift._effects.state.TrialState`.
         #: Number of statements and expressions that ran.
         self.steps = 0
         self.reached: Counter[Hashable] = Counter()
 
     def run(self, surroundings: Surroundings, seed: int) -> Key:
-        run = Run(surroundings, seed, helpers=self.helpers, constants=self.constants, reached=self.reached)
+        run = TrialRun(surroundings, seed, helpers=self.helpers, constants=self.constants, reached=self.reached)
         try:
             return run.run(self.node, self.watched)
         finally:
@@ -59,7 +59,7 @@ class Version:
         yield from (helper for name, helper in self.helpers.items() if name in mentioned)
 
 
-def do_the_same(old: Version, new: Version) -> bool:
+def do_the_same(old: FunctionVersion, new: FunctionVersion) -> bool:
     """Return whether trial runs of two versions of a function have the same results and effects.
 
     Each statement and each result of a test that only one version has must have occurred in a run. Otherwise, or if a
@@ -115,8 +115,8 @@ def _variables(node: FunctionNode) -> set[str]:
     return found
 
 
-def _same_run(versions: Sequence[Version], surroundings: Surroundings, seed: int) -> bool:
-    """Run both versions with a seed, again as long as a run finds out more about the unknown values."""
+def _same_run(versions: Sequence[FunctionVersion], surroundings: Surroundings, seed: int) -> bool:
+    """TrialRun both versions with a seed, again as long as a run finds out more about the unknown values."""
     for _ in range(_MOST_ROUNDS):
         findings = surroundings.findings
         reached = [version.reached.copy() for version in versions]
@@ -147,13 +147,13 @@ def _sizes(nodes: Sequence[ast.AST]) -> list[int]:
     return sorted(found)
 
 
-def _needed(versions: Sequence[Version]) -> set[Hashable]:
+def _needed(versions: Sequence[FunctionVersion]) -> set[Hashable]:
     """Return what runs must reach: the statements, and the results of tests, that only one version has."""
     sides = []
     for version in versions:
         found = []
         for body in version.bodies():
-            exact, masked = _Masked(set()), _Masked(bound_names(body))
+            exact, masked = _WithoutLocals(set()), _WithoutLocals(bound_names(body))
             for part, reach in _reaches(body):
                 found.append((exact.text(part), masked.text(part), reach))
         sides.append(found)
@@ -188,7 +188,7 @@ def _kind(reach: Hashable) -> Hashable:
     return reach[1] if isinstance(reach, tuple) else ...
 
 
-class _Masked(ast.NodeTransformer):
+class _WithoutLocals(ast.NodeTransformer):
     """Texts of statements and expressions without the names of local variables."""
 
     def __init__(self, names: set[str]) -> None:

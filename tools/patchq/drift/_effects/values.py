@@ -43,7 +43,7 @@ class Number:
 
 
 @dataclass(eq=False, slots=True)
-class Container:
+class MadeContainer:
     """List, set or dictionary that the function made.
 
     :ivar kind: ``list``, ``set`` or ``dict``.
@@ -55,8 +55,8 @@ class Container:
     items: list[Any] = field(default_factory=list)
     values: list[Any] = field(default_factory=list)
 
-    def copy(self) -> Container:
-        return Container(self.kind, list(self.items), list(self.values))
+    def copy(self) -> MadeContainer:
+        return MadeContainer(self.kind, list(self.items), list(self.values))
 
 
 @dataclass(eq=False, slots=True)

@@ -13,10 +13,10 @@ from typing import Any
 from patchq.drift._effects.values import (
     MOST_ITEMS,
     PRIME,
-    Container,
     Decisions,
     Key,
     Lazy,
+    MadeContainer,
     Number,
     Surroundings,
     Unknown,
@@ -68,16 +68,16 @@ class RaisedError(Exception):
         self.kind, self.value = kind, value
 
 
-class Scope:
+class FunctionScope:
     """Local variables of a function, within those of the functions around it."""
 
-    def __init__(self, names: dict[str, Any], outer: Scope | None = None) -> None:
+    def __init__(self, names: dict[str, Any], outer: FunctionScope | None = None) -> None:
         self.names, self.outer = names, outer
         self.globals: set[str] = set()
         self.nonlocals: set[str] = set()
 
-    def find(self, name: str) -> Scope | None:
-        scope: Scope | None = self
+    def find(self, name: str) -> FunctionScope | None:
+        scope: FunctionScope | None = self
         while scope is not None and name not in scope.names:
             scope = scope.outer
         return scope
@@ -95,18 +95,18 @@ class Scope:
 class Closure:
     """Function that the function made."""
 
-    def __init__(self, node: FunctionNode | ast.Lambda, scope: Scope, defaults: Sequence[Any]) -> None:
+    def __init__(self, node: FunctionNode | ast.Lambda, scope: FunctionScope, defaults: Sequence[Any]) -> None:
         self.node, self.scope, self.defaults = node, scope, defaults
 
 
-class Bound:
+class BoundMethod:
     """Method of an object, before it is called."""
 
     def __init__(self, owner: Any, name: str) -> None:
         self.owner, self.name = owner, name
 
 
-class Machine(abc.ABC):
+class TrialState(abc.ABC):
     """One run of a function.
 
     :ivar events: what the run did to its surroundings, in order.
@@ -140,7 +140,7 @@ class Machine(abc.ABC):
         #: How often each call was made.
         self.calls: dict[Key, int] = {}
         #: Numbers of the containers that the surroundings know, and their contents when they were last reported.
-        self.known: dict[int, tuple[int, Container]] = {}
+        self.known: dict[int, tuple[int, MadeContainer]] = {}
         self.reported: dict[int, Key] = {}
         #: Functions that the surroundings know.
         self.passed: list[Closure] = []
@@ -159,9 +159,9 @@ class Machine(abc.ABC):
         if isinstance(value, Number):
             return ("number", value.value)
         if isinstance(value, tuple):
-            keys = tuple(self.key(one, shared=shared) for one in value)
+            keys = self.keys(value, shared=shared)
             return self._unpacked(keys) or ("tuple", *keys)
-        if isinstance(value, Container):
+        if isinstance(value, MadeContainer):
             return self._key_of_container(value, shared=shared)
         if isinstance(value, Closure):
             if shared:
@@ -169,16 +169,28 @@ class Machine(abc.ABC):
             return self.key_of_closure(value)
         if isinstance(value, Lazy):
             outer, self.events = self.events, []
-            items = [self.key(one, shared=shared) for one in self.iterate(value)]
+            items = self.keys(self.iterate(value), shared=shared)
             done, self.events = tuple(self.events), outer
-            return ("lazy", tuple(items), done)
-        if isinstance(value, Bound):
+            return ("lazy", items, done)
+        if isinstance(value, BoundMethod):
             return ("method", self.key(value.owner), value.name)
         if isinstance(value, slice):
-            return ("slice", *(self.key(one) for one in (value.start, value.stop, value.step)))
+            return ("slice", *self.keys((value.start, value.stop, value.step)))
         if isinstance(value, int) and not isinstance(value, bool):
             return ("number", value % PRIME) if value else ("number", 0)
         return (type(value).__name__, repr(value))
+
+    def keys(self, values: Iterable[Any], *, shared: bool = False) -> tuple[Key, ...]:
+        """Return the descriptions of values."""
+        return tuple(self.key(one, shared=shared) for one in values)
+
+    def named(self, keywords: Mapping[str, Any], *, shared: bool = False) -> tuple[Key, ...]:
+        """Return the descriptions of keyword arguments, with their names."""
+        return tuple((name, self.key(value, shared=shared)) for name, value in sorted(keywords.items()))
+
+    def items_of(self, whole: Unknown, count: int) -> list[Any]:
+        """Return the first items of an unknown value."""
+        return [self.made("item", self.key(whole), self.key(at)) for at in range(count)]
 
     def _unpacked(self, keys: Sequence[Key]) -> Key | None:
         """Return the description of a value whose items these are; None if there is no such value.
@@ -200,21 +212,21 @@ class Machine(abc.ABC):
             return None
         return owner
 
-    def _key_of_container(self, value: Container, *, shared: bool) -> Key:
+    def _key_of_container(self, value: MadeContainer, *, shared: bool) -> Key:
         if shared:
             if id(value) not in self.known:
                 self.known[id(value)] = len(self.known), value
             return ("made", self.known[id(value)][0])
         return self._contents(value, shared=False)
 
-    def _contents(self, value: Container, *, shared: bool) -> Key:
-        items = [self.key(one, shared=shared) for one in value.items]
+    def _contents(self, value: MadeContainer, *, shared: bool) -> Key:
+        items = self.keys(value.items, shared=shared)
         if value.kind == "dict":
             # The order of a dictionary's keys doesn't count.
-            pairs = zip(items, (self.key(one, shared=shared) for one in value.values), strict=True)
+            pairs = zip(items, self.keys(value.values, shared=shared), strict=True)
             return ("dict", *sorted(pairs, key=repr))
         if value.kind == "set":
-            items.sort(key=repr)
+            items = tuple(sorted(items, key=repr))
         return (value.kind, *items)
 
     def flush(self) -> None:
@@ -274,7 +286,7 @@ class Machine(abc.ABC):
         if self.steps > _MOST_STEPS:
             raise UnknownError
 
-    def delete_item(self, owner: Container, place: Any) -> None:
+    def delete_item(self, owner: MadeContainer, place: Any) -> None:
         if owner.kind == "list" and isinstance(place, int | slice):
             del owner.items[place]
         elif owner.kind == "dict" and (at := self.position(owner, place)) is not None:
@@ -292,7 +304,7 @@ class Machine(abc.ABC):
     def is_error(self, kind: Hashable, error: RaisedError) -> bool:
         if kind == error.kind or kind in (("error", "Exception"), ("error", "BaseException")):
             return True
-        wanted, raised = (_builtin(one) for one in (kind, error.kind))
+        wanted, raised = _builtin(kind), _builtin(error.kind)
         return isinstance(wanted, type) and isinstance(raised, type) and issubclass(raised, wanted)
 
     def suppresses(self, context: Any, error: RaisedError) -> bool:
@@ -314,7 +326,7 @@ class Machine(abc.ABC):
         self.unreported[place] = self.key(value, shared=True)
 
     def store_item(self, owner: Any, place: Any, value: Any) -> None:
-        if isinstance(owner, Container):
+        if isinstance(owner, MadeContainer):
             self.store_in(owner, place, value)
             return
         owner, place = self._address(owner, place)
@@ -323,7 +335,7 @@ class Machine(abc.ABC):
         self.changed(owner)
         self.stored["item", self.key(self.now(owner)), self.key(place)] = value
 
-    def store_in(self, owner: Container, place: Any, value: Any) -> None:
+    def store_in(self, owner: MadeContainer, place: Any, value: Any) -> None:
         if owner.kind == "dict":
             at = self.position(owner, place)
             if at is None:
@@ -345,8 +357,8 @@ class Machine(abc.ABC):
 
     def attribute(self, owner: Any, name: str) -> Any:
         """Return an attribute: the value that was stored last, or an unknown value."""
-        if isinstance(owner, Container | str | bytes | Lazy):
-            return owner if name == "=" else Bound(owner, name)
+        if isinstance(owner, MadeContainer | str | bytes | Lazy):
+            return owner if name == "=" else BoundMethod(owner, name)
         place = ("attribute", self.key(owner), name)
         if place in self.stale:
             return self.surroundings.unknown("later", *place, self.stale[place])
@@ -368,18 +380,18 @@ class Machine(abc.ABC):
 
     def item(self, owner: Any, place: Any) -> Any:
         """Return ``owner[place]``."""
-        if isinstance(owner, Container) and owner.kind == "dict":
+        if isinstance(owner, MadeContainer) and owner.kind == "dict":
             at = self.position(owner, place)
             if at is None:
                 raise RaisedError(("error", "KeyError"), None)
             return owner.values[at]
-        if isinstance(owner, Container | tuple | str | bytes) and _is_plain(place):
-            items = owner.items if isinstance(owner, Container) else owner
+        if isinstance(owner, MadeContainer | tuple | str | bytes) and _is_plain(place):
+            items = owner.items if isinstance(owner, MadeContainer) else owner
             try:
                 found = items[place]
             except (IndexError, TypeError, ValueError):
                 raise RaisedError(("error", "IndexError"), None) from None
-            return Container("list", found) if isinstance(found, list) else found
+            return MadeContainer("list", found) if isinstance(found, list) else found
         if owner is None:
             raise RaisedError(("error", "TypeError"), None)
         if self._is_environment(owner):
@@ -403,21 +415,21 @@ class Machine(abc.ABC):
         module = self.surroundings.unknown("global", "os")
         return bool(value == self.surroundings.unknown("attribute", module.number, "environ"))
 
-    def position(self, owner: Container, item: Any) -> int | None:
+    def position(self, owner: MadeContainer, item: Any) -> int | None:
         """Return the position of an item in a container, of a key in a dictionary; None if it isn't there."""
         for at, one in enumerate(owner.items):
             if self.equal(one, item):
                 return at
         return None
 
-    def made_set(self, items: Iterable[Any]) -> Container:
-        found = Container("set")
+    def made_set(self, items: Iterable[Any]) -> MadeContainer:
+        found = MadeContainer("set")
         for one in items:
             if self.position(found, one) is None:
                 found.items.append(one)
         return found
 
-    def update(self, target: Container, other: Any) -> None:
+    def update(self, target: MadeContainer, other: Any) -> None:
         """Add the items of another dictionary."""
         for key in self.iterate(other):
             self.store_in(target, key, self.item(other, key))
@@ -470,7 +482,7 @@ class Machine(abc.ABC):
                 yield one
                 value.running = True
             value.running = False
-        elif isinstance(value, Container):
+        elif isinstance(value, MadeContainer):
             at = 0
             while at < len(value.items):
                 yield value.items[at]
@@ -495,10 +507,12 @@ class Machine(abc.ABC):
         if isinstance(op, ast.Add):
             if self._is_text(left) or self._is_text(right):
                 return self.text([left, right])
-            if isinstance(left, Container | tuple) or isinstance(right, Container | tuple):
+            if isinstance(left, MadeContainer | tuple) or isinstance(right, MadeContainer | tuple):
                 joined = [*self.iterate(left), *self.iterate(right)]
                 return (
-                    tuple(joined) if isinstance(left, tuple) or isinstance(right, tuple) else Container("list", joined)
+                    tuple(joined)
+                    if isinstance(left, tuple) or isinstance(right, tuple)
+                    else MadeContainer("list", joined)
                 )
         if isinstance(op, ast.LShift) and isinstance(right, int) and 0 <= right < 64:
             return self.operation(ast.Mult(), left, 1 << right)
@@ -567,9 +581,9 @@ class Machine(abc.ABC):
             return self.decisions.truth(self.now(value))
         if isinstance(value, Number):
             return self.decisions.sign(value.value) != 0
-        if isinstance(value, Container):
+        if isinstance(value, MadeContainer):
             return bool(value.items)
-        if isinstance(value, Closure | Bound | Lazy):
+        if isinstance(value, Closure | BoundMethod | Lazy):
             return True
         return bool(value)
 
@@ -584,7 +598,7 @@ class Machine(abc.ABC):
         return self._sign(left, right) in _ORDERS[type(op)]
 
     def _is(self, left: Any, right: Any) -> bool:
-        if isinstance(left, Container | Closure) or isinstance(right, Container | Closure):
+        if isinstance(left, MadeContainer | Closure) or isinstance(right, MadeContainer | Closure):
             return left is right
         if self._is_constant(left) or self._is_constant(right):
             return self.equal(left, right)
@@ -635,18 +649,18 @@ class Machine(abc.ABC):
     def _same_items(self, left: Any, right: Any) -> bool:
         sides = []
         for one in (left, right):
-            if not isinstance(one, Container | tuple):
+            if not isinstance(one, MadeContainer | tuple):
                 return False
-            sides.append(one.items if isinstance(one, Container) else one)
+            sides.append(one.items if isinstance(one, MadeContainer) else one)
         if type(left) is not type(right) or len(sides[0]) != len(sides[1]):
             return False
-        if isinstance(left, Container) and (left.kind != "list" or right.kind != "list"):
+        if isinstance(left, MadeContainer) and (left.kind != "list" or right.kind != "list"):
             raise UnknownError
         return all(self.equal(one, other) for one, other in zip(*sides, strict=True))
 
     def contains(self, container: Any, item: Any) -> bool:
         """Return the truth of ``item in container``."""
-        if isinstance(container, Container):
+        if isinstance(container, MadeContainer):
             return self.position(container, item) is not None
         if isinstance(container, tuple | range):
             return any(self.equal(one, item) for one in container)
@@ -689,9 +703,9 @@ class Machine(abc.ABC):
                 return True
         return False
 
-    def bound(self, owner: Any, name: str) -> Bound:
+    def bound(self, owner: Any, name: str) -> BoundMethod:
         """Return a method of an object, before it is called."""
-        return Bound(owner, name)
+        return BoundMethod(owner, name)
 
     @abc.abstractmethod
     def call(self, function: Any, arguments: list[Any], keywords: dict[str, Any]) -> Any:
