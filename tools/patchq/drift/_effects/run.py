@@ -28,6 +28,7 @@ _QUESTION = re.compile(
     r"(is|has|can|should|supports?|needs?|uses?|are)_\w+|get_(?!.*(next|and|pop|nowait|create|new|random|lock))\w+"
     r"|(is|has|can|should|supports?|needs|get)[A-Z]\w*|cdiv|ceil_?[dD]iv|round_(up|down)|exists|resolve|as_posix"
 )
+_YES_OR_NO = re.compile(r"(is|has|can|should|supports?)(_|[A-Z])")
 #: C++ functions that return a constant of a type.
 _OF_TYPE = re.compile(r"(.*::)?(numeric_limits<.*>|\w*Traits\w*(<.*>)?)::\w+")
 _UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
@@ -679,7 +680,8 @@ class TrialRun(TrialState):
         is_question = _QUESTION.fullmatch(name.rpartition("::")[2]) or (_OF_TYPE.fullmatch(name) and not given)
         if is_question and not as_statement:
             self.flush()
-            return self.surroundings.unknown("answer", *parts[1:], *(self.changes.get(self.key(owner), 0),))
+            answer = self.surroundings.unknown("answer", *parts[1:], self.changes.get(self.key(owner), 0))
+            return self.truth(answer) if _YES_OR_NO.match(name) else answer
         if name == "<<" and self.continues(given):
             return None
         if _QUIET.match(name) and not given:

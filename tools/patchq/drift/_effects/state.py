@@ -117,14 +117,14 @@ class TrialState(abc.ABC):
     def __init__(
         self,
         surroundings: Surroundings,
-        seed: int,
+        seeds: Sequence[int],
         *,
         helpers: Mapping[str, FunctionNode],
         constants: Mapping[str, ast.expr],
         reached: Counter[Hashable],
     ) -> None:
         self.surroundings = surroundings
-        self.decisions = Decisions(surroundings, seed)
+        self.decisions = Decisions(surroundings, seeds)
         self.helpers, self.constants = helpers, constants
         self.reached = reached
         self.events: list[Key] = []

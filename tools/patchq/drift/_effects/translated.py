@@ -47,7 +47,10 @@ _COMPARISONS: dict[str, type[ast.cmpop]] = {
     ">=": ast.GtE,
 }
 #: Methods that only read.
-_READS = ("value", "begin", "end", "c_str", "data")
+_READS = {
+    *("value", "begin", "end", "c_str", "data", "scalar_type", "dtype", "sizes", "dim", "device", "numel"),
+    *("get_device", "defined", "length", "ndim", "options", "strides", "layout", "name"),
+}
 _BACK_INSERTERS = ("back_inserter", "std::back_inserter")
 _UNARY: dict[str, type[ast.unaryop]] = {"-": ast.USub, "+": ast.UAdd, "~": ast.Invert, "!": ast.Not}
 _LEAVING = ("return_statement", "break_statement", "continue_statement", "goto_statement", "throw_statement")
@@ -118,7 +121,10 @@ class _Translation:
         found = []
         declarator = self.node.child_by_field_name("declarator")
         while declarator is not None and declarator.type != "function_declarator":
-            declarator = declarator.child_by_field_name("declarator")
+            inner = declarator.child_by_field_name("declarator")
+            if inner is None and declarator.type == "reference_declarator":
+                inner = declarator.named_children[-1]
+            declarator = inner
         if declarator is None:
             raise UnknownError
         for parameter in declarator.child_by_field_name("parameters").named_children:
@@ -372,7 +378,8 @@ class _Translation:
             value = declared.child_by_field_name("value")
             inner = _inner(declared)
             if inner.type == "function_declarator":
-                found.append(self._made(shown, inner, node.child_by_field_name("type")))
+                declared_object = self._made(shown, inner, node.child_by_field_name("type"))
+                found.append(declared_object or ast.Expr(self._opaque(node)))
                 continue
             if inner.type == "structured_binding_declarator":
                 values = self.value(value)
@@ -401,21 +408,21 @@ class _Translation:
                 declaration.args += self._values_in(node.child_by_field_name("type"))
                 if given:
                     declaration.args.append(given)
-                value_of: ast.expr = declaration
+                result: ast.expr = declaration
                 if isinstance(given, ast.Call) and inner.type == _NAME and not storage:
                     # The function's result is the object itself.
-                    value_of = given
-                found.append(ast.Assign([ast.Name(target, ast.Store())], value_of))
+                    result = given
+                found.append(ast.Assign([ast.Name(target, ast.Store())], result))
         return found
 
-    def _made(self, shown: str, declarator: Any, kind: Any) -> ast.stmt:
+    def _made(self, shown: str, declarator: Any, kind: Any) -> ast.stmt | None:
         """Return the declaration of an object made of variables. The parser takes it for one of a function.
 
-        :raises UnknownError: if it is one of a function.
+        Return None if it may be one of a function.
         """
         names = _parts(declarator.child_by_field_name("parameters"))
         if not names or not all(re.fullmatch(r"\w+", self.text(one)) for one in names):
-            raise UnknownError
+            return None
         values = [self._value_of_identifier(one) for one in names] + self._values_in(kind)
         self.objects.add(self.text(_declared(declarator)))
         target = ast.Name(self._new(self.text(_declared(declarator))), ast.Store())

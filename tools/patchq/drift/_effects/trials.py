@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 
 from patchq.drift._effects.run import TrialRun
@@ -16,6 +16,8 @@ _MOST_ROUNDS = 8
 _FEWEST, _MOST = 240, 6000
 #: How often a changed statement, and each result of a changed test, must occur in the runs.
 _ENOUGH = 24
+#: Something that fewer runs reached is rare. Number of such runs to keep, and most seeds of a run.
+_RARE, _MOST_RARE, _MOST_SEEDS = 24, 24, 6
 #: Most statements and expressions of all runs together.
 _MOST_STEPS = 3_000_000
 #: Greatest number of items that a constant of the function suggests.
@@ -40,16 +42,15 @@ class FunctionVersion:
     ) -> None:
         self.is_cpp = is_cpp
         self.node, self.helpers, self.constants, self.watched = node, helpers, constants, watched
-        #: How often statements and tests ran.
-        #: See :class:`patchq.drift._effects.state.TrialState`.
         #: Number of statements and expressions that ran.
         self.steps = 0
-        self.reached: Counter[Hashable] = Counter()
 
-    def run(self, surroundings: Surroundings, seed: int) -> Key:
-        run = TrialRun(surroundings, seed, helpers=self.helpers, constants=self.constants, reached=self.reached)
+    def run(self, surroundings: Surroundings, seeds: Sequence[int]) -> tuple[Key, Counter[Hashable]]:
+        """Run the function: return what it did, and how often each statement and test ran."""
+        reached: Counter[Hashable] = Counter()
+        run = TrialRun(surroundings, seeds, helpers=self.helpers, constants=self.constants, reached=reached)
         try:
-            return run.run(self.node, self.watched)
+            return run.run(self.node, self.watched), reached
         finally:
             self.steps += run.steps
 
@@ -70,12 +71,15 @@ def do_the_same(old: FunctionVersion, new: FunctionVersion) -> bool:
     surroundings = Surroundings(_errors(nodes), _sizes(nodes), is_cpp=old.is_cpp)
     watched = set(old.watched) & _variables(old.node) & _variables(new.node)
     old.watched = new.watched = watched
+    search = _Search(_needed(versions))
     try:
-        needed = _needed(versions)
-        for seed in range(_MOST):
-            if not _same_run(versions, surroundings, seed):
+        for number in range(_MOST):
+            seeds = search.seeds(number)
+            reached = _same_run(versions, surroundings, seeds)
+            if reached is None:
                 return False
-            if seed >= _FEWEST and seed % 40 == 0 and _is_all(needed, old.reached + new.reached):
+            search.add(seeds, reached)
+            if number >= _FEWEST and number % 40 == 0 and search.is_done():
                 return True
             if old.steps + new.steps > _MOST_STEPS:
                 return False
@@ -84,8 +88,33 @@ def do_the_same(old: FunctionVersion, new: FunctionVersion) -> bool:
     return False
 
 
-def _is_all(needed: Collection[Hashable], reached: Counter[Hashable]) -> bool:
-    return all(_is_enough(one, reached) for one in needed)
+class _Search:
+    """Choice of the seeds of runs, such that the runs reach the changed code.
+
+    :ivar reached: how often the runs reached each statement, and each result of a test.
+    """
+
+    def __init__(self, needed: Collection[Hashable]) -> None:
+        self.needed = needed
+        self.reached: Counter[Hashable] = Counter()
+        #: Seeds of the last runs that reached something rare.
+        self._rare: deque[tuple[int, ...]] = deque(maxlen=_MOST_RARE)
+
+    def seeds(self, number: int) -> tuple[int, ...]:
+        """Return the seeds of a run: a new one, or those of a run that reached something rare, and a new one."""
+        if number % 2 == 0 or not self._rare:
+            return (number,)
+        before = self._rare[number // 2 % len(self._rare)]
+        return (*before[:_MOST_SEEDS], number)
+
+    def add(self, seeds: tuple[int, ...], reached: Counter[Hashable]) -> None:
+        if any(self.reached[one] < _RARE for one in reached):
+            self._rare.append(seeds)
+        self.reached.update(reached)
+
+    def is_done(self) -> bool:
+        """Return whether the runs reached all that they must reach often enough."""
+        return all(_is_enough(one, self.reached) for one in self.needed)
 
 
 def _is_enough(reach: Hashable, reached: Counter[Hashable]) -> bool:
@@ -115,17 +144,19 @@ def _variables(node: FunctionNode) -> set[str]:
     return found
 
 
-def _same_run(versions: Sequence[FunctionVersion], surroundings: Surroundings, seed: int) -> bool:
-    """TrialRun both versions with a seed, again as long as a run finds out more about the unknown values."""
+def _same_run(
+    versions: Sequence[FunctionVersion], surroundings: Surroundings, seeds: Sequence[int]
+) -> Counter[Hashable] | None:
+    """Run both versions, again as long as a run finds out more about the unknown values.
+
+    Return how often the runs reached each statement and test; None if the versions did something else.
+    """
     for _ in range(_MOST_ROUNDS):
         findings = surroundings.findings
-        reached = [version.reached.copy() for version in versions]
-        done = [version.run(surroundings, seed) for version in versions]
+        (old, old_reached), (new, new_reached) = (version.run(surroundings, seeds) for version in versions)
         if surroundings.findings == findings:
-            return done[0] == done[1]
-        for version, before in zip(versions, reached, strict=True):
-            version.reached = before
-    return False
+            return old_reached + new_reached if old == new else None
+    return None
 
 
 def _errors(nodes: Sequence[ast.AST]) -> list[str]:

@@ -19,6 +19,8 @@ PRIME = 2**61 - 1
 #: Number of classes of equal unknown values.
 _CLASSES = 4
 _MOST_CONSTANTS = 12
+#: A further seed replaces one of this many decisions.
+_REPLACED = 6
 #: Most items of an unknown value that a loop reads.
 MOST_ITEMS = 9
 Key = tuple[Hashable, ...]
@@ -164,22 +166,28 @@ class Surroundings:
 
 
 class Decisions:
-    """Random decisions of one run, which depend on the seed and on what is decided."""
+    """Random decisions of one run, which depend on the run's seeds and on what is decided.
 
-    def __init__(self, surroundings: Surroundings, seed: int) -> None:
-        self.surroundings, self.seed = surroundings, seed
+    :ivar seeds: most decisions come from the first seed; each further seed replaces some of them.
+    """
+
+    def __init__(self, surroundings: Surroundings, seeds: Sequence[int]) -> None:
+        self.surroundings, self.seeds = surroundings, seeds
         #: Number of decisions so far.
         self.count = 0
         self._contents: dict[int, Any] = {}
         #: Result that most comparisons have in this run, and truth of most values; None if all are as frequent.
         #: So some runs get far into loops, and others past them.
-        self.usual_sign = (None, -1, 1, -1)[seed % 4]
-        self.usual_truth = (None, True, False)[seed // 4 % 3]
+        self.usual_sign = (None, -1, 1, -1)[seeds[0] % 4]
+        self.usual_truth = (None, True, False)[seeds[0] // 4 % 3]
 
     def draw(self, *subject: Hashable) -> int:
         """Return a random number of 61 bits."""
         self.count += 1
-        return _random(self.seed, subject)
+        for seed in self.seeds[:0:-1]:
+            if _random("replaced", seed, subject) % _REPLACED == 0:
+                return _random(seed, subject)
+        return _random(self.seeds[0], subject)
 
     def one_in(self, count: int, *subject: Hashable) -> bool:
         return self.draw(*subject) % count == 0
