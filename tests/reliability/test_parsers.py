@@ -96,7 +96,7 @@ def fuzzed_together() -> dict[str, dict[str, Any]]:
 def test_fuzzed_for_a_moment(name: str, fuzzed_together: dict[str, dict[str, Any]]) -> None:
     """The long form gives each parser minutes."""
     found = fuzz.fuzz(name, 30) if LONG else fuzzed_together[name]
-    assert found["findings"] == 0, f"{found['input']!r}\n{found['said']}"
+    assert found["findings"] == 0, f"{found['input']!r}\n{found['message']}"
     assert found["inputs"] > 20, found
     record("fuzz", **found)
 
