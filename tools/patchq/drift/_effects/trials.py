@@ -13,13 +13,15 @@ from patchq.drift._python.shape import FunctionNode, bound_names, clone, walk
 #: Most repetitions of a run.
 _MOST_ROUNDS = 8
 #: Fewest and most runs.
-_FEWEST, _MOST = 240, 6000
+_FEWEST, _MOST = 160, 6000
+#: Number of runs before the search for what only one version has.
+_FIRST = 8
 #: How often a changed statement, and each result of a changed test, must occur in the runs.
 _ENOUGH = 24
 #: Something that fewer runs reached is rare. Number of such runs to keep, and most seeds of a run.
 _RARE, _MOST_RARE, _MOST_SEEDS = 24, 24, 6
 #: Most statements and expressions of all runs together.
-_MOST_STEPS = 3_000_000
+_MOST_STEPS = 1_000_000
 #: Greatest number of items that a constant of the function suggests.
 _MOST_ITEMS = 9
 
@@ -71,9 +73,12 @@ def do_the_same(old: FunctionVersion, new: FunctionVersion) -> bool:
     surroundings = Surroundings(_errors(nodes), _sizes(nodes), is_cpp=old.is_cpp)
     watched = set(old.watched) & _variables(old.node) & _variables(new.node)
     old.watched = new.watched = watched
-    search = _Search(_needed(versions))
+    search = _Search()
     try:
         for number in range(_MOST):
+            if number == _FIRST:
+                # Most versions that do something else have been told apart by now.
+                search.needed = _needed(versions)
             seeds = search.seeds(number)
             reached = _same_run(versions, surroundings, seeds)
             if reached is None:
@@ -91,11 +96,12 @@ def do_the_same(old: FunctionVersion, new: FunctionVersion) -> bool:
 class _Search:
     """Choice of the seeds of runs, such that the runs reach the changed code.
 
+    :ivar needed: what the runs must reach.
     :ivar reached: how often the runs reached each statement, and each result of a test.
     """
 
-    def __init__(self, needed: Collection[Hashable]) -> None:
-        self.needed = needed
+    def __init__(self) -> None:
+        self.needed: Collection[Hashable] = ()
         self.reached: Counter[Hashable] = Counter()
         #: Seeds of the last runs that reached something rare.
         self._rare: deque[tuple[int, ...]] = deque(maxlen=_MOST_RARE)
