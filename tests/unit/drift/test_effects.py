@@ -218,6 +218,7 @@ SAME_CPP = [
         "std::vector<int> v; v.push_back(a); return v[0];",
         "std::vector<int> w; w.reserve(1); w.push_back(a); return w[0];",
     ),
+    ("if (not a and b) return 1; return 2;", "if (!a && b) { return 1; } return 2;"),
     ("if (!a) { return 0; } g(b); return 1;", "if (a) { g(b); return 1; } return 0;"),
     (
         "for (int i = 0; i < a; i++) { if (i == b) continue; h(i); }",

@@ -52,7 +52,16 @@ _READS = {
     *("get_device", "defined", "length", "ndim", "options", "strides", "layout", "name"),
 }
 _BACK_INSERTERS = ("back_inserter", "std::back_inserter")
-_UNARY: dict[str, type[ast.unaryop]] = {"-": ast.USub, "+": ast.UAdd, "~": ast.Invert, "!": ast.Not}
+_UNARY: dict[str, type[ast.unaryop]] = {
+    "-": ast.USub,
+    "+": ast.UAdd,
+    "~": ast.Invert,
+    "compl": ast.Invert,
+    "!": ast.Not,
+    "not": ast.Not,
+}
+#: Other spellings of operators.
+_SPELLINGS = {"and": "&&", "or": "||", "not_eq": "!=", "bitand": "&", "bitor": "|", "xor": "^"}
 _LEAVING = ("return_statement", "break_statement", "continue_statement", "goto_statement", "throw_statement")
 _NAME = "identifier"
 _GUARDS = ("preproc_if", "preproc_ifdef", "preproc_elif", "preproc_elifdef", "preproc_else")
@@ -724,6 +733,7 @@ class _Translation:
 
     def _value_of_binary_expression(self, node: Any) -> ast.expr:
         operator = self.text(node.child_by_field_name("operator"))
+        operator = _SPELLINGS.get(operator, operator)
         left, right = (self.value(node.child_by_field_name(side)) for side in ("left", "right"))
         if operator == "&&":
             return ast.BoolOp(ast.And(), [left, right])
