@@ -413,6 +413,22 @@ def test_a_helper_with_another_loop_is_another_function() -> None:
     assert not restore_python(old, new)
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "class X:\n  def f(self):\n    while True:\n      pass\nreturn X",
+        "return len(a, b)",
+        "return range(2**70)",
+        "x = (y for y in x)\nreturn sum(x)",
+        "return (-8) ** 0.5",
+        "x = [1]\ndel x[5]",
+        "while True:\n  c()",
+    ],
+)
+def test_any_function_can_be_run(body: str) -> None:
+    do_the_same(version(body), version(body))
+
+
 def test_another_type_of_a_local_variable_is_another_function() -> None:
     old = b"int f(int a) {\n  int x = a * a;\n  return g(x);\n}\n"
     assert not restore_cpp(old, old.replace(b"int x", b"int64_t x"))

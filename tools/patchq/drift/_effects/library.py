@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -56,6 +57,8 @@ def dotted(state: TrialState, value: Any) -> str:
 
 def call_builtin(state: TrialState, name: str, arguments: list[Any], keywords: dict[str, Any]) -> _Result:
     """Call a builtin function: return whether this is one, and its result."""
+    if state.surroundings.is_cpp and name not in ("min", "max"):
+        return _NOT_DONE
     if name == "delattr" and len(arguments) == 2 and isinstance(arguments[1], str):
         state.event("delete", state.key(arguments[0]), arguments[1])
         return True, None
@@ -69,7 +72,7 @@ def call_builtin(state: TrialState, name: str, arguments: list[Any], keywords: d
             )
     call = _BUILTINS.get(name)
     if call is not None and not keywords:
-        found = call(state, *arguments)
+        found = _applied(call, state, arguments)
         if found is not NotImplemented:
             return True, found
     if name in ("next", "iter", "print", "open") or (name not in _PURE and call is None):
@@ -81,12 +84,24 @@ def call_builtin(state: TrialState, name: str, arguments: list[Any], keywords: d
     return True, state.made("builtin", name, values, named)
 
 
+def _applied(call: Callable[..., Any], state: TrialState, arguments: list[Any]) -> Any:
+    """Call a function of this module.
+
+    :raises UnknownError: if the function doesn't take these arguments.
+    """
+    try:
+        inspect.signature(call).bind(state, *arguments)
+    except TypeError:
+        raise UnknownError from None
+    return call(state, *arguments)
+
+
 def call_method(state: TrialState, owner: Any, name: str, arguments: list[Any], keywords: dict[str, Any]) -> _Result:
     """Call a method of a builtin type, or one without effects: return whether this is one, and its result."""
     if isinstance(owner, MadeContainer):
         call = _METHODS.get(owner.kind, {}).get(name)
         if call is not None and not keywords:
-            found = call(state, owner, *arguments)
+            found = _applied(call, state, [owner, *arguments])
             if found is not NotImplemented:
                 return True, found
         return True, _other_method(state, owner, name, arguments, keywords)
@@ -296,8 +311,11 @@ def _dict(state: TrialState, *items: Any) -> Any:
 def _range(state: TrialState, *limits: Any) -> Any:
     limits = tuple(_size(state, one) for one in limits)
     if all(isinstance(one, int) for one in limits):
-        found = range(*limits)
-        if len(found) > _LONGEST_RANGE:
+        try:
+            found = range(*limits)
+        except ValueError:
+            raise RaisedError(("error", "ValueError"), None) from None
+        if found[_LONGEST_RANGE:]:
             return _counted(state, *limits)
         return found
     if len(limits) == 3 and not isinstance(limits[2], int):

@@ -79,6 +79,8 @@ class TrialRun(TrialState):
             result: Key = ("returns", self.key(self._body_of(value, names)))
         except RaisedError as error:
             result = ("raises", error.kind)
+        except EndlessError:
+            result = ("endless",)
         self.tries = tries
         self.inside.pop()
         self.flush()

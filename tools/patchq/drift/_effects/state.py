@@ -287,8 +287,11 @@ class TrialState(abc.ABC):
             raise UnknownError
 
     def delete_item(self, owner: MadeContainer, place: Any) -> None:
-        if owner.kind == "list" and isinstance(place, int | slice):
-            del owner.items[place]
+        if owner.kind == "list" and is_plain(place):
+            try:
+                del owner.items[place]
+            except (IndexError, ValueError):
+                raise RaisedError(("error", "IndexError"), None) from None
         elif owner.kind == "dict" and (at := self.position(owner, place)) is not None:
             del owner.items[at], owner.values[at]
         else:
@@ -385,7 +388,7 @@ class TrialState(abc.ABC):
             if at is None:
                 raise RaisedError(("error", "KeyError"), None)
             return owner.values[at]
-        if isinstance(owner, MadeContainer | tuple | str | bytes) and _is_plain(place):
+        if isinstance(owner, MadeContainer | tuple | str | bytes) and is_plain(place):
             items = owner.items if isinstance(owner, MadeContainer) else owner
             try:
                 found = items[place]
@@ -532,7 +535,7 @@ class TrialState(abc.ABC):
             raise RaisedError(("error", "ZeroDivisionError"), None) from None
         except (TypeError, KeyError, ValueError, OverflowError):
             raise UnknownError from None
-        if isinstance(found, int) and abs(found) > _GREATEST:
+        if isinstance(found, complex) or (isinstance(found, int) and abs(found) > _GREATEST):
             raise UnknownError
         return found
 
@@ -733,7 +736,7 @@ def is_plain_number(value: Any) -> bool:
     return isinstance(value, int | float)
 
 
-def _is_plain(place: Any) -> bool:
+def is_plain(place: Any) -> bool:
     """Return whether a subscript is known."""
     if isinstance(place, slice):
         return all(one is None or isinstance(one, int) for one in (place.start, place.stop, place.step))
