@@ -90,6 +90,22 @@ SAME = [
     ("d = {}\nfor x in a:\n  d[x.n] = x\nreturn d", "return {x.n: x for x in a}"),
     ("return c(list(a) + list(b))", "return c([*a, *b])"),
     ("return a.t + [b]", "return [*a.t, b]"),
+    (
+        "return sum(1 for x in a if x.t), sum(1 for x in a if not x.t)",
+        "n = sum(1 for x in a if x.t)\nreturn n, len(a) - n",
+    ),
+    ("b = a or False\nif a.x > 8 and c:\n  return 1\nreturn 2", "if c and a.x > 8:\n  return 1\nreturn 2"),
+    (
+        "d = {}\nfor x in a:\n  g = d.get(x.k, [])\n  g.append(x)\n  d[x.k] = g\nreturn d",
+        "d = {}\nfor x in a:\n  d.setdefault(x.k, []).append(x)\nreturn d",
+    ),
+    ("if hasattr(a, 'x') and a.x > 0:\n  c()", "if getattr(a, 'x', 0) > 0:\n  c()"),
+    ("if a is None or a == b:\n  c()", "if a in (None, b):\n  c()"),
+    ("return a[1 + b]", "return a[b + 1]"),
+    (
+        "x = is_ok(1)\nreturn c('p' if x else '', 'q' if x else '')",
+        "return c('p' if is_ok(1) else '', 'q' if is_ok(1) else '')",
+    ),
 ]
 #: Bodies that do something else.
 OTHER = [
@@ -405,6 +421,18 @@ def test_an_extracted_function_is_put_back() -> None:
     new = b"def f(a):\n    g(a)\n    return _part(a)\n\n\ndef _part(a):\n    return a.b + 1\n"
     text, _ = replaced(new, restore_python(old, new))
     assert text.rstrip() == old.rstrip()
+
+
+def test_a_function_that_both_versions_have_takes_the_place_of_its_code() -> None:
+    helper = b"def part(a):\n    return a.b + 1\n\n\n"
+    old = helper + b"def f(a):\n    g(a)\n    return a.b + 1\n"
+    assert restore_python(
+        old,
+        old.replace(b"    return a.b + 1\n", b"    return part(a)\n").replace(
+            b"part(a):\n    return part(a)", b"part(a):\n    return a.b + 1"
+        ),
+    )
+    assert not restore_python(old, helper + b"def f(a):\n    g(a)\n    return part(g)\n")
 
 
 def test_a_helper_with_another_loop_is_another_function() -> None:

@@ -271,6 +271,8 @@ def _len(state: TrialState, value: Any) -> Any:
         return len(value.items)
     if isinstance(value, tuple | str | bytes | range):
         return len(value)
+    if isinstance(value, Unknown) and value.number in state.surroundings.iterated:
+        return state.decisions.size(value)
     if isinstance(value, Unknown):
         size = state.surroundings.unknown("len", value.number)
         state.surroundings.is_number(size)
@@ -309,6 +311,8 @@ def _dict(state: TrialState, *items: Any) -> Any:
 
 
 def _range(state: TrialState, *limits: Any) -> Any:
+    if not 1 <= len(limits) <= 3:
+        return NotImplemented
     limits = tuple(_size(state, one) for one in limits)
     if all(isinstance(one, int) for one in limits):
         try:

@@ -496,6 +496,7 @@ class TrialState(abc.ABC):
             now = self.now(value)
             if self.decisions.content(now) is None:
                 raise RaisedError(("error", "TypeError"), None)
+            self.surroundings.iterate(now)
             for at in range(min(self.decisions.size(now), MOST_ITEMS)):
                 yield self.surroundings.unknown("item", self.key(now), self.key(at))
         elif value is None:

@@ -94,6 +94,8 @@ class Surroundings:
         #: Unknown values of C++ that are operands of sums, as pointers are.
         self.pointers: set[int] = set()
         self.unpacked: dict[int, int] = {}
+        #: Unknown values whose items are read one by one.
+        self.iterated: set[int] = set()
         #: Whether a comparison first asked for the sign of a polynomial, rather than of its opposite.
         self.asked: dict[int, bool] = {}
         #: Number of findings about unknown values. A finding makes earlier decisions about the value void.
@@ -150,6 +152,12 @@ class Surroundings:
         """Note that an unknown value is used as a number."""
         if value.number not in self.numeric:
             self.numeric.add(value.number)
+            self.findings += 1
+
+    def iterate(self, value: Unknown) -> None:
+        """Note that a loop reads a value's items: the number of items is known from then on."""
+        if value.number not in self.iterated:
+            self.iterated.add(value.number)
             self.findings += 1
 
     def is_pointer(self, value: Unknown) -> None:
