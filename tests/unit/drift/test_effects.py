@@ -205,6 +205,13 @@ OTHER = [
     ("os.replace(a, b)", "pass"),
     ("x = a.get()\ny = a.get()\nreturn x + y", "x = a.get()\nreturn x + x"),
     ("return a.dict()", "return b.dict()"),
+    ("for x in a:\n  a.remove(x)", "for x in list(a):\n  a.remove(x)"),
+    ("async def g():\n  return 1\nreturn c(g)", "def g():\n  return 1\nreturn c(g)"),
+    ("async def g():\n  async with a:\n    b()\nreturn c(g)", "async def g():\n  with a:\n    b()\nreturn c(g)"),
+    (
+        "async def g():\n  async for x in a:\n    b(x)\nreturn c(g)",
+        "async def g():\n  for x in a:\n    b(x)\nreturn c(g)",
+    ),
     ("x = (y.t for y in a)\nreturn c(sum(x), sum(x))", "return c(sum(y.t for y in a), sum(y.t for y in a))"),
     (
         "def g(x):\n  return h(x)\ndef h(x):\n  return x.t\nreturn c(g)",

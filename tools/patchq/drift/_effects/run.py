@@ -89,7 +89,8 @@ class TrialRun(TrialState):
         shape = len(arguments.posonlyargs) + len(arguments.args), *(one.arg for one in arguments.kwonlyargs)
         keywords = (*(one is None for one in arguments.kw_defaults), bool(arguments.vararg), bool(arguments.kwarg))
         defaults = self.keys(value.defaults)
-        return ("function", shape, keywords, defaults, done, result)
+        is_async = isinstance(value.node, ast.AsyncFunctionDef)
+        return ("function", is_async, shape, keywords, defaults, done, result)
 
     def run(self, node: FunctionNode, watched: Collection[str]) -> Key:
         """TrialRun the function with unknown arguments, and return the description of what it did.
@@ -199,7 +200,10 @@ class TrialRun(TrialState):
         self.block(statement.body if holds else statement.orelse, scope)
 
     def _run_For(self, statement: ast.For | ast.AsyncFor, scope: FunctionScope) -> None:
-        for item in self.iterate(self.value(statement.iter, scope)):
+        items = self.value(statement.iter, scope)
+        if isinstance(statement, ast.AsyncFor):
+            items = self.event("async for", self.key(items))
+        for item in self.iterate(items):
             self.step()
             self.reached[id(statement), "item"] += 1
             self.assign(statement.target, item, scope)
@@ -373,10 +377,12 @@ class TrialRun(TrialState):
             return any(self._catches(one, error, scope) for one in kind.elts)
         return self.is_error(self.kind_of_error(self.value(kind, scope)), error)
 
-    def _run_With(self, statement: ast.With | ast.AsyncWith, scope: FunctionScope) -> None:
+    def _run_With(self, statement: ast.With, scope: FunctionScope) -> None:
         self._with(statement.items, statement.body, scope)
 
-    _run_AsyncWith = _run_With
+    def _run_AsyncWith(self, statement: ast.AsyncWith, scope: FunctionScope) -> None:
+        self.event("async with", fails=False)
+        self._with(statement.items, statement.body, scope)
 
     def _with(self, items: Sequence[ast.withitem], body: Sequence[ast.stmt], scope: FunctionScope) -> None:
         if not items:
@@ -556,7 +562,10 @@ class TrialRun(TrialState):
             yield scope
             return
         first = generators[0]
-        for item in self.iterate(self.value(first.iter, scope)):
+        items = self.value(first.iter, scope)
+        if first.is_async:
+            items = self.event("async for", self.key(items))
+        for item in self.iterate(items):
             self.step()
             self.assign(first.target, item, scope)
             if all(self.test(one, scope) for one in first.ifs):

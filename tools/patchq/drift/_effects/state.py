@@ -493,12 +493,14 @@ class TrialState(abc.ABC):
         elif isinstance(value, tuple | str | bytes | range):
             yield from value
         elif isinstance(value, Unknown):
-            now = self.now(value)
-            if self.decisions.content(now) is None:
+            if self.decisions.content(self.now(value)) is None:
                 raise RaisedError(("error", "TypeError"), None)
-            self.surroundings.iterate(now)
-            for at in range(min(self.decisions.size(now), MOST_ITEMS)):
-                yield self.surroundings.unknown("item", self.key(now), self.key(at))
+            self.surroundings.iterate(self.now(value))
+            at = 0
+            # The loop may change what it reads.
+            while at < min(self.decisions.size(self.now(value)), MOST_ITEMS):
+                yield self.surroundings.unknown("item", self.key(self.now(value)), self.key(at))
+                at += 1
         elif value is None:
             raise RaisedError(("error", "TypeError"), None)
         else:
