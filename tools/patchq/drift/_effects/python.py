@@ -44,12 +44,11 @@ def restore_python(old: bytes, new: bytes, kept: Collection[str] = ()) -> list[R
         if (bound_names(before) - bound_names(node)).intersection(kept):
             continue
         helpers = [_helpers(name, functions[side], functions[1 - side]) for side in (0, 1)]
-        shared = _shared_helpers(functions, (before, node))
         known = _properties(name.rpartition(".")[0], *functions)
         # A constant that both versions mention is compared by its name: its value may change again.
         known |= {key: same[key] for key in _mentioned(before, same) ^ _mentioned(node, same)}
         versions = [
-            FunctionVersion(one, {**shared, **helpers[side]}, {**only[side], **known}, kept)
+            FunctionVersion(one, helpers[side], {**only[side], **known}, kept)
             for side, one in enumerate((before, node))
         ]
         if not do_the_same(*versions):
@@ -136,18 +135,6 @@ def _helpers(name: str, mine: _Functions, other: _Functions) -> dict[str, Functi
             found[short] = node
         elif place == owner:
             found |= {f"self.{short}": node, f"cls.{short}": node, f"{place}.{short}": node}
-    return found
-
-
-def _shared_helpers(functions: tuple[_Functions, ...], versions: Sequence[FunctionNode]) -> dict[str, FunctionNode]:
-    """Return the functions without decorators that both files have alike, and that one of the versions calls."""
-    found: dict[str, FunctionNode] = {}
-    for name, node in functions[1].items():
-        before = functions[0].get(name)
-        if before is None or "." in name or node.decorator_list or isinstance(node, ast.AsyncFunctionDef):
-            continue
-        if _calls(versions[0], name) != _calls(versions[1], name) and ast.dump(before) == ast.dump(node):
-            found[name] = node
     return found
 
 
