@@ -40,7 +40,7 @@ _TEXT_METHODS = {
     *("rsplit", "rstrip", "split", "splitlines", "startswith", "strip", "title", "upper"),
 }
 #: Fewest and most arguments of methods that have an effect with other numbers of arguments.
-_ARGUMENTS = {"get": (1, 2), "join": (1, 1), "replace": (2, 3)}
+_ARGUMENTS = {"get": (1, 2), "join": (1, 1), "replace": (2, 3), "decode": (0, 0), "encode": (0, 0)}
 _Result = tuple[bool, Any]
 _NOT_DONE: _Result = (False, None)
 
@@ -131,6 +131,9 @@ def _pure_method(
         return True, state.made("call", path, *map(state.key, arguments))
     fewest, most = _ARGUMENTS.get(name, (0, 9))
     of_module = state.surroundings.is_global(owner) and path.count(".") == 1 and path.islower()
+    if name in ("join", "get", "decode", "encode") and arguments and isinstance(arguments[0], int):
+        # Of a thread or a queue.
+        return _NOT_DONE
     if name not in _PURE_METHODS or keywords or of_module or not fewest <= len(arguments) <= most:
         is_written = len(arguments) == 1 and isinstance(arguments[0], Lazy | MadeContainer)
         if name == "extend" and is_written and isinstance(owner, Unknown):
@@ -512,7 +515,7 @@ def _append(state: TrialState, owner: MadeContainer, item: Any) -> None:
 
 
 def _extend(state: TrialState, owner: MadeContainer, items: Any) -> None:
-    owner.items.extend(list(state.iterate(items)))
+    owner.items += state.within(list(state.iterate(items)), owner.items)
 
 
 def _insert(state: TrialState, owner: MadeContainer, place: Any, item: Any) -> Any:

@@ -36,6 +36,8 @@ _UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
     ast.UAdd: operator.pos,
     ast.Invert: operator.invert,
 }
+#: C++ functions after which memory may have other contents.
+_ORDERING = re.compile(r"sync|fence|wait|barrier|atomic|acquire|release|arrive|commit", re.IGNORECASE)
 #: Declarations of C++ objects that are empty at first.
 _QUIET = re.compile(r"declare (vector|string|map|unordered_map|set|unordered_set|optional|array|ostringstream)\b")
 
@@ -184,7 +186,7 @@ class TrialRun(TrialState):
     def _added(self, op: ast.operator, left: Any, right: Any) -> Any:
         """Return the result of ``left += right``, which changes a list in place."""
         if isinstance(left, MadeContainer) and left.kind == "list" and isinstance(op, ast.Add):
-            left.items.extend(self.iterate(right))
+            left.items += self.within(list(self.iterate(right)), left.items)
             return left
         if isinstance(left, Unknown) and isinstance(right, MadeContainer) and isinstance(op, ast.Add):
             for one in right.items:
@@ -649,7 +651,11 @@ class TrialRun(TrialState):
             value = self.value(one.value, scope)
             if one.arg is not None:
                 keywords[one.arg] = value
-            elif isinstance(value, MadeContainer) and all(isinstance(each, str) for each in value.items):
+            elif (
+                isinstance(value, MadeContainer)
+                and value.kind == "dict"
+                and all(isinstance(each, str) for each in value.items)
+            ):
                 keywords.update(zip(value.items, value.values, strict=True))
             else:
                 keywords["**"] = value
@@ -700,7 +706,9 @@ class TrialRun(TrialState):
             self.calls[parts] = count + 1
             return self.surroundings.unknown("result", parts, count)
         result = self.event(*parts)
-        if owner is not None and not self.surroundings.is_global(owner):
+        if self.surroundings.is_cpp and _ORDERING.search(name):
+            self.barriers += 1
+        if owner is not None and not self.surroundings.is_module(owner):
             self.changed(owner)
         return result
 

@@ -129,6 +129,8 @@ class TrialState(abc.ABC):
         self.reached = reached
         self.events: list[Key] = []
         self.steps = 0
+        #: Number of C++ calls after which memory may have other contents.
+        self.barriers = 0
         #: Value of each attribute and item that the run stored.
         self.stored: dict[Key, Any] = {}
         #: Attributes that were stored since the last event.
@@ -154,6 +156,7 @@ class TrialState(abc.ABC):
 
         :param shared: the surroundings get the value, and can tell whether two containers are the same object.
         """
+        self.step()
         if isinstance(value, Unknown):
             return ("unknown", value.number)
         if isinstance(value, Number):
@@ -305,7 +308,9 @@ class TrialState(abc.ABC):
         return self.key(value)
 
     def is_error(self, kind: Hashable, error: RaisedError) -> bool:
-        if kind == error.kind or kind in (("error", "Exception"), ("error", "BaseException")):
+        if kind == ("error", "Exception"):
+            return error.kind != ("error", "KeyboardInterrupt")
+        if kind in (error.kind, ("error", "BaseException")):
             return True
         wanted, raised = _builtin(kind), _builtin(error.kind)
         return isinstance(wanted, type) and isinstance(raised, type) and issubclass(raised, wanted)
@@ -404,6 +409,8 @@ class TrialState(abc.ABC):
         kept = self.stored.get(("item", self.key(now), self.key(place)))
         if kept is not None:
             return kept
+        if self.barriers:
+            return self.made("item", self.key(now), self.key(place), self.barriers)
         return self.made("item", self.key(now), self.key(place))
 
     def _address(self, owner: Any, place: Any) -> tuple[Any, Any]:
@@ -413,6 +420,15 @@ class TrialState(abc.ABC):
         if isinstance(owner, Unknown) and owner.number in self.surroundings.pointers and self.point(place) is not None:
             return self.surroundings.unknown("memory"), self.operation(ast.Add(), owner, place)
         return owner, place
+
+    def within(self, added: list[Any], items: Sequence[Any]) -> list[Any]:
+        """Return the items to add to others.
+
+        :raises UnknownError: if there are too many of them.
+        """
+        if len(added) + len(items) > _LONGEST:
+            raise UnknownError
+        return added
 
     def _is_environment(self, value: Any) -> bool:
         module = self.surroundings.unknown("global", "os")
@@ -456,6 +472,7 @@ class TrialState(abc.ABC):
                     found[-1] += one
                 elif one != "":
                     found.append(one)
+        self.within(found, ())
         if all(isinstance(one, str) for one in found):
             joined = "".join(map(str, found))
             if len(joined) > _LONGEST:
@@ -514,7 +531,8 @@ class TrialState(abc.ABC):
             if self._is_text(left) or self._is_text(right):
                 return self.text([left, right])
             if isinstance(left, MadeContainer | tuple) or isinstance(right, MadeContainer | tuple):
-                joined = [*self.iterate(left), *self.iterate(right)]
+                first = list(self.iterate(left))
+                joined = first + self.within(list(self.iterate(right)), first)
                 return (
                     tuple(joined)
                     if isinstance(left, tuple) or isinstance(right, tuple)

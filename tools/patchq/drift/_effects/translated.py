@@ -413,7 +413,9 @@ class _Translation:
                 storage = [
                     self.text(one) for one in node.children if one.type in ("storage_class_specifier", "__shared__")
                 ]
-                declaration = self._opaque(inner, ["declare", *storage, shown], without=name)
+                declaration = self._opaque(
+                    inner, ["declare", *storage, *(["&"] if _is_reference(declared) else []), shown], without=name
+                )
                 declaration.args += self._values_in(node.child_by_field_name("type"))
                 if given:
                     declaration.args.append(given)
@@ -652,7 +654,10 @@ class _Translation:
         return found
 
     def _field(self, node: Any, name: str) -> ast.expr:
-        return self.value(node.child_by_field_name(name))
+        child = node.child_by_field_name(name)
+        if child is None:
+            raise UnknownError
+        return self.value(child)
 
     def _value_of_parenthesized_expression(self, node: Any) -> ast.expr:
         return self.value(node.named_children[0])
@@ -857,8 +862,10 @@ def _number(value: ast.expr) -> int:
 
 def _inserted(arguments: Sequence[ast.expr]) -> ast.expr | None:
     """Return ``x.insert(x.end(), a, b)`` for ``copy(a, b, back_inserter(x))``; None for other copies."""
+    if len(arguments) != 3:
+        return None
     target = arguments[-1]
-    if len(arguments) != 3 or not isinstance(target, ast.Call) or ast.unparse(target.func) not in _BACK_INSERTERS:
+    if not isinstance(target, ast.Call) or ast.unparse(target.func) not in _BACK_INSERTERS:
         return None
     (container,) = target.args
     end = ast.Subscript(ast.Attribute(container, "end", ast.Load()), _tuple(()), ast.Load())

@@ -22,6 +22,8 @@ _ENOUGH = 24
 _RARE, _MOST_RARE, _MOST_SEEDS = 24, 24, 6
 #: Most statements and expressions of all runs together.
 _MOST_STEPS = 1_000_000
+#: Numbers above this one must be the same in both versions.
+_GREATER = 16
 #: Greatest number of items that a constant of the function suggests.
 _MOST_ITEMS = 9
 
@@ -69,6 +71,8 @@ def do_the_same(old: FunctionVersion, new: FunctionVersion) -> bool:
     version contains something that can't be run, the result is False.
     """
     versions = (old, new)
+    if _numbers(old) != _numbers(new) or _imports_differ(old, new):
+        return False
     nodes = [each for version in versions for body in version.bodies() for each in walk(body)]
     surroundings = Surroundings(_errors(nodes), _sizes(nodes), is_cpp=old.is_cpp)
     watched = set(old.watched) & _variables(old.node) & _variables(new.node)
@@ -91,6 +95,30 @@ def do_the_same(old: FunctionVersion, new: FunctionVersion) -> bool:
     except (UnknownError, RecursionError):
         return False
     return False
+
+
+def _numbers(version: FunctionVersion) -> set[int]:
+    """Return the greater numbers in a version. Which runs they make a difference for depends on code around them."""
+    found: set[int] = set()
+    for body in version.bodies():
+        read = {each.id for each in walk(body) if isinstance(each, ast.Name)}
+        for node in [body, *(value for name, value in version.constants.items() if name in read)]:
+            for each in walk(node):
+                if isinstance(each, ast.Constant) and type(each.value) is int and each.value > _GREATER:
+                    found.add(each.value)
+    return found
+
+
+def _imports_differ(old: FunctionVersion, new: FunctionVersion) -> bool:
+    """Return whether the versions import something else under the same name."""
+    sides = []
+    for version in (old, new):
+        found: dict[str, str] = {}
+        for node in walk(version.node):
+            if isinstance(node, ast.ImportFrom):
+                found.update((one.asname or one.name, f"{node.module}.{one.name}") for one in node.names)
+        sides.append(found)
+    return any(sides[0][name] != sides[1][name] for name in sides[0].keys() & sides[1].keys())
 
 
 class _Search:
@@ -194,11 +222,13 @@ def _needed(versions: Sequence[FunctionVersion]) -> set[Hashable]:
             for part, reach in _reaches(body):
                 found.append((exact.text(part), masked.text(part), reach))
         sides.append(found)
+    names = [bound_names(version.node) for version in versions]
+    places = (0,) if names[0] == names[1] else (0, 1)
     needed: set[Hashable] = set()
     for mine, other in ((sides[0], sides[1]), (sides[1], sides[0])):
         rest = mine
         # First those with equal names, so that a new test of a variable isn't taken for the test of another one.
-        for place in (0, 1):
+        for place in places:
             same = Counter((one[place], _kind(one[2])) for one in other)
             kept = []
             for one in rest:

@@ -10,6 +10,7 @@ description. So both versions of a function get the same answers to the same que
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -100,7 +101,7 @@ class Surroundings:
         self.asked: dict[int, bool] = {}
         #: Number of findings about unknown values. A finding makes earlier decisions about the value void.
         self.findings = 0
-        self.errors = [*errors, "another error"]
+        self.errors = [*errors, "another error", "KeyboardInterrupt"]
         self.sizes = [1, 1, 2, 2, 3, *sizes]
 
     def unknown(self, *term: Hashable) -> Unknown:
@@ -128,6 +129,13 @@ class Surroundings:
     def is_global(self, value: Any) -> bool:
         """Return whether a value is a global name or an attribute of one."""
         return self.is_fixed(value) or (isinstance(value, Unknown) and self.term(value)[0] == "global")
+
+    def is_module(self, value: Any) -> bool:
+        """Return whether a value is a module, a class or something in it, rather than a global variable."""
+        root = value
+        while self.is_global(root) and self.term(root)[0] == "attribute":
+            root = Unknown(int(str(self.term(root)[1])))
+        return self.is_global(root) and not re.fullmatch(r"_.*|[A-Z][A-Z0-9_]+", str(self.term(root)[1]))
 
     def compare_with(self, value: Unknown, constant: Any, *, order: bool = False) -> None:
         """Note that a test compares an unknown value with a constant."""
