@@ -7,6 +7,7 @@ import io
 import json
 import os
 import resource
+import signal
 import subprocess
 import sys
 import tarfile
@@ -25,6 +26,7 @@ from extent import LONG, record
 from kit import Patchq, git
 from patchq.errors import FormatError
 from patchq.formats import series
+from patchq.recipes.recipe import recipe_entries
 from patchq.sources import archive
 
 #: Those that start git for each input.
@@ -120,6 +122,96 @@ fuzz.one("series", sys.argv[3:])
     assert done.returncode != 0
     (crash,) = tmp_path.glob("crash-*")
     assert crash.read_bytes().startswith(b"ho")
+
+
+def test_a_finding_is_shown_if_it_cannot_be_minimised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(argv: list[str], **options: Any) -> None:
+        raise subprocess.TimeoutExpired(argv, options["timeout"])
+
+    monkeypatch.setattr(subprocess, "run", run)
+    (tmp_path / "message").write_text("ValueError: hole")
+    (tmp_path / "crash-0").write_bytes(b"ho")
+    found = fuzz._figures("recipes", 1, tmp_path, 77)
+    assert found["findings"] == 1
+    assert (found["input"], found["message"]) == ("ho", "ValueError: hole")
+
+
+#: Digits that Python refuses to convert to a number.
+DIGITS = "9" * 5000
+#: Recipes that once ended in a traceback, or took time or memory without end.
+RECIPES = {
+    "pattern with two stars": "PATCHES=( a**b.patch )\n",
+    "absolute pattern": "PATCHES=( /x*/a.patch )\n",
+    "pattern of many folders": f"PATCHES=( {'*/' * 1000}a.patch )\n",
+    "pattern in a long name": f"PATCHES=( {'a' * 260}/*.patch )\n",
+    "long name": f"PATCHES=( {'a' * 400} )\n",
+    "long name in bytes": f"PATCHES=( {'ä' * 200} )\nPatch0: {'ä' * 200}\n%prep\n%autosetup -p1\n",
+    "folder without permission": "PATCHES=( /root /proc/1/root/x )\n",
+    "pattern of Yocto": 'SRC_URI = "file://a**.patch"\n',
+    "long name of Yocto": f'SRC_URI = "file://{"a" * 400}.patch"\n',
+    "long include of Yocto": f'require {"a" * 400}.inc\nSRC_URI = "file://a.patch"\n',
+    "number of a tag": f"Patch{DIGITS}: a.patch\n%prep\n%autosetup\n",
+    "number of %patch": f"Patch0: a.patch\n%prep\n%patch{DIGITS} -p1\n",
+    "number after -P": f"Patch0: a.patch\n%prep\n%patch -P {DIGITS} -p1\n",
+    "number of %{PATCH}": f"Patch0: a.patch\n%prep\npatch -p1 < %{{PATCH{DIGITS}}}\n",
+    "number in a comment": f"Patch0: a.patch\n%prep\n#%patch{DIGITS}\n",
+    "superscript": "Patch0: a.patch\n%prep\n%autopatch -p² ² -m² -M²\n",
+    "strip level of patch": f"prepare() {{\n patch -p{DIGITS} -i a.patch\n}}\n",
+    "strip level of Nix": f'{{ patches = [ ./a.patch ]; patchFlags = [ "-p{DIGITS}" ]; }}',
+    "strip level of Homebrew": f"class A < Formula\n patch :p{DIGITS}, :DATA\nend\n__END__\n--- a\n",
+    "negations": f"%if {'!' * 1900}1\nPatch0: a.patch\n%endif\n%prep\n%autosetup\n",
+    "braces": f"PATCHES=( {'{,}' * 1000} )\n",
+    "braces that double": f"PATCHES=( {'{,}' * 30} )\n",
+    "value that doubles": "A=aaaaaaaaaa\n" + "A=$A$A\n" * 40 + "PATCHES=( $A )\n",
+    "value that grows": "A=aaaaaaaaaa\n" + "A=${A//a/aaaaaaaaaa}\n" * 40 + "PATCHES=( $A )\n",
+    "array that doubles": "A=(a b)\n" + 'A=("${A[@]}" "${A[@]}")\n' * 30 + 'PATCHES=( "${A[@]}" )\n',
+    "lists of Nix": "let "
+    + " ".join(f"x{n} = [" + f" x{n + 1}" * 6 + " ];" for n in range(14))
+    + " x14 = ./a.patch; in { patches = x0; }",
+    "strings of Nix": "let "
+    + " ".join(f'x{n} = "' + f"${{x{n + 1}}}" * 8 + '";' for n in range(14))
+    + ' x14 = "a"; in { patches = [ "${x0}" ]; }',
+    "list without a name": "list(APPEND)\n",
+    "list that doubles": "set(A a.patch)\n" + "list(APPEND A ${A} ${A})\n" * 40,
+    "text that doubles": "set(A aaaaaaaa)\n" + "set(A ${A}${A})\n" * 40 + "vcpkg_from_github(PATCHES ${A})\n",
+    "node inside itself": "a: &a\n  - b\n  - *a\n",
+    "patches inside themselves": "source:\n  patches: &b [*b]\n",
+    "source inside itself": "source: &a\n  - *a\n",
+    "nodes that multiply": "a: &a0 [x,x]\n"
+    + "".join(f"b{n}: &a{n + 1} [{','.join([f'*a{n}'] * 9)}]\n" for n in range(9))
+    + "source:\n  patches: *a9\n",
+    "list as a key": "source:\n  ? [a]\n  : b\n  patches:\n  - ? [x]\n    : y\n",
+    "list as a condition": "source:\n  - if: [a]\n    then: {patches: [x]}\n",
+    "character that is none": 'source: "\\UFFFFFFFF"\n',
+    "version of YAML": f"%YAML {DIGITS}.1\n---\na: b\n",
+}
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_is_read_or_refused(name: str) -> None:
+    """Each takes less than ten seconds of CPU time, however busy the machine is."""
+
+    def too_slow(*_: object) -> None:
+        pytest.fail("took ten seconds of CPU time")
+
+    before = signal.signal(signal.SIGPROF, too_slow)
+    signal.setitimer(signal.ITIMER_PROF, 10)
+    try:
+        parsers.holds("recipes", RECIPES[name].encode())
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+
+
+def test_two_stars_mean_one_star(tmp_path: Path) -> None:
+    """The shells of ebuilds and of makepkg don't search folders of any depth for ``**``."""
+    for name in ("files/a-b.patch", "files/deep/c-b.patch"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    recipe = tmp_path / "up-1.ebuild"
+    for pattern in ("files/**b.patch", "**/*b.patch"):
+        recipe.write_text(f"PATCHES=( {pattern} )\n")
+        assert [entry.text for entry in recipe_entries(recipe, "up")] == ["files/a-b.patch"]
 
 
 #: Each takes minutes of processor time: the long form measures them.

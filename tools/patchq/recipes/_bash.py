@@ -24,6 +24,8 @@ _PART = re.compile(
 _PARAMETER = re.compile(r"(?P<name>\w+|@)(?P<all>\[[@*]\])?(?:(?P<how>//?|##?|%%?)(?P<what>[^/]*)/?(?P<by>.*))?")
 _BRACES = re.compile(r"(?<!\$)\{([^{}\s]*,[^{}\s]*)\}")
 _MOST_STEPS = 50_000
+#: Limit in characters of a value, and of a replacement in it.
+_MOST_VALUE = 1 << 10
 _MOST_DEEP = 8
 _CONDITIONAL = {"if_statement", "elif_clause", "else_clause", "case_item"}
 
@@ -230,15 +232,26 @@ class Shell:
         >>> shell.expand('"${FILESDIR}"/${P}-{a,b}.patch')
         ['\\x00/x-1.0-a.patch', '\\x00/x-1.0-b.patch']
         """
-        self.steps += len(text) // 100
-        if self.steps > _MOST_STEPS:
-            return []
-        if match := _BRACES.search(text):
-            before, after = text[: match.start()], text[match.end() :]
-            result: list[str] = []
-            for part in match[1].split(","):
-                result += self.expand(before + part + after)
-            return result
+        result: list[str] = []
+        todo = [text]
+        while todo:
+            text = todo.pop()
+            self.steps += 1 + len(text) // 100
+            if self.steps > _MOST_STEPS:
+                return []
+            if match := _BRACES.search(text):
+                before, after = text[: match.start()], text[match.end() :]
+                parts = match[1].split(",")
+                self.steps += len(parts) * (1 + len(text) // 100)
+                if self.steps > _MOST_STEPS:
+                    return []
+                todo += [before + part + after for part in reversed(parts)]
+            else:
+                result += self._expand_variables(text)
+        return result
+
+    def _expand_variables(self, text: str) -> list[str]:
+        """Expand a word without braces."""
         quoted = False
         found = [""]
         for match in _PART.finditer(text):
@@ -246,6 +259,10 @@ class Shell:
                 quoted = not quoted
                 continue
             values = self._part(match, quoted)
+            # Lines such as A=$A$A double the value each time.
+            self.steps += len(values) // 10 + sum(map(len, values)) // 100
+            if self.steps > _MOST_STEPS:
+                return []
             if values:
                 found[-1] += values[0]
             found += values[1:]
@@ -273,8 +290,15 @@ class Shell:
             else:
                 values = values[0].split() or [""]
         if parameter["how"]:
-            values = [_substituted(value, parameter) for value in values]
+            values = [self._substituted(value, parameter) for value in values]
         return values
+
+    def _substituted(self, value: str, how: re.Match[str]) -> str:
+        """Return the value after ``${name/a/b}`` or similar; unknown if that needs too many steps."""
+        self.steps += 1 + (len(value) * (1 + len(how["by"]))) // 1000
+        if self.steps > _MOST_STEPS or max(len(value), len(how[0])) > _MOST_VALUE:
+            return UNKNOWN
+        return _substituted(value, how)
 
 
 def _substituted(value: str, how: re.Match[str]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from patchq.errors import FormatError
+from patchq.errors import FormatError, UserError
 from patchq.extras import need
 from patchq.recipes.entries import Entry, EntryState, RecipeFile
 
@@ -16,6 +16,8 @@ _STATEMENT = re.compile(r"\{%.*?%\}", re.DOTALL)
 _VALUE = re.compile(r"\$?\{\{\s*(.*?)\s*\}\}")
 _SELECTOR = re.compile(r"#\s*\[(.+)\]\s*$")
 _COMMENTED = re.compile(r"\s*#\s*-\s*(\S+\.(?:patch|diff))\b")
+#: Limits of nodes to read, and of nodes inside one another: with anchors, a node can contain itself.
+_MOST_STEPS, _MOST_DEEP = 50_000, 64
 
 
 @dataclass(slots=True)
@@ -23,6 +25,19 @@ class _Conda:
     recipe: RecipeFile
     lines: list[str]
     blocks: list[str]
+    steps: int = 0
+
+    def count(self, deep: int) -> None:
+        """Count a node.
+
+        :raises UserError: if there are too many nodes, or too many inside one another.
+        """
+        self.steps += 1
+        if self.steps > _MOST_STEPS or deep > _MOST_DEEP:
+            raise UserError(
+                f"{self.recipe.path} has too many nodes in its sources",
+                hint="import the patch files instead of the recipe, in order",
+            )
 
     def selector(self, node: Any) -> str:
         """Return the condition of a YAML node: the selector in its comment, and the ``{% if %}`` around its line."""
@@ -30,39 +45,42 @@ class _Conda:
         match = _SELECTOR.search(self.lines[line])
         return _and(self.blocks[line], match[1].strip() if match else "")
 
-    def entries(self, node: Any, folder: str, condition: str) -> Iterator[Entry]:
+    def entries(self, node: Any, folder: str, condition: str, deep: int = 0) -> Iterator[Entry]:
         """Yield the entries of a YAML node: a patch, a list of patches, or an ``if`` with ``then`` and ``else``."""
+        self.count(deep)
         if node.id == "sequence":
             for item in node.value:
                 inner = ""
                 if item.id == "scalar":
                     inner = self.selector(item)
-                yield from self.entries(item, folder, _and(condition, inner))
+                yield from self.entries(item, folder, _and(condition, inner), deep + 1)
         elif node.id == "mapping":
-            parts = {key.value: value for key, value in node.value}
+            parts = {key.value: value for key, value in node.value if key.id == "scalar"}
             own = ""
             if "if" in parts and parts["if"].id == "scalar":
                 own = parts["if"].value
             for key, words in (("then", own), ("else", f"not {own}")):
                 if key in parts:
-                    yield from self.entries(parts[key], folder, _and(condition, words))
+                    yield from self.entries(parts[key], folder, _and(condition, words), deep + 1)
         elif node.value:
             found = self.recipe.entry(str(node.value), node.start_mark.line + 1, strip=None)
             yield replace(found, folder=folder).only_if(condition)
 
-    def sources(self, node: Any, condition: str = "") -> Iterator[Entry]:
+    def sources(self, node: Any, condition: str = "", deep: int = 0) -> Iterator[Entry]:
         """Yield the entries of all sources in a YAML node: a list of sources, or one source."""
+        self.count(deep)
         if node.id == "sequence":
             for item in node.value:
-                yield from self.sources(item, _and(condition, self.selector(item) if item.id == "scalar" else ""))
+                selector = self.selector(item) if item.id == "scalar" else ""
+                yield from self.sources(item, _and(condition, selector), deep + 1)
         elif node.id == "mapping":
-            parts = {key.value: (key, value) for key, value in node.value}
+            parts = {key.value: (key, value) for key, value in node.value if key.id == "scalar"}
             own = ""
-            if "if" in parts:
+            if "if" in parts and parts["if"][1].id == "scalar":
                 own = parts["if"][1].value
             for key, words in (("then", own), ("else", f"not {own}")):
                 if key in parts:
-                    yield from self.sources(parts[key][1], _and(condition, words))
+                    yield from self.sources(parts[key][1], _and(condition, words), deep + 1)
             folder = next((str(parts[key][1].value) for key in ("folder", "target_directory") if key in parts), "")
             for key, value in node.value:
                 if key.value == "patches":
@@ -84,7 +102,7 @@ def conda_entries(recipe: RecipeFile) -> Iterator[Entry]:
     reader = _Conda(recipe, [*text.splitlines(), ""], _blocks(recipe.text))
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
-    except (yaml.YAMLError, RecursionError) as error:
+    except (yaml.YAMLError, RecursionError, ValueError, OverflowError) as error:  # the last two for a number
         message = str(error).partition("\n")[0]
         raise FormatError(
             f"{recipe.path} is not valid YAML: {message}", hint="import the patch files instead of the recipe"
@@ -92,8 +110,12 @@ def conda_entries(recipe: RecipeFile) -> Iterator[Entry]:
     todo: list[Any] = []
     if root is not None:
         todo = [root]
+    seen: set[int] = set()
     while todo:
         node = todo.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
         if node.id == "mapping":
             for key, value in node.value:
                 if key.value == "source":

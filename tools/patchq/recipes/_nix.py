@@ -17,6 +17,8 @@ _PHASES = {"prePatch", "postPatch", "postUnpack", "preConfigure"}
 _EDIT = re.compile(r"substituteInPlace|sed\s.*-i|patch\s+-|\bmv\s|\bcp\s|\brm\s|\bln\s|substituteAll")
 _COMMENTED = re.compile(r"#\s*\(?(\.{1,2}/\S+\.(?:patch|diff))\b")
 _MOST_DEEP = 32
+#: Limit of expressions to read: bindings that use one another can name exponentially many.
+_MOST_STEPS = 50_000
 
 
 @dataclass(slots=True)
@@ -24,10 +26,12 @@ class _Expression:
     recipe: RecipeFile
     root: Any
     bindings: dict[str, list[Any]] = field(default_factory=dict)
+    steps: int = 0
 
     def string(self, node: Any, deep: int = 0) -> str:
         """Return the value of a string, path or number. Unknown parts are replaced by ``$…``."""
-        if deep > _MOST_DEEP:
+        self.steps += 1
+        if deep > _MOST_DEEP or self.steps > _MOST_STEPS:
             return "$…"
         if node.type in ("string_fragment", "path_fragment", "uri_expression", "integer_expression"):
             return text_of(node)
@@ -52,6 +56,12 @@ class _Expression:
         """Yield the entries of an expression: a list of patches, or one patch."""
         kind = node.type
         inner = node.named_children
+        self.steps += 1
+        if self.steps > _MOST_STEPS:
+            raise UserError(
+                f"{self.recipe.path} has more than {_MOST_STEPS} expressions in its patches",
+                hint="import the patch files instead of the recipe, in order",
+            )
         if deep > _MOST_DEEP:
             yield self._unknown(node, condition)
         elif kind in ("list_expression", "parenthesized_expression"):

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from patchq.recipes._bash import UNKNOWN, Shell, ShellCommand, Word
-from patchq.recipes.entries import Entry, EntryState, RecipeFile
+from patchq.recipes.entries import Entry, EntryState, RecipeFile, is_usable_name, number_in
 
 _COMMENTED = re.compile(r"#\s*(?:.*\bpatch\b.*?|.*\beapply\b.*?|[\"']?\S*?)([\w.+-]+\.(?:patch|diff))\b")
 _EDITS = {"sed", "perl", "cp", "mv", "ln", "rm", "autoreconf", "eautoreconf", "install", "tee", "dos2unix"}
@@ -104,13 +104,20 @@ def _files(recipe: RecipeFile, name: str, line: int, strip: int | None = 1) -> l
     name = re.sub(r"^(?:\./|\.\./)+", "", name)
     folder = recipe.path.parent
     names = [name]
-    if UNKNOWN not in name and (folder / name).is_dir():
-        names = []
-        for path in sorted((folder / name).iterdir()):
-            if path.suffix in (".patch", ".diff"):
-                names.append(f"{name.rstrip('/')}/{path.name}")
-    elif UNKNOWN not in name and "*" in name and ".." not in name.split("/"):
-        names = [str(path.relative_to(folder)) for path in sorted(folder.glob(name))]
+    try:
+        if not is_usable_name(name):
+            names = [name]  # also a name with UNKNOWN; the entry says why the patch is refused
+        elif (folder / name).is_dir():
+            names = []
+            for path in sorted((folder / name).iterdir()):
+                if path.suffix in (".patch", ".diff"):
+                    names.append(f"{name.rstrip('/')}/{path.name}")
+        elif "*" in name and ".." not in name.split("/") and not name.startswith("/"):
+            # In these shells, ** means the same as *. In pathlib, it means folders of any depth, or is an error.
+            pattern = re.sub(r"\*+", "*", name)
+            names = [str(path.relative_to(folder)) for path in sorted(folder.glob(pattern))]
+    except OSError:  # such as a folder without permission: the entry says that the patch is not there
+        names = [name]
     return [recipe.entry(one, line, strip=strip) for one in names]
 
 
@@ -165,7 +172,7 @@ def _options(words: Sequence[str], strip: int | None) -> _Options:
         if _VALUED.fullmatch(word) and todo:
             word += todo.pop(0)
         if match := re.fullmatch(r"-([NstufbREl]*)p(\d+)|--strip=(\d+)", word):
-            found.strip = int(match[2] or match[3])
+            found.strip = number_in(match[2] or match[3])
             letters = re.sub("[^REl]", "", match[1] or "")
             todo = [*(f"-{letter}" for letter in letters), *todo]
         elif match := re.fullmatch(r"-([Nstufb]*)i(.+)|--input=(.+)", word):

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from patchq.recipes.entries import Entry, EntryState, RecipeFile
+from patchq.recipes.entries import Entry, EntryState, RecipeFile, number_in
 
 _BACKUP = re.compile(r".*(?:\.orig|\.rej|~|,v|\.core)")
 _ASSIGN = re.compile(r"^(?P<comment>#?)\s*(?P<name>PATCHFILES|EXTRA_PATCHES|PATCH_STRIP)\s*[+?]?=\s*(?P<value>.*)")
@@ -51,7 +51,7 @@ def port_entries(folder: Path) -> Iterator[Entry]:
             elif match := _ASSIGN.match(line):
                 strip = re.fullmatch(r"-p(\d+)", match["value"].strip())
                 if strip and match["name"] == "PATCH_STRIP" and not match["comment"]:
-                    level = int(strip[1])
+                    level = number_in(strip[1])
                 elif match["name"] in ("PATCHFILES", "EXTRA_PATCHES"):
                     named += _listed(recipe, match, number, " and ".join(conditions))
     # bsd.port.mk applies downloads first, then EXTRA_PATCHES, then the folder.
@@ -80,6 +80,6 @@ def _listed(recipe: RecipeFile, match: re.Match[str], line: int, condition: str)
         elif match["name"] == "EXTRA_PATCHES":
             name = re.sub(r"^\$\{(?:FILESDIR|PATCHDIR)\}/|^\$\{\.CURDIR\}/", "", word).partition(":")[0]
             strip = re.search(r":-p(\d+)$", word)
-            entry = recipe.entry(name, line, "files", "patches", "", strip=int(strip[1]) if strip else 0)
+            entry = recipe.entry(name, line, "files", "patches", "", strip=number_in(strip[1]) if strip else 0)
             found.append(entry.only_if(condition))
     return found

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from patchq.recipes.entries import Entry, EntryState, RecipeFile
+from patchq.recipes.entries import Entry, EntryState, RecipeFile, number_in
 
 _TAG = re.compile(r"(\w+)\s*:\s*(.*)")
 _PATCH_TAG = re.compile(r"patch(\d*)", re.IGNORECASE)
@@ -57,6 +57,7 @@ class _Spec:
 
     def expand(self, text: str) -> str:
         """Expand the macros that the spec defines. Other macros are left unchanged."""
+        text = text[:_MOST_VALUE]
         for _ in range(16):
             if self.expanded > _MOST_EXPANDED:
                 break
@@ -94,14 +95,13 @@ class _Spec:
         """Return the value of a condition; None if the spec alone doesn't determine it."""
         text = re.sub(r"%\{with (\w+)\}|%\{without (\w+)\}", self._with, expression)
         text = self.expand(text).strip()
-        if negated := re.fullmatch(r"!\s*(.*)", text):
-            inner = self.truth(negated[1])
-            if inner is None:
-                return None
-            return not inner
-        if re.fullmatch(r"\d+", text):
-            return int(text) != 0
-        return None
+        negated = False
+        while text.startswith("!"):
+            negated = not negated
+            text = text[1:].lstrip()
+        if not re.fullmatch(r"\d+", text):
+            return None
+        return any(int(digit) for digit in text) != negated
 
     def _with(self, match: re.Match[str]) -> str:
         name = match[1] or match[2]
@@ -229,7 +229,7 @@ def _declare(spec: _Spec, line: int, number: str, value: str) -> None:
         looked = [os.path.normpath(spec.recipe.path.parent / folder) for folder in _FOLDERS]
         entry = replace(entry, detail=", ".join(looked))
     if number:
-        key = int(number)
+        key = number_in(number)
     else:
         key = max(spec.patches, default=-1) + 1
     spec.patches[key] = entry.only_if(spec.condition)
@@ -250,7 +250,7 @@ def _automatic_setup(spec: _Spec, line: int, options: Sequence[str]) -> None:
 def _commented(spec: _Spec, line: int, text: str) -> None:
     """Record the patches that a commented-out line would apply."""
     for comment in _PATCH.finditer(text):
-        number = int(comment["number"] or _number(comment["rest"]))
+        number = number_in(comment["number"] or _number(comment["rest"]))
         if number in spec.patches:
             spec.applied.add(number)
             name = spec.patches[number].text
@@ -346,16 +346,16 @@ def _range(spec: _Spec, options: Sequence[str]) -> list[int]:
     """
     listed = []
     for word in options:
-        if word.isdigit():
-            listed.append(int(word))
+        if word.isdecimal():
+            listed.append(number_in(word))
     low, high = _value_of(options, "m"), _value_of(options, "M")
     if listed:
         return [number for number in listed if number in spec.patches]
     first = 0
-    if low and low.isdigit():
-        first = int(low)
-    if high and high.isdigit():
-        last = int(high)
+    if low and low.isdecimal():
+        first = number_in(low)
+    if high and high.isdecimal():
+        last = number_in(high)
     else:
         last = max(spec.patches, default=0)
     return [number for number in sorted(spec.patches) if first <= number <= last]
@@ -364,8 +364,8 @@ def _range(spec: _Spec, options: Sequence[str]) -> list[int]:
 def _automatic(spec: _Spec, line: int, options: Sequence[str], numbers: Sequence[int]) -> None:
     level = _value_of(options, "p")
     strip = None
-    if level and level.isdigit():
-        strip = int(level)
+    if level and level.isdecimal():
+        strip = number_in(level)
     if strip is None and (_value_of(options, "S") or "").startswith("git"):
         strip = 1
     for number in numbers:
@@ -388,7 +388,7 @@ def _patch(spec: _Spec, line: int, match: re.Match[str]) -> None:
     if match["if"]:
         truth = spec.truth("%{?" + match["name"] + ":1}")
         condition = " and ".join(filter(None, [condition, "" if truth else match["not"] + match["name"]]))
-    _apply(spec, int(number), entry, condition)
+    _apply(spec, number_in(number), entry, condition)
 
 
 def _by_name(spec: _Spec, line: int, text: str) -> None:
@@ -397,14 +397,14 @@ def _by_name(spec: _Spec, line: int, text: str) -> None:
     start = Entry(where=spec.recipe.at(line), text="", strip=1 if "git" in text.split("%")[0] else None)
     entry = _with_options(replace(start, folder=spec.folder), options)
     for match in _NAMED.finditer(text):
-        _apply(spec, int(match[1] or 0), entry, spec.condition)
+        _apply(spec, number_in(match[1] or "0"), entry, spec.condition)
 
 
 def _with_options(entry: Entry, options: Sequence[str]) -> Entry:
     """Return the entry after applying the options of ``patch`` that change the result, such as ``-p1`` or ``-R``."""
     for word in options:
         if re.fullmatch(r"-[Nstu]*p\d+", word):
-            entry = replace(entry, strip=int(word.partition("p")[2]))
+            entry = replace(entry, strip=number_in(word.partition("p")[2]))
         elif word in ("-R", "--reverse"):
             entry = replace(entry, reverse=True)
         elif word in ("-E", "--remove-empty-files"):

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from patchq.errors import FormatError
+from patchq.errors import FormatError, UserError
 from patchq.extras import need
 from patchq.recipes.entries import Entry, EntryState, RecipeFile
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _KEYWORD = re.compile(r"[A-Z][A-Z0-9_]*")
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _HERE = "${CMAKE_CURRENT_LIST_DIR}/"
+#: Limits of the entries of one variable or command, and of the characters of a text.
+_MOST_ENTRIES, _MOST_VALUE = 10_000, 2 << 10
 _EDITS_OF_FILE = {"WRITE", "APPEND", "REMOVE", "RENAME", "COPY"}
 
 
@@ -56,12 +58,21 @@ class _Port:
             if whole and whole[1] in self.variables:
                 for entry in self.variables[whole[1]]:
                     found.append(entry.only_if(self.condition))
+                if len(found) > _MOST_ENTRIES:  # list(APPEND A ${A}) doubles the entries
+                    raise UserError(
+                        f"{self.recipe.at(token.line)}: more than {_MOST_ENTRIES} patches",
+                        hint="import the patch files instead of the recipe, in order",
+                    )
             elif whole and re.search(r"PATCH", whole[1]) and whole[1] not in self.words:
                 continue  # CMake expands a variable that was never set to nothing
             else:
-                text = _VARIABLE.sub(lambda match: self.words.get(match[1], match[0]), text)
+                text = self.expand(text)
                 found.append(self.recipe.entry(text, token.line).only_if(self.condition))
         return found
+
+    def expand(self, text: str) -> str:
+        """Replace the variables that are text. A text that is too long is cut."""
+        return _VARIABLE.sub(lambda match: self.words.get(match[1], match[0]), text[:_MOST_VALUE])[:_MOST_VALUE]
 
 
 def vcpkg_entries(recipe: RecipeFile) -> Iterator[Entry]:
@@ -97,7 +108,7 @@ def _command(port: _Port, name: str, arguments: Sequence[Token], line: int) -> I
         port.conditions = port.conditions[:-1]
     elif name == "set" and len(plain) > 1:
         _set(port, plain[0], values[1:])
-    elif name == "list" and plain[:1] in (["APPEND"], ["PREPEND"]):
+    elif name == "list" and len(plain) > 1 and plain[0] in ("APPEND", "PREPEND"):
         new = port.entries(arguments[2:])
         old = port.variables.get(plain[1], [])
         if plain[0] == "APPEND":
@@ -106,7 +117,7 @@ def _command(port: _Port, name: str, arguments: Sequence[Token], line: int) -> I
             port.variables[plain[1]] = new + old
     elif name == "vcpkg_download_distfile" and plain:
         url = next((text for text in plain if "://" in text), plain[0])
-        url = _VARIABLE.sub(lambda match: port.words.get(match[1], match[0]), url)
+        url = port.expand(url)
         port.variables[plain[0]] = [Entry(where=port.recipe.at(line), text=url, state=EntryState.REMOTE)]
     elif _edits(name, plain):
         yield Entry(where=port.recipe.at(line), text=f"{name}({' '.join(plain)})", state=EntryState.EDIT)
@@ -126,7 +137,7 @@ def _set(port: _Port, name: str, values: Sequence[Token]) -> None:
         found = port.entries(values)
         port.variables[name] = [*(port.variables.get(name, []) if port.conditions else []), *found]
     elif len(values) == 1:
-        port.words[name] = _VARIABLE.sub(lambda match: port.words.get(match[1], match[0]), values[0].value)
+        port.words[name] = port.expand(values[0].value)
     elif not port.conditions:
         port.variables[name] = []
 

@@ -6,12 +6,13 @@ Assignments that hold only for some machines or classes are ignored.
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from patchq.errors import UserError
-from patchq.recipes.entries import Entry, RecipeFile, read_list
+from patchq.recipes.entries import Entry, RecipeFile, is_file_below, is_usable_name, read_list
 
 _ASSIGN = re.compile(
     r"^SRC_URI(?P<over>(?:[:_][\w-]+(?::[\w-]+)*)?)\s*(?P<how>\?\?=|\?=|:=|\+=|=\+|\.=|=\.|=)\s*\"(?P<value>[^\"]*)\"",
@@ -74,7 +75,7 @@ def _text(recipe: Path, words: dict[str, str], above: Sequence[Path], count: lis
 
     def included(match: re.Match[str]) -> str:
         path = recipe.parent / Path(_expand(match[1], words)).name
-        if path not in (*above, recipe) and path.is_file():
+        if path not in (*above, recipe) and is_usable_name(path.name) and path.is_file():
             return _text(path, words, [*above, recipe], count)
         return ""
 
@@ -113,14 +114,15 @@ def _find(recipe: Path, name: str, words: dict[str, str]) -> Path:
     Search BitBake's ``FILESPATH``; if the file isn't there, the whole folder of the recipe for the only file with this
     name.
     """
-    for folder in (words["BP"], words["BPN"], "files", "."):
-        path = recipe.parent / folder / name
-        if path.is_file() and recipe.parent.resolve() in path.resolve().parents:
-            return path
     near = []
-    for p in recipe.parent.rglob(Path(name).name):
-        if p.is_file():
-            near.append(p)
+    if is_usable_name(name):
+        for folder in (words["BP"], words["BPN"], "files", "."):
+            path = recipe.parent / folder / name
+            if is_file_below(recipe.parent.resolve(), path):
+                return path
+        for path in recipe.parent.rglob("*"):
+            if fnmatch.fnmatchcase(path.name, Path(name).name) and path.is_file():
+                near.append(path)
     if len(near) == 1:
         return near[0]
     raise UserError(

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 
-from patchq.errors import PatchqError, UserError
+from patchq.errors import FormatError, PatchqError, UserError
 from patchq.names import name_for, sh
 from patchq.system import fsio
 
 #: Limit in bytes of a recipe, a series or another list.
 MOST_TEXT = 16 << 20
 _RETURNED = re.compile(rb"^(?:---|\+\+\+) [^\n]*\r\n", re.MULTILINE)
+#: Limit in bytes of a patch's name. File systems refuse more than 255 for each part of a path.
 _MOST_NAME = 250
+#: Limit in digits of a number.
+_MOST_DIGITS = 9
 #: Macro of a spec that the spec doesn't define.
 _MACRO = re.compile(r"%[{(_]|\0")
 _REQUEST = re.compile(r"(https?://\S+?/(?:-/)?(?:commit|pull|merge_requests)/[0-9a-f]+)(?:\.(?:patch|diff))?(?:\?.*)?")
@@ -195,13 +199,46 @@ class RecipeFile:
             return replace(found, state=EntryState.REMOTE)
         if "$" in name or "\0" in name or "%{" in name or not name.strip():
             return replace(found, state=EntryState.UNREADABLE, text=name.replace("\0", "…"))
-        if len(name) > _MOST_NAME or "\n" in name:
+        if not is_usable_name(name):
             return replace(found, state=EntryState.UNREADABLE, text=name[:80])
         for folder in folders or ("",):
             path = self.path.parent / folder / name
-            if path.is_file() and self.root in path.resolve().parents:
+            if is_file_below(self.root, path):
                 return replace(found, data=path)
         return replace(found, state=EntryState.MISSING)
+
+
+def is_usable_name(name: str) -> bool:
+    """Return True if a file can have a name: the name is encodable, on one line, and not too long.
+
+    >>> is_usable_name("a.patch"), is_usable_name("\N{GREEK SMALL LETTER ALPHA}" * 200), is_usable_name("a" * 300)
+    (True, False, False)
+    """
+    try:
+        return len(os.fsencode(name)) <= _MOST_NAME and not {"\n", "\0"} & set(name)
+    except UnicodeEncodeError:
+        return False
+
+
+def is_file_below(root: Path, path: Path) -> bool:
+    """Return True if a path is a file below a folder. A path that can't be examined is not."""
+    try:
+        return path.is_file() and root in path.resolve().parents
+    except (OSError, RuntimeError):  # no permission, or symbolic links that form a loop
+        return False
+
+
+def number_in(text: str) -> int:
+    """Return the value of digits in a recipe.
+
+    :raises FormatError: if there are too many digits. Python itself refuses to convert thousands of them.
+    """
+    if len(text) > _MOST_DIGITS:
+        raise FormatError(
+            f"the recipe has a number of {len(text)} digits: {text[:20]}…; the limit is {_MOST_DIGITS}",
+            hint="import the patch files instead of the recipe, in order",
+        )
+    return int(text)
 
 
 def strip_level(words: Sequence[str], option: str = "-p") -> int:
@@ -212,7 +249,7 @@ def strip_level(words: Sequence[str], option: str = "-p") -> int:
     """
     for word in words:
         if re.fullmatch(rf"{option}\d+", word):
-            return int(word.removeprefix(option))
+            return number_in(word.removeprefix(option))
     return 1
 
 
