@@ -203,6 +203,15 @@ def test_a_recipe_is_read_or_refused(name: str) -> None:
         signal.signal(signal.SIGPROF, before)
 
 
+@pytest.mark.parametrize("text", ["A=aaaaaaaaaa\n" + "A=$A$A\n" * 40, ":\n" * 60_000, ": && " * 80 + ":\n"])
+def test_a_recipe_that_is_too_long_is_refused(tmp_path: Path, text: str) -> None:
+    """The patches after the limit must not be left out silently."""
+    recipe = tmp_path / "PKGBUILD"
+    recipe.write_text(f"{text}prepare() {{\n patch -p1 -i a.patch\n}}\n")
+    with pytest.raises(FormatError, match="too long to read"):
+        recipe_entries(recipe, "up")
+
+
 def test_two_stars_mean_one_star(tmp_path: Path) -> None:
     """The shells of ebuilds and of makepkg don't search folders of any depth for ``**``."""
     for name in ("files/a-b.patch", "files/deep/c-b.patch"):

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from patchq.errors import FormatError
 from patchq.recipes._trees import line_of, parse, text_of
 
 #: Placeholder for a part of a word that is only known at run time.
@@ -24,6 +25,8 @@ _PART = re.compile(
 _PARAMETER = re.compile(r"(?P<name>\w+|@)(?P<all>\[[@*]\])?(?:(?P<how>//?|##?|%%?)(?P<what>[^/]*)/?(?P<by>.*))?")
 _BRACES = re.compile(r"(?<!\$)\{([^{}\s]*,[^{}\s]*)\}")
 _MOST_STEPS = 50_000
+#: Limit of nodes inside one another.
+_MOST_NESTED = 64
 #: Limit in characters of a value, and of a replacement in it.
 _MOST_VALUE = 1 << 10
 _MOST_DEEP = 8
@@ -83,14 +86,26 @@ class Shell:
         if name in self.functions:
             yield from self._run(self.functions[name], "", 0)
 
+    def _count(self, steps: int, deep: int = 0) -> None:
+        """Count the steps of reading.
+
+        :param deep: number of nodes around the node that is read.
+        :raises FormatError: if there are too many steps or nodes. The patches after them would be lost silently.
+        """
+        self.steps += steps
+        if self.steps > _MOST_STEPS or deep > _MOST_NESTED:
+            raise FormatError(
+                f"the recipe's shell code is too long to read: more than {_MOST_STEPS} steps, "
+                f"or {_MOST_NESTED} levels of nesting",
+                hint="import the patch files instead of the recipe, in order",
+            )
+
     def values(self, name: str) -> list[str]:
         """Return the words of a variable; an empty list if the variable is unknown."""
         return [word.text for word in self.words.get(name, [])]
 
     def _run(self, node: Any, condition: str, deep: int) -> Iterator[ShellCommand]:
-        self.steps += 1
-        if self.steps > _MOST_STEPS or deep > 64:
-            return
+        self._count(1, deep)
         kind = node.type
         if kind == "comment":
             self.comments.append((line_of(node), text_of(node)))
@@ -236,15 +251,11 @@ class Shell:
         todo = [text]
         while todo:
             text = todo.pop()
-            self.steps += 1 + len(text) // 100
-            if self.steps > _MOST_STEPS:
-                return []
+            self._count(1 + len(text) // 100)
             if match := _BRACES.search(text):
                 before, after = text[: match.start()], text[match.end() :]
                 parts = match[1].split(",")
-                self.steps += len(parts) * (1 + len(text) // 100)
-                if self.steps > _MOST_STEPS:
-                    return []
+                self._count(len(parts) * (1 + len(text) // 100))
                 todo += [before + part + after for part in reversed(parts)]
             else:
                 result += self._expand_variables(text)
@@ -260,9 +271,7 @@ class Shell:
                 continue
             values = self._part(match, quoted)
             # Lines such as A=$A$A double the value each time.
-            self.steps += len(values) // 10 + sum(map(len, values)) // 100
-            if self.steps > _MOST_STEPS:
-                return []
+            self._count(len(values) // 10 + sum(map(len, values)) // 100)
             if values:
                 found[-1] += values[0]
             found += values[1:]
@@ -294,9 +303,9 @@ class Shell:
         return values
 
     def _substituted(self, value: str, how: re.Match[str]) -> str:
-        """Return the value after ``${name/a/b}`` or similar; unknown if that needs too many steps."""
-        self.steps += 1 + (len(value) * (1 + len(how["by"]))) // 1000
-        if self.steps > _MOST_STEPS or max(len(value), len(how[0])) > _MOST_VALUE:
+        """Return the value after ``${name/a/b}`` or similar; unknown if the value or the operator is too long."""
+        self._count(1 + (len(value) * (1 + len(how["by"]))) // 1000)
+        if max(len(value), len(how[0])) > _MOST_VALUE:
             return UNKNOWN
         return _substituted(value, how)
 
