@@ -56,12 +56,7 @@ class _Expression:
         """Yield the entries of an expression: a list of patches, or one patch."""
         kind = node.type
         inner = node.named_children
-        self.steps += 1
-        if self.steps > _MOST_STEPS:
-            raise UserError(
-                f"{self.recipe.path} has more than {_MOST_STEPS} expressions in its patches",
-                hint="import the patch files instead of the recipe, in order",
-            )
+        self._count()
         if deep > _MOST_DEEP:
             yield self._unknown(node, condition)
         elif kind in ("list_expression", "parenthesized_expression"):
@@ -83,6 +78,14 @@ class _Expression:
             yield self.recipe.entry(self.string(node), line_of(node)).only_if(condition)
         else:
             yield self._unknown(node, condition)
+
+    def _count(self) -> None:
+        self.steps += 1
+        if self.steps > _MOST_STEPS:
+            raise UserError(
+                f"{self.recipe.path} has more than {_MOST_STEPS} expressions in its patches",
+                hint="import the patch files instead of the recipe, in order",
+            )
 
     def _branches(self, node: Any, condition: str, deep: int) -> Iterator[Entry]:
         own = text_of(node.child_by_field_name("condition"))

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from patchq.drift._effects.state import RaisedError, TrialState
+from patchq.drift._effects.state import LONGEST, BoundMethod, RaisedError, TrialState
 from patchq.drift._effects.values import MOST_ITEMS, Lazy, MadeContainer, Number, Unknown, UnknownError
 
-#: Longest range and text to compute.
+#: Longest range to compute.
 _LONGEST_RANGE = 64
-_LONGEST_TEXT = 10000
 #: Builtins without an effect that have no function here.
 _PURE = {
     *("abs", "bytes", "callable", "chr", "divmod", "float", "format", "hash", "hex", "id", "issubclass", "oct", "ord"),
-    *("pow", "repr", "round", "slice", "sorted", "sum", "type", "range", "int", "frozenset", "super"),
+    *("pow", "repr", "round", "slice", "type", "int", "frozenset", "super"),
 }
 #: Methods that have no effect in most classes.
 _PURE_METHODS = {
@@ -30,8 +30,7 @@ _PURE_METHODS = {
 #: Functions of modules without an effect.
 _PURE_FUNCTIONS = {
     *("math.ceil", "math.floor", "math.gcd", "math.log2", "math.prod", "math.sqrt", "operator.attrgetter"),
-    *("operator.itemgetter", "os.fspath", "os.path.basename", "os.path.dirname", "os.path.join", "os.path.splitext"),
-    *("os.getenv", "os.environ.get"),
+    *("operator.itemgetter", "os.fspath", "os.path.basename", "os.path.dirname", "os.path.splitext"),
 }
 #: Methods of texts that are computed.
 _TEXT_METHODS = {
@@ -84,13 +83,18 @@ def call_builtin(state: TrialState, name: str, arguments: list[Any], keywords: d
     return True, state.made("builtin", name, values, named)
 
 
+@functools.cache
+def _signature(call: Callable[..., Any]) -> inspect.Signature:
+    return inspect.signature(call)
+
+
 def _applied(call: Callable[..., Any], state: TrialState, arguments: list[Any]) -> Any:
     """Call a function of this module.
 
     :raises UnknownError: if the function doesn't take these arguments.
     """
     try:
-        inspect.signature(call).bind(state, *arguments)
+        _signature(call).bind(state, *arguments)
     except TypeError:
         raise UnknownError from None
     return call(state, *arguments)
@@ -119,7 +123,7 @@ def call_method(state: TrialState, owner: Any, name: str, arguments: list[Any], 
         return True, _environment(state, *arguments)
     if path == "os.path.join":
         return True, state.made("path", _paths(state, arguments))
-    if path in ("typing.cast",) and len(arguments) == 2:
+    if path == "typing.cast" and len(arguments) == 2:
         return True, arguments[1]
     return _pure_method(state, owner, name, path, arguments, keywords)
 
@@ -188,7 +192,7 @@ def _set_default(state: TrialState, owner: Unknown, key: Any, default: Any) -> A
 
 def _extend_unknown(state: TrialState, owner: Unknown, items: Any) -> None:
     for one in state.iterate(items):
-        state.call(state.bound(owner, "append"), [one], {})
+        state.call(BoundMethod(owner, "append"), [one], {})
 
 
 def _without_end(state: TrialState, text: Any, name: str, part: str) -> Any:
@@ -230,7 +234,7 @@ def _of_text(state: TrialState, owner: str, name: str, arguments: list[Any], key
             found = getattr(owner, name)(*arguments)
         except (TypeError, ValueError):
             raise UnknownError from None
-        if isinstance(found, str) and len(found) > _LONGEST_TEXT:
+        if isinstance(found, str) and len(found) > LONGEST:
             raise UnknownError
         return MadeContainer("list", found) if isinstance(found, list) else found
     if name == "format" and not keywords:
@@ -256,12 +260,12 @@ def _made_dict(state: TrialState, pairs: list[tuple[Any, Any]]) -> MadeContainer
 # Builtins
 
 
-def _any(state: TrialState, items: Any = NotImplemented) -> Any:
-    return items if items is NotImplemented else any(map(state.truth, state.iterate(items)))
+def _any(state: TrialState, items: Any) -> bool:
+    return any(map(state.truth, state.iterate(items)))
 
 
-def _all(state: TrialState, items: Any = NotImplemented) -> Any:
-    return items if items is NotImplemented else all(map(state.truth, state.iterate(items)))
+def _all(state: TrialState, items: Any) -> bool:
+    return all(map(state.truth, state.iterate(items)))
 
 
 def _bool(state: TrialState, value: Any = False) -> bool:

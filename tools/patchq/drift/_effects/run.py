@@ -1,4 +1,4 @@
-"""TrialRun a function with made-up values: its statements, expressions and calls."""
+"""Run a function with made-up values: its statements, expressions and calls."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from patchq.drift._effects.state import (
     RaisedError,
     TrialState,
     is_plain_number,
-    negated,
 )
-from patchq.drift._effects.values import Key, Lazy, MadeContainer, Number, Unknown, UnknownError
-from patchq.drift._python.shape import FunctionNode, walk
+from patchq.drift._effects.values import PRIME, Key, Lazy, MadeContainer, Number, Unknown, UnknownError
+from patchq.drift._python.shape import FunctionNode
 
 #: Most repetitions of a ``while`` loop whose test needs a decision, and of any ``while`` loop.
 _MOST_DECIDED, _MOST_ROUNDS = 6, 64
@@ -60,8 +59,12 @@ class _Continue(Exception):
     pass
 
 
+#: What leaves a block before its end.
+_LEAVING = (RaisedError, _Return, _Break, _Continue)
+
+
 class TrialRun(TrialState):
-    """TrialRun of the code of a function."""
+    """Run of a function's code."""
 
     def key_of_closure(self, value: Closure) -> Key:
         """Return what a function does for unknown arguments."""
@@ -71,7 +74,7 @@ class TrialRun(TrialState):
         parameters = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
         parameters += [one for one in (arguments.vararg, arguments.kwarg) if one]
         given = [self.surroundings.unknown("argument", len(self.inside), at) for at in range(len(parameters))]
-        before = self.stored, self.unreported, self.events, self.changes, self.calls, self.stale
+        before = self.stored, self.unreported, self.events, self.changes, self.calls, self.stale, self.barriers
         self.stored, self.unreported, self.events = dict(self.stored), {}, []
         self.changes, self.calls, self.stale = dict(self.changes), dict(self.calls), dict(self.stale)
         names = dict(zip((one.arg for one in parameters), given, strict=True))
@@ -87,7 +90,7 @@ class TrialRun(TrialState):
         self.inside.pop()
         self.flush()
         done = tuple(self.events)
-        self.stored, self.unreported, self.events, self.changes, self.calls, self.stale = before
+        self.stored, self.unreported, self.events, self.changes, self.calls, self.stale, self.barriers = before
         shape = len(arguments.posonlyargs) + len(arguments.args), *(one.arg for one in arguments.kwonlyargs)
         keywords = (*(one is None for one in arguments.kw_defaults), bool(arguments.vararg), bool(arguments.kwarg))
         defaults = self.keys(value.defaults)
@@ -95,7 +98,7 @@ class TrialRun(TrialState):
         return ("function", is_async, shape, keywords, defaults, done, result)
 
     def run(self, node: FunctionNode, watched: Collection[str]) -> Key:
-        """TrialRun the function with unknown arguments, and return the description of what it did.
+        """Run the function with unknown arguments, and return the description of what it did.
 
         :param watched: names of local variables whose last values count, too.
         """
@@ -121,7 +124,8 @@ class TrialRun(TrialState):
         except EndlessError:
             end = ("endless",)
         self.flush()
-        functions = tuple(map(self.key_of_closure, self.passed))
+        # To describe a function may pass on others.
+        functions = tuple(map(self.key_of_closure, tuple(self.passed)))
         # The translation of a C++ variable ``x`` is ``x 1`` or ``x 2``.
         last = [(name, value) for name, value in scope.names.items() if name.partition(" ")[0] in watched]
         variables = tuple(sorted((name.partition(" ")[0], self.key(value)) for name, value in last))
@@ -138,7 +142,7 @@ class TrialRun(TrialState):
         scope = FunctionScope(names, function.scope)
         if isinstance(function.node, ast.Lambda):
             return self.value(function.node.body, scope)
-        if any(isinstance(each, ast.Yield | ast.YieldFrom) for each in walk(function.node)):
+        if function.yields:
             raise UnknownError
         return self._call_body(function.node.body, scope)
 
@@ -209,12 +213,8 @@ class TrialRun(TrialState):
             self.step()
             self.reached[id(statement), "item"] += 1
             self.assign(statement.target, item, scope)
-            try:
-                self.block(statement.body, scope)
-            except _Break:
+            if self._leaves(statement.body, scope):
                 return
-            except _Continue:
-                continue
         self.reached[id(statement), "end"] += 1
         self.block(statement.orelse, scope)
 
@@ -230,13 +230,19 @@ class TrialRun(TrialState):
             decided += self.decisions.count > before
             if decided > _MOST_DECIDED or rounds > _MOST_ROUNDS:
                 raise EndlessError
-            try:
-                self.block(statement.body, scope)
-            except _Break:
+            if self._leaves(statement.body, scope):
                 return
-            except _Continue:
-                continue
         self.block(statement.orelse, scope)
+
+    def _leaves(self, body: Sequence[ast.stmt], scope: FunctionScope) -> bool:
+        """Run the body of a loop once, and return whether it leaves the loop."""
+        try:
+            self.block(body, scope)
+        except _Break:
+            return True
+        except _Continue:
+            pass
+        return False
 
     def _run_Break(self, statement: ast.stmt, scope: FunctionScope) -> None:
         raise _Break
@@ -334,14 +340,15 @@ class TrialRun(TrialState):
         if not statement.finalbody:
             self._tried(statement, scope)
             return
+        before = self.tries
         self.tries += 1
         try:
             self._tried(statement, scope)
-        except (RaisedError, _Return, _Break, _Continue):
-            self.tries -= 1
+        except _LEAVING:
+            self.tries = before
             self.block(statement.finalbody, scope)
             raise
-        self.tries -= 1
+        self.tries = before
         self.block(statement.finalbody, scope)
 
     def _tried(self, statement: ast.Try, scope: FunctionScope) -> None:
@@ -349,15 +356,15 @@ class TrialRun(TrialState):
         self.tries += 1
         try:
             self.block(statement.body, scope)
+        except (_Return, _Break, _Continue):
+            self.tries = before
+            raise
         except RaisedError as error:
             self.tries = before
             for handler in statement.handlers:
                 if self._catches(handler.type, error, scope):
                     self._handle(handler, error, scope)
                     return
-            raise
-        except (_Return, _Break, _Continue):
-            self.tries = before
             raise
         self.tries = before
         self.block(statement.orelse, scope)
@@ -395,20 +402,15 @@ class TrialRun(TrialState):
         if items[0].optional_vars is not None:
             self.assign(items[0].optional_vars, entered, scope)
         self.tries += 1
+        left: Exception | None = None
         try:
             self._with(items[1:], body, scope)
-        except RaisedError as error:
-            self.tries -= 1
-            self.event("leave", self.key(context), fails=False)
-            if not self.suppresses(context, error):
-                raise
-            return
-        except (_Return, _Break, _Continue):
-            self.tries -= 1
-            self.event("leave", self.key(context), fails=False)
-            raise
+        except _LEAVING as error:
+            left = error
         self.tries -= 1
         self.event("leave", self.key(context), fails=False)
+        if left is not None and not (isinstance(left, RaisedError) and self.suppresses(context, left)):
+            raise left
 
     def assign(self, target: ast.expr, value: Any, scope: FunctionScope) -> None:
         match target:
@@ -590,7 +592,7 @@ class TrialRun(TrialState):
             except TypeError:
                 raise UnknownError from None
         if isinstance(node.op, ast.USub) and isinstance(value, Number):
-            return negated(value)
+            return Number(-value.value % PRIME)
         return self.made("operation", type(node.op).__name__, self.key(value))
 
     def test(self, node: ast.expr, scope: FunctionScope) -> bool:
@@ -606,17 +608,21 @@ class TrialRun(TrialState):
             found = not self.test(node.operand, scope)
         else:
             found = self.truth(self.value(node, scope))
-        self.reached.update((id(node), (id(node), found)))
+        self._tested(node, found)
         if self.decisions.count == before:
             self.reached[id(node), "decided"] += 1
         return found
+
+    def _tested(self, node: ast.expr, result: bool) -> None:
+        self.reached[id(node)] += 1
+        self.reached[id(node), result] += 1
 
     def _value_of_BoolOp(self, node: ast.BoolOp, scope: FunctionScope) -> Any:
         value = None
         for one in node.values:
             value = self.value(one, scope)
             found = self.truth(value)
-            self.reached.update((id(one), (id(one), found)))
+            self._tested(one, found)
             if found != isinstance(node.op, ast.And):
                 break
         return value
@@ -634,17 +640,14 @@ class TrialRun(TrialState):
         return self._call(node, scope)
 
     def _call(self, node: ast.Call, scope: FunctionScope, *, as_statement: bool = False) -> Any:
-        name = ast.unparse(node.func)
+        name = ast.unparse(node.func) if self.helpers else ""
         helper = self.helpers.get(name)
-        if (
-            helper is not None
-            and name not in self.inside
-            and scope.find(name.partition(".")[0] if "." not in name else "") is None
-        ):
+        if helper is not None and name not in self.inside and ("." in name or scope.find(name) is None):
             return self._help(helper, name, node, scope)
-        function = self.value(node.func, scope) if not isinstance(node.func, ast.Attribute) else None
         if isinstance(node.func, ast.Attribute):
-            function = BoundMethod(self.value(node.func.value, scope), node.func.attr)
+            function: Any = BoundMethod(self.value(node.func.value, scope), node.func.attr)
+        else:
+            function = self.value(node.func, scope)
         arguments = self._elements(node.args, scope)
         keywords: dict[str, Any] = {}
         for one in node.keywords:
@@ -665,13 +668,12 @@ class TrialRun(TrialState):
         """Call a function."""
         if isinstance(function, Closure):
             return self._call_closure(function, arguments, keywords)
-        if isinstance(function, Unknown) and self.surroundings.term(function)[0] == "global":
-            name = str(self.surroundings.term(function)[1])
+        owner: Any = None
+        name = self._global_name(function)
+        if name:
             done, result = call_builtin(self, name, arguments, keywords)
             if done:
                 return result
-        owner: Any = None
-        name = ""
         if isinstance(function, BoundMethod):
             owner, name = function.owner, function.name
             done, result = call_method(self, owner, name, arguments, keywords)
@@ -682,11 +684,13 @@ class TrialRun(TrialState):
             function = self.attribute(owner, name)
             if isinstance(function, Closure):
                 return self._call_closure(function, arguments, keywords)
-        elif isinstance(function, Unknown):
-            term = self.surroundings.term(function)
-            name = str(term[1]) if term[0] == "global" else ""
         parts = ("call", self.key(function), self.keys(arguments, shared=True), self.named(keywords, shared=True))
         return self._call_unknown(parts, name, owner, as_statement=as_statement)
+
+    def _global_name(self, value: Any) -> str:
+        """Return the name of a global value; "" for other values."""
+        term = self.surroundings.term(value) if isinstance(value, Unknown) else ("",)
+        return str(term[1]) if term[0] == "global" else ""
 
     def _call_unknown(self, parts: tuple[Any, ...], name: str, owner: Any, *, as_statement: bool) -> Any:
         """Return the result of a call of unknown code, and report the call if it may have an effect.
@@ -750,7 +754,7 @@ class TrialRun(TrialState):
         return names
 
     def _help(self, helper: FunctionNode, name: str, node: ast.Call, scope: FunctionScope) -> Any:
-        """TrialRun the body of a helper in place of its call."""
+        """Run the body of a helper in place of its call."""
         static = any(isinstance(one, ast.Name) and one.id == "staticmethod" for one in helper.decorator_list)
         if helper.decorator_list and not static:
             raise UnknownError

@@ -22,13 +22,13 @@ from patchq.drift._effects.values import (
     Unknown,
     UnknownError,
 )
-from patchq.drift._python.shape import FunctionNode
+from patchq.drift._python.shape import FunctionNode, walk
 
 #: Most statements and expressions of a run.
 _MOST_STEPS = 12000
 #: Greatest integer and longest text to compute.
 _GREATEST = 2**64
-_LONGEST = 10000
+LONGEST = 10000
 _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -93,10 +93,14 @@ class FunctionScope:
 
 
 class Closure:
-    """Function that the function made."""
+    """Function that the function made.
+
+    :ivar yields: it is a generator.
+    """
 
     def __init__(self, node: FunctionNode | ast.Lambda, scope: FunctionScope, defaults: Sequence[Any]) -> None:
         self.node, self.scope, self.defaults = node, scope, defaults
+        self.yields = any(isinstance(each, ast.Yield | ast.YieldFrom) for each in walk(node))
 
 
 class BoundMethod:
@@ -107,7 +111,7 @@ class BoundMethod:
 
 
 class TrialState(abc.ABC):
-    """One run of a function.
+    """State of one run of a function.
 
     :ivar events: what the run did to its surroundings, in order.
     :ivar reached: how often statements and tests ran, by their ids; how often tests had each result; and how often
@@ -180,7 +184,7 @@ class TrialState(abc.ABC):
         if isinstance(value, slice):
             return ("slice", *self.keys((value.start, value.stop, value.step)))
         if isinstance(value, int) and not isinstance(value, bool):
-            return ("number", value % PRIME) if value else ("number", 0)
+            return ("number", value % PRIME)
         return (type(value).__name__, repr(value))
 
     def keys(self, values: Iterable[Any], *, shared: bool = False) -> tuple[Key, ...]:
@@ -405,19 +409,18 @@ class TrialState(abc.ABC):
         if self._is_environment(owner):
             return self.made("environment", self.key(place))
         owner, place = self._address(owner, place)
-        now = self.now(owner)
-        kept = self.stored.get(("item", self.key(now), self.key(place)))
-        if kept is not None:
-            return kept
+        read: tuple[Hashable, ...] = ("item", self.key(self.now(owner)), self.key(place))
+        if read in self.stored:
+            return self.stored[read]
         if self.barriers:
-            return self.made("item", self.key(now), self.key(place), self.barriers)
-        return self.made("item", self.key(now), self.key(place))
+            read = (*read, self.barriers)
+        return self.made(*read)
 
     def _address(self, owner: Any, place: Any) -> tuple[Any, Any]:
         """Return ``p`` and ``i + j`` for ``(p + i)[j]`` in C++; other items as they are."""
-        if isinstance(owner, Number) and self.surroundings.is_cpp and self.point(place) is not None:
-            return self.surroundings.unknown("memory"), self.operation(ast.Add(), owner, place)
-        if isinstance(owner, Unknown) and owner.number in self.surroundings.pointers and self.point(place) is not None:
+        is_sum = isinstance(owner, Number) and self.surroundings.is_cpp
+        is_pointer = isinstance(owner, Unknown) and owner.number in self.surroundings.pointers
+        if (is_sum or is_pointer) and self.point(place) is not None:
             return self.surroundings.unknown("memory"), self.operation(ast.Add(), owner, place)
         return owner, place
 
@@ -426,7 +429,7 @@ class TrialState(abc.ABC):
 
         :raises UnknownError: if there are too many of them.
         """
-        if len(added) + len(items) > _LONGEST:
+        if len(added) + len(items) > LONGEST:
             raise UnknownError
         return added
 
@@ -475,7 +478,7 @@ class TrialState(abc.ABC):
         self.within(found, ())
         if all(isinstance(one, str) for one in found):
             joined = "".join(map(str, found))
-            if len(joined) > _LONGEST:
+            if len(joined) > LONGEST:
                 raise UnknownError
             return joined
         return self.surroundings.unknown("text", tuple(found))
@@ -727,10 +730,6 @@ class TrialState(abc.ABC):
                 return True
         return False
 
-    def bound(self, owner: Any, name: str) -> BoundMethod:
-        """Return a method of an object, before it is called."""
-        return BoundMethod(owner, name)
-
     @abc.abstractmethod
     def call(self, function: Any, arguments: list[Any], keywords: dict[str, Any]) -> Any:
         """Call a function."""
@@ -747,10 +746,6 @@ def _is_literal(value: Any) -> bool:
 def _builtin(kind: Hashable) -> Any:
     name = kind[1] if isinstance(kind, tuple) and len(kind) == 2 else ""
     return getattr(builtins, str(name), None)
-
-
-def negated(value: Number) -> Number:
-    return Number(-value.value % PRIME)
 
 
 def is_plain_number(value: Any) -> bool:

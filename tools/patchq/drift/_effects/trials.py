@@ -7,7 +7,7 @@ from collections import Counter, deque
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 
 from patchq.drift._effects.run import TrialRun
-from patchq.drift._effects.values import Key, Surroundings, UnknownError
+from patchq.drift._effects.values import MOST_ITEMS, Key, Surroundings, UnknownError
 from patchq.drift._python.shape import FunctionNode, bound_names, clone, walk
 
 #: Most repetitions of a run.
@@ -24,12 +24,10 @@ _RARE, _MOST_RARE, _MOST_SEEDS = 24, 24, 6
 _MOST_STEPS = 1_000_000
 #: Numbers above this one must be the same in both versions.
 _GREATER = 16
-#: Greatest number of items that a constant of the function suggests.
-_MOST_ITEMS = 9
 
 
 class FunctionVersion:
-    """One version of a function, with the functions and constants that only this version of the file has.
+    """Version of a function, with the functions and constants that only this version of the file has.
 
     :ivar watched: names of local variables that patches read.
     :ivar is_cpp: the function is translated from C++.
@@ -49,12 +47,14 @@ class FunctionVersion:
         #: Number of statements and expressions that ran.
         self.steps = 0
 
-    def run(self, surroundings: Surroundings, seeds: Sequence[int]) -> tuple[Key, Counter[Hashable]]:
+    def run(
+        self, surroundings: Surroundings, seeds: Sequence[int], watched: Collection[str]
+    ) -> tuple[Key, Counter[Hashable]]:
         """Run the function: return what it did, and how often each statement and test ran."""
         reached: Counter[Hashable] = Counter()
         run = TrialRun(surroundings, seeds, helpers=self.helpers, constants=self.constants, reached=reached)
         try:
-            return run.run(self.node, self.watched), reached
+            return run.run(self.node, watched), reached
         finally:
             self.steps += run.steps
 
@@ -76,7 +76,6 @@ def do_the_same(old: FunctionVersion, new: FunctionVersion) -> bool:
     nodes = [each for version in versions for body in version.bodies() for each in walk(body)]
     surroundings = Surroundings(_errors(nodes), _sizes(nodes), is_cpp=old.is_cpp)
     watched = set(old.watched) & _variables(old.node) & _variables(new.node)
-    old.watched = new.watched = watched
     search = _Search()
     try:
         for number in range(_MOST):
@@ -84,7 +83,7 @@ def do_the_same(old: FunctionVersion, new: FunctionVersion) -> bool:
                 # Most versions that do something else have been told apart by now.
                 search.needed = _needed(versions)
             seeds = search.seeds(number)
-            reached = _same_run(versions, surroundings, seeds)
+            reached = _same_run(versions, surroundings, seeds, watched)
             if reached is None:
                 return False
             search.add(seeds, reached)
@@ -179,7 +178,7 @@ def _variables(node: FunctionNode) -> set[str]:
 
 
 def _same_run(
-    versions: Sequence[FunctionVersion], surroundings: Surroundings, seeds: Sequence[int]
+    versions: Sequence[FunctionVersion], surroundings: Surroundings, seeds: Sequence[int], watched: Collection[str]
 ) -> Counter[Hashable] | None:
     """Run both versions, again as long as a run finds out more about the unknown values.
 
@@ -187,7 +186,7 @@ def _same_run(
     """
     for _ in range(_MOST_ROUNDS):
         findings = surroundings.findings
-        (old, old_reached), (new, new_reached) = (version.run(surroundings, seeds) for version in versions)
+        (old, old_reached), (new, new_reached) = (version.run(surroundings, seeds, watched) for version in versions)
         if surroundings.findings == findings:
             return old_reached + new_reached if old == new else None
     return None
@@ -207,7 +206,7 @@ def _sizes(nodes: Sequence[ast.AST]) -> list[int]:
     """Return numbers of items around the small constants of the functions."""
     found: set[int] = set()
     for node in nodes:
-        if isinstance(node, ast.Constant) and type(node.value) is int and 0 < node.value < _MOST_ITEMS:
+        if isinstance(node, ast.Constant) and type(node.value) is int and 0 < node.value < MOST_ITEMS:
             found.update((max(node.value - 1, 1), node.value, node.value + 1))
     return sorted(found)
 

@@ -33,7 +33,10 @@ class UnknownError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Value of which only the description is known: ``number`` is its place in :attr:`Surroundings.terms`."""
+    """Value with a description only.
+
+    :ivar number: position of the description in :attr:`Surroundings.terms`.
+    """
 
     number: int
 
@@ -74,7 +77,7 @@ class Lazy:
 
 
 class Surroundings:
-    """What the runs of two versions of a function share: descriptions of unknown values, and constants in tests.
+    """Descriptions of unknown values, and findings about them, for all runs of the two versions of a function.
 
     :ivar terms: description of each unknown value.
     :ivar constants: for each unknown value, the constants that it is compared with.
@@ -213,7 +216,7 @@ class Decisions:
         return _random("point", value.number)
 
     def content(self, value: Unknown) -> Any:
-        """Return the constant that an unknown value equals in this run; ``Ellipsis`` or a class number if none.
+        """Return the constant that an unknown value equals in this run; a class number if none.
 
         A class number is a tuple ``(truth, class)``. Values of one class are equal.
         """
