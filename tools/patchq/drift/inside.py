@@ -7,9 +7,11 @@ contain the name of a function that the patch touches.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from patchq.drift._cpp import facts as cpp_facts
@@ -17,6 +19,7 @@ from patchq.drift._cpp.touched import TouchedCpp
 from patchq.drift._cpp.uses import CppUses, distinct
 from patchq.drift._python import facts as python_facts
 from patchq.drift._python.counterparts import Counterparts
+from patchq.drift._python.facts import imported_from
 from patchq.drift._python.shape import FunctionNode
 from patchq.drift._python.touched import TouchedPython
 from patchq.drift._python.uses import PythonUses
@@ -123,6 +126,7 @@ class PatchFacts:
     def _restored(self, new: Mapping[bytes, TreeEntry]) -> dict[bytes, TreeEntry]:
         """Return the new files, with the old bodies of functions that do the same as before."""
         found = dict(new)
+        tree = Tree(new, self.old.files, self.old)
         words: dict[bytes, set[str]] = {}
         for touch in self.touches:
             lines = touch.after.split(b"\n")
@@ -131,10 +135,20 @@ class PatchFacts:
         for path, entry in new.items():
             old = self.old.blob(path)
             if old and entry.blob != old and entry.mode[:3] == b"100" and _can_read(language_of(path)):
-                found[path] = TreeEntry(
-                    entry.mode, self.old.files.restored(path, old, entry.blob, frozenset(words.get(path, ())))
-                )
+                imported = partial(self._imported, tree, path)
+                kept = frozenset(words.get(path, ()))
+                found[path] = TreeEntry(entry.mode, tree.files.restored(path, old, entry.blob, kept, imported))
         return found
+
+    def _imported(self, tree: Tree, path: bytes, node: ast.ImportFrom) -> tuple[bytes | None, bytes | None]:
+        """Return the old and new content of the module from which a statement in a file imports."""
+        package = path.endswith(b"__init__.py")
+        target = tree.path_of(imported_from(node, tree.module_of(path), package=package))
+        blobs = [side.blob(target) if target else None for side in (self.old, tree)]
+        if blobs[0] == blobs[1]:
+            return None, None
+        contents = [tree.files.content(blob) if blob else None for blob in blobs]
+        return contents[0], contents[1]
 
 
 def _real_place(version: Tree, at: str) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from patchq.drift._cpp.facts import CppFile, head_of, local_names, read_cpp
 from patchq.drift._effects.restored import RestoredLines, replaced
-from patchq.drift._effects.translated import python_of, types_of_locals
+from patchq.drift._effects.translated import is_const, python_of, types_of_locals, without_aliases
 from patchq.drift._effects.trials import FunctionVersion, do_the_same
 from patchq.drift._effects.values import UnknownError
 from patchq.drift._python.shape import FunctionNode
@@ -22,6 +25,7 @@ def restore_cpp(old: bytes, new: bytes, kept: Collection[str] = ()) -> list[Rest
     """
     files = read_cpp(old), read_cpp(new)
     functions = tuple(dict(_functions(file)) for file in files)
+    constants = _constants(*files)
     found: list[RestoredLines] = []
     used: set[str] = set()
     for name, node in functions[1].items():
@@ -37,7 +41,9 @@ def restore_cpp(old: bytes, new: bytes, kept: Collection[str] = ()) -> list[Rest
             continue
         helpers = [_helpers(functions[side], functions[1 - side], files[side]) for side in (0, 1)]
         called = [_called(files[side], one, helpers[side]) for side, one in enumerate((before, node))]
-        versions = [_version(files[side], one, called[side], kept) for side, one in enumerate((before, node))]
+        versions = [
+            _version(files[side], one, called[side], constants[side], kept) for side, one in enumerate((before, node))
+        ]
         if versions[0] is None or versions[1] is None or not do_the_same(versions[0], versions[1]):
             continue
         lines = [files[0].text(one) for helper, one in called[0].values() if helper not in used]
@@ -80,12 +86,47 @@ def _called(file: CppFile, node: Any, helpers: Mapping[str, _Helper]) -> dict[st
     return {name: helper for name, helper in helpers.items() if name in text}
 
 
-def _version(file: CppFile, node: Any, called: Mapping[str, _Helper], kept: Collection[str]) -> FunctionVersion | None:
+def _version(
+    file: CppFile,
+    node: Any,
+    called: Mapping[str, _Helper],
+    constants: Mapping[str, ast.expr],
+    kept: Collection[str],
+) -> FunctionVersion | None:
+    file, node = without_aliases(file, node)
     try:
         helpers: dict[str, FunctionNode] = {name: python_of(file, one) for name, (_, one) in called.items()}
-        return FunctionVersion(python_of(file, node), helpers, {}, kept, is_cpp=True)
+        return FunctionVersion(python_of(file, node), helpers, constants, kept, is_cpp=True)
     except UnknownError:
         return None
+
+
+def _constants(old: CppFile, new: CppFile) -> list[dict[str, ast.expr]]:
+    """Return the integers to which names of each version stand, without those that both versions mention as often."""
+    sides = [_numbers(file) for file in (old, new)]
+    counts = [Counter(re.findall(rb"\w+", file.source)) for file in (old, new)]
+    found: list[dict[str, ast.expr]] = []
+    for side in (0, 1):
+        mine, other = sides[side], sides[1 - side]
+        kept: dict[str, ast.expr] = {}
+        for name, number in mine.items():
+            word = name.encode()
+            if counts[0][word] != counts[1][word] and (other.get(name) == number or not counts[1 - side][word]):
+                kept[name] = ast.Constant(number)
+        found.append(kept)
+    return found
+
+
+def _numbers(file: CppFile) -> dict[str, int]:
+    """Return the names of integer constants and macros outside of functions that have one definition."""
+    found: dict[str, int] = {}
+    names = Counter(map(_short, file.facts))
+    for name, facts in file.facts.items():
+        fact, node = facts[0], file.nodes[name][0]
+        is_constant = fact.kind == "macro" or (fact.kind == "value" and is_const(file, node))
+        if is_constant and len(facts) == names[_short(name)] == 1 and fact.parameters is None and fact.value.isdigit():
+            found[_short(name)] = int(fact.value)
+    return found
 
 
 def _whole_lines(source: bytes, node: Any, text: str) -> RestoredLines:

@@ -56,7 +56,7 @@ def dotted(state: TrialState, value: Any) -> str:
 
 def call_builtin(state: TrialState, name: str, arguments: list[Any], keywords: dict[str, Any]) -> _Result:
     """Call a builtin function: return whether this is one, and its result."""
-    if state.surroundings.is_cpp and name not in ("min", "max"):
+    if state.surroundings.is_cpp and name not in ("min", "max", "clamp", "ceil_div"):
         return _NOT_DONE
     if name == "delattr" and len(arguments) == 2 and isinstance(arguments[1], str):
         state.event("delete", state.key(arguments[0]), arguments[1])
@@ -395,10 +395,27 @@ def _extreme(name: str) -> Callable[..., Any]:
         every = list(state.iterate(values[0])) if len(values) == 1 else list(values)
         if every and all(isinstance(one, int | float) for one in every):
             return min(every) if name == "min" else max(every)
-        keys = sorted(state.keys(map(state.now, every)), key=repr)
+        every = list(map(state.now, every))
+        if len(values) == 2 and (less := state.is_less(*every)) is not None:
+            return every[less != (name == "min")]
+        keys = sorted(state.keys(every), key=repr)
         return state.made("builtin", name, *keys)
 
     return call
+
+
+def _clamp(state: TrialState, value: Any, lowest: Any, highest: Any) -> Any:
+    raised = _BUILTINS["max"](state, value, lowest)
+    return _BUILTINS["min"](state, raised, highest)
+
+
+def _ceil_div(state: TrialState, number: Any, divisor: Any) -> Any:
+    """Return ``ceil_div(n, d)`` as ``(n + d - 1) / d``."""
+    for one in (number, divisor):
+        if isinstance(one, Unknown):
+            state.surroundings.is_number(one)
+    most = state.operation(ast.Sub(), divisor, 1)
+    return state.operation(ast.FloorDiv(), state.operation(ast.Add(), number, most), divisor)
 
 
 def _isinstance(state: TrialState, value: Any, kinds: Any) -> Any:
@@ -476,6 +493,9 @@ _BUILTINS: dict[str, Callable[..., Any]] = {
     "sum": _sum,
     "min": _extreme("min"),
     "max": _extreme("max"),
+    "clamp": _clamp,
+    "ceil_div": _ceil_div,
+    "cdiv": _ceil_div,
     "isinstance": _isinstance,
     "hasattr": _hasattr,
     "getattr": _getattr,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from patchq.drift._effects.restored import RestoredLines, replaced
 from patchq.drift._effects.trials import FunctionVersion, do_the_same
@@ -15,9 +16,13 @@ _CACHE_OF_ANY_SIZE = ast.dump(ast.parse("functools.lru_cache(maxsize=None)", mod
 _CACHE = ast.dump(ast.parse("functools.cache", mode="eval").body)
 #: Node of a function by its qualified name.
 _Functions = dict[str, FunctionNode]
+#: Function that returns the old and the new content of the module from which a statement imports.
+Imported = Callable[[ast.ImportFrom], tuple[bytes | None, bytes | None]]
 
 
-def restore_python(old: bytes, new: bytes, kept: Collection[str] = ()) -> list[RestoredLines]:
+def restore_python(
+    old: bytes, new: bytes, kept: Collection[str] = (), imported: Imported = lambda node: (None, None)
+) -> list[RestoredLines]:
     """Return the replacements in the new file that give functions with an unchanged effect their old bodies.
 
     If the new version split a part off into a new function, the replacements also remove the new function. If the new
@@ -25,6 +30,7 @@ def restore_python(old: bytes, new: bytes, kept: Collection[str] = ()) -> list[R
 
     :param kept: words that patches add to the file. A function isn't restored if its new version has lost a local
         variable with such a name.
+    :param imported: function that returns the old and the new content of the module from which a statement imports.
     """
     try:
         trees = ast.parse(old), ast.parse(new)
@@ -34,6 +40,10 @@ def restore_python(old: bytes, new: bytes, kept: Collection[str] = ()) -> list[R
     functions = tuple(dict(_functions(tree.body, "")) for tree in trees)
     constants = tuple(_constants(tree) for tree in trees)
     only = [_lacking(constants[side], constants[1 - side], trees[1 - side]) for side in (0, 1)]
+    bound = [bound_names(tree) for tree in trees]
+    others = [_imported_helpers(trees[side], bound[1 - side], imported, side) for side in (0, 1)]
+    for side in (0, 1):
+        only[side] |= {name: value for name, value in _imports(trees[side]) if name not in bound[1 - side]}
     same = {name: value for name, value in constants[0].items() if _is_equal(value, constants[1].get(name))}
     found = []
     used: set[str] = set()
@@ -43,7 +53,7 @@ def restore_python(old: bytes, new: bytes, kept: Collection[str] = ()) -> list[R
             continue
         if (bound_names(before) - bound_names(node)).intersection(kept):
             continue
-        helpers = [_helpers(name, functions[side], functions[1 - side]) for side in (0, 1)]
+        helpers = [others[side] | _helpers(name, functions[side], functions[1 - side]) for side in (0, 1)]
         known = _properties(name.rpartition(".")[0], *functions)
         # A constant that both versions mention is compared by its name: its value may change again.
         known |= {key: same[key] for key in _mentioned(before, same) ^ _mentioned(node, same)}
@@ -58,7 +68,8 @@ def restore_python(old: bytes, new: bytes, kept: Collection[str] = ()) -> list[R
             continue
         (start, end), (first, last) = replaced[0] or (0, 0), replaced[1] or (0, 0)
         lines = texts[0][start - 1 : end]
-        lines += _needed(before, helpers[0], functions[0], texts[0], used)
+        mine = {key: value for key, value in helpers[0].items() if key not in others[0]}
+        lines += _needed(before, mine, functions[0], texts[0], used)
         found.append(RestoredLines(first, last, tuple(lines)))
         used |= {helper for helper in helpers[1] if _calls(node, helper)}
     return [*found, *_unused(used, functions, texts, found, new)]
@@ -93,6 +104,64 @@ def _constants(tree: ast.Module) -> dict[str, ast.expr]:
             target, value = node.target, node.value
         if isinstance(target, ast.Name) and value is not None and stored[target.id] == 1 and _is_fixed(value):
             found[target.id] = value
+    return found
+
+
+def _imports(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
+    """Yield each imported name with its full name, such as ``json.loads``."""
+    for node in walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            module = ["." * node.level] * bool(node.level) + (node.module or "").split(".") * bool(node.module)
+            for one in node.names:
+                yield one.asname or one.name, _dotted([*module, one.name])
+        elif isinstance(node, ast.Import):
+            for one in node.names:
+                if one.asname:
+                    yield one.asname, _dotted(one.name.split("."))
+
+
+def _full_names(tree: ast.Module) -> dict[str, str]:
+    """Return the full names of all imported names of a module."""
+    found = {one.name: one.name for node in walk(tree) if isinstance(node, ast.Import) for one in node.names}
+    return found | {name: ast.unparse(value) for name, value in _imports(tree)}
+
+
+def _imported_helpers(tree: ast.Module, bound: set[str], imported: Imported, side: int) -> dict[str, FunctionNode]:
+    """Return the functions that a version of a file imports and that only this version of their modules has.
+
+    :param bound: names that the other version of the file binds.
+    :param side: 0 for the old version, 1 for the new one.
+    """
+    found: dict[str, FunctionNode] = {}
+    for node in walk(tree):
+        if not isinstance(node, ast.ImportFrom) or bound.issuperset(one.asname or one.name for one in node.names):
+            continue
+        contents = imported(node)
+        mine, other = contents[side], contents[1 - side]
+        if mine is None:
+            continue
+        try:
+            module = ast.parse(mine)
+        except (SyntaxError, ValueError, RecursionError):
+            continue
+        theirs, here = _full_names(module), _full_names(tree)
+        same = {each for each, full in theirs.items() if here.get(each, full) == full}
+        functions = dict(_functions(module.body, ""))
+        for one in node.names:
+            helper = functions.get(one.name)
+            name = one.asname or one.name
+            if helper is None or name in bound or (other is not None and f"def {one.name}(".encode() in other):
+                continue
+            read = {each.id for each in walk(helper) if isinstance(each, ast.Name)} - bound_names(helper)
+            if all(each in same or hasattr(builtins, each) for each in read):
+                found[name] = helper
+    return found
+
+
+def _dotted(names: Sequence[str]) -> ast.expr:
+    found: ast.expr = ast.Name(names[0], ast.Load())
+    for name in names[1:]:
+        found = ast.Attribute(found, name, ast.Load())
     return found
 
 

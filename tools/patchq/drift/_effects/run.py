@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import operator
 import re
+import sys
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from typing import Any
 
@@ -30,6 +31,8 @@ _QUESTION = re.compile(
 _YES_OR_NO = re.compile(r"(is|has|can|should|supports?)(_|[A-Z])")
 #: C++ functions that return a constant of a type.
 _OF_TYPE = re.compile(r"(.*::)?(numeric_limits<.*>|\w*Traits\w*(<.*>)?)::\w+")
+#: Exceptions of an import that fails.
+_IMPORT_ERRORS = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
 _UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
     ast.USub: operator.neg,
     ast.UAdd: operator.pos,
@@ -39,6 +42,21 @@ _UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
 _ORDERING = re.compile(r"sync|fence|wait|barrier|atomic|acquire|release|arrive|commit", re.IGNORECASE)
 #: Declarations of C++ objects that are empty at first.
 _QUIET = re.compile(r"declare (vector|string|map|unordered_map|set|unordered_set|optional|array|ostringstream)\b")
+
+
+#: What methods of paths do.
+_OF_PATHS = {
+    node.name: node
+    for node in ast.parse(
+        "def read_text(path, **more):\n"
+        "    with open(path, **more) as file:\n"
+        "        return file.read()\n"
+        "def write_text(path, text, **more):\n"
+        "    with open(path, 'w', **more) as file:\n"
+        "        return file.write(text)\n"
+    ).body
+    if isinstance(node, ast.FunctionDef)
+}
 
 
 class EndlessError(Exception):
@@ -73,7 +91,8 @@ class TrialRun(TrialState):
             raise UnknownError
         parameters = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
         parameters += [one for one in (arguments.vararg, arguments.kwarg) if one]
-        given = [self.surroundings.unknown("argument", len(self.inside), at) for at in range(len(parameters))]
+        depth = self.inside.count("function")
+        given = [self.surroundings.unknown("argument", depth, at) for at in range(len(parameters))]
         before = self.stored, self.unreported, self.events, self.changes, self.calls, self.stale, self.barriers
         self.stored, self.unreported, self.events = dict(self.stored), {}, []
         self.changes, self.calls, self.stale = dict(self.changes), dict(self.calls), dict(self.stale)
@@ -123,11 +142,13 @@ class TrialRun(TrialState):
             end = ("raises", error.kind, self.key(error.value))
         except EndlessError:
             end = ("endless",)
+        except (_Break, _Continue) as left:
+            end = ("leaves", type(left).__name__)
         self.flush()
         # To describe a function may pass on others.
         functions = tuple(map(self.key_of_closure, tuple(self.passed)))
         # The translation of a C++ variable ``x`` is ``x 1`` or ``x 2``.
-        last = [(name, value) for name, value in scope.names.items() if name.partition(" ")[0] in watched]
+        last = [one for one in scope.names.items() if one[0] in watched or one[0].partition(" ")[0] in watched]
         variables = tuple(sorted((name.partition(" ")[0], self.key(value)) for name, value in last))
         return (tuple(self.events), end, functions, variables)
 
@@ -255,6 +276,7 @@ class TrialRun(TrialState):
 
     def _run_Import(self, statement: ast.Import, scope: FunctionScope) -> None:
         for one in statement.names:
+            self._may_lack(one.name)
             if one.asname:
                 scope.names[one.asname] = self._imported(*one.name.split("."))
             else:
@@ -263,12 +285,19 @@ class TrialRun(TrialState):
 
     def _run_ImportFrom(self, statement: ast.ImportFrom, scope: FunctionScope) -> None:
         for one in statement.names:
-            self.made("import", statement.module, one.name)
+            self._may_lack(statement.module or "", one.name)
+            name = one.asname or one.name
             # The name is taken for a global name, so that it makes no difference where it is imported.
-            scope.names[one.asname or one.name] = self.surroundings.unknown("global", one.asname or one.name)
+            scope.names[name] = self._value_of_Name(ast.Name(name, ast.Load()), FunctionScope({}))
+
+    def _may_lack(self, module: str, name: str = "") -> None:
+        """Raise an ImportError in some runs, if the function catches it and the module may be lacking."""
+        catches = _IMPORT_ERRORS.intersection(self.surroundings.errors)
+        if catches and module.partition(".")[0] not in sys.stdlib_module_names:
+            self.made("import", module, name)
 
     def _imported(self, first: str, *rest: str) -> Unknown:
-        found = self.made("global", first)
+        found = self.surroundings.unknown("global", first)
         for name in rest:
             found = self.surroundings.unknown("attribute", found.number, name)
         return found
@@ -310,9 +339,19 @@ class TrialRun(TrialState):
             self.key(self.value(one, scope)) for one in (*statement.bases, *statement.decorator_list)
         ]
         parts += [(one.arg, self.key(self.value(one.value, scope))) for one in statement.keywords]
+        inner = FunctionScope({}, scope)
         for one in statement.body:
+            self.reached[id(one)] += 1
             if isinstance(one, FunctionNode):
-                parts.append((one.name, self.key(self._closure(one, scope))))
+                decorators = self.keys(self.value(each, scope) for each in one.decorator_list)
+                parts.append((one.name, decorators, self.key(self._closure(one, scope))))
+            elif isinstance(one, ast.Assign | ast.AnnAssign) and one.value is not None:
+                targets = one.targets if isinstance(one, ast.Assign) else [one.target]
+                value = self.value(one.value, inner)
+                for target in targets:
+                    self.assign(target, value, inner)
+                annotation = ast.dump(one.annotation) if isinstance(one, ast.AnnAssign) else ""
+                parts.append((*map(ast.dump, targets), annotation, self.key(value)))
             else:
                 parts.append(ast.dump(one))
         scope.set(statement.name, self.surroundings.unknown("class", statement.name, tuple(parts)))
@@ -408,9 +447,19 @@ class TrialRun(TrialState):
         except _LEAVING as error:
             left = error
         self.tries -= 1
-        self.event("leave", self.key(context), fails=False)
+        if not self._reads_file(context):
+            # Nothing depends on when a file that is only read is closed.
+            self.event("leave", self.key(context), fails=False)
         if left is not None and not (isinstance(left, RaisedError) and self.suppresses(context, left)):
             raise left
+
+    def _reads_file(self, context: Any) -> bool:
+        term = self.surroundings.term(context) if isinstance(context, Unknown) else ()
+        match term:
+            case ("result", ("call", function, (_,), tuple(keywords)), _):
+                opened = self.key(self.surroundings.unknown("global", "open"))
+                return function == opened and not any(isinstance(one, tuple) and one[0] == "mode" for one in keywords)
+        return False
 
     def assign(self, target: ast.expr, value: Any, scope: FunctionScope) -> None:
         match target:
@@ -670,12 +719,20 @@ class TrialRun(TrialState):
             return self._call_closure(function, arguments, keywords)
         owner: Any = None
         name = self._global_name(function)
+        if isinstance(function, Unknown) and self.surroundings.is_fixed(function) and not name:
+            # Imported by its name: a member of a module.
+            term = self.surroundings.term(function)
+            function = BoundMethod(Unknown(int(str(term[1]))), str(term[2]))
         if name:
             done, result = call_builtin(self, name, arguments, keywords)
             if done:
                 return result
         if isinstance(function, BoundMethod):
             owner, name = function.owner, function.name
+            if name in _OF_PATHS and isinstance(owner, Unknown) and len(arguments) == (name == "write_text"):
+                return self._call_closure(
+                    Closure(_OF_PATHS[name], FunctionScope({}), []), [owner, *arguments], keywords
+                )
             done, result = call_method(self, owner, name, arguments, keywords)
             if done:
                 return result

@@ -716,6 +716,20 @@ class TrialState(abc.ABC):
                 self.surroundings.is_number(one)
         return self.decisions.sign(points[0] - points[1])
 
+    def is_less(self, left: Any, right: Any) -> bool | None:
+        """Return whether a number is less than another one; None if they aren't numbers.
+
+        The two are never equal: which of two equal numbers is the lesser one makes no difference.
+        """
+        points = self.point(left), self.point(right)
+        if points[0] is None or points[1] is None:
+            return None
+        self.surroundings.differ((points[0] - points[1]) % PRIME)
+        for one, other in ((left, right), (right, left)):
+            if isinstance(one, Unknown) and is_plain_number(other):
+                self.surroundings.differ(("content", one.number, other))
+        return self._sign(left, right) < 0
+
     def continues(self, given: Sequence[Key]) -> bool:
         """Join a text with the text that was written to the same C++ stream just before, if there is one."""
         if not self.events or len(given) != 2 or given[1][0] != "str":

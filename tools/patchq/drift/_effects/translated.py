@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from patchq.drift._cpp.facts import CppFile, spelled_number, spelled_type
+from patchq.drift._cpp.facts import CppFile, read_cpp, spelled_number, spelled_type
 from patchq.drift._effects.values import UnknownError
 from patchq.drift._python.shape import FunctionNode
 
@@ -20,8 +20,13 @@ from patchq.drift._python.shape import FunctionNode
 _PLAIN = re.compile(r"(u?int\d*(_t)?|size_t|ssize_t|ptrdiff_t|bool|char|short|long|float|double|half|auto|.*\*)$")
 #: Casts and other functions without an effect.
 _PURE = re.compile(
-    r"((static|reinterpret|const|dynamic)_cast<.*>|(ceil_?div|make_(tuple|pair)|to_string|abs|sizeof)\b.*|get<.*|"
+    r"((static|reinterpret|const|dynamic)_cast<.*>|(make_(tuple|pair)|to_string|abs|sizeof)\b.*|get<.*|"
     r"u?int\d*(_t)?|size_t|bool|float|double|half)$"
+)
+#: Functions of which the translation knows what they return.
+_KNOWN = re.compile(
+    r"((?P<min>min)|(?P<max>max)|(?P<clamp>clamp)|(\w+::)*(?P<ceil_div>ceil_?[dD]iv|CeilDiv|div_?(up|ceil)|cdiv))"
+    r"(<[\w, ]+>)?"
 )
 _CAST = re.compile(r"(u?int\d*(_t)?|size_t|bool|float|double|half)$")
 #: Macros that throw an exception.
@@ -93,6 +98,46 @@ def types_of_locals(file: CppFile, function: Any) -> dict[str, set[str]]:
     return found
 
 
+def without_aliases(file: CppFile, function: Any) -> tuple[CppFile, Any]:
+    """Replace the names that a function gives to types and namespaces by those of the types and namespaces.
+
+    Return the file and the function after the replacement.
+    """
+    full: dict[str, str] = {}
+    edits: dict[int, tuple[int, str]] = {}
+    for each in _every(function.child_by_field_name("body")):
+        if _is_alias(each):
+            name, kind = (file.text(one) for one in _parts(each))
+            if name in full:
+                # Two blocks use the name.
+                return file, function
+            full[name] = re.sub(r"\w+", lambda word: full.get(word[0], word[0]), kind.removeprefix("typename "))
+            edits[each.start_byte] = each.end_byte, ";"
+        elif each.type in ("type_identifier", "namespace_identifier", _NAME) and file.text(each) in full:
+            edits[each.start_byte] = each.end_byte, full[file.text(each)]
+    if not full:
+        return file, function
+    source, end = b"", 0
+    for start, (after, text) in sorted(edits.items()):
+        if start >= end:
+            source += file.source[end:start] + text.encode()
+            end = after
+    file = read_cpp(source + file.source[end:])
+    function = file.root.descendant_for_byte_range(function.start_byte, function.start_byte + 1)
+    while function.type != "function_definition":
+        function = function.parent
+    return file, function
+
+
+def _is_alias(node: Any) -> bool:
+    """Return whether a statement is ``using A = b::C;`` or ``namespace a = b::c;``."""
+    parts = _parts(node)
+    is_namespace = node.type == "namespace_alias_definition"
+    if node.type != "alias_declaration" and not is_namespace:
+        return False
+    return len(parts) == 2 and node.parent.type == "compound_statement"
+
+
 class _Translation:
     """Translation of one function."""
 
@@ -143,7 +188,7 @@ class _Translation:
             name = self.text(_declared(declared))
             found.append(name)
             self.scopes[0][name] = name
-            if _is_reference(declared) and not _is_const(self.file, parameter):
+            if _is_reference(declared) and not is_const(self.file, parameter):
                 self.objects.add(name)
         return found
 
@@ -158,7 +203,7 @@ class _Translation:
                     self._sort(node, values, found)
                 case "for_range_loop":
                     declared = node.child_by_field_name("declarator")
-                    if _is_reference(declared) and not _is_const(self.file, node):
+                    if _is_reference(declared) and not is_const(self.file, node):
                         found.add(self.text(_declared(declared)))
                 case "pointer_expression":
                     if self.text(node).startswith("&"):
@@ -225,7 +270,7 @@ class _Translation:
             return False
         if "__shared__" in self.text(declaration):
             return False
-        if _is_const(self.file, declaration):
+        if is_const(self.file, declaration):
             return True
         declared = declaration.children_by_field_name("declarator")
         if any(_inner(one).type == "pointer_declarator" for one in declared):
@@ -420,9 +465,12 @@ class _Translation:
                 if given:
                     declaration.args.append(given)
                 result: ast.expr = declaration
-                if isinstance(given, ast.Call) and inner.type == _NAME and not storage:
+                is_object = inner.type == _NAME and not storage
+                if isinstance(given, ast.Call) and is_object:
                     # The function's result is the object itself.
                     result = given
+                elif is_object and value is not None and value.type == "argument_list" and self._is_used(declared):
+                    result = _call(shown, *self._values(value), *self._values_in(node.child_by_field_name("type")))
                 found.append(ast.Assign([ast.Name(target, ast.Store())], result))
         return found
 
@@ -432,12 +480,25 @@ class _Translation:
         Return None if it may be one of a function.
         """
         names = _parts(declarator.child_by_field_name("parameters"))
-        if not names or not all(re.fullmatch(r"\w+", self.text(one)) for one in names):
+        if not names or not all(re.fullmatch(r"\w+(::\w+)*", self.text(one)) for one in names):
+            return None
+        if not any(self._resolved(self.text(one)) for one in names) and "::" in self.text(declarator):
             return None
         values = [self._value_of_identifier(one) for one in names] + self._values_in(kind)
         self.objects.add(self.text(_declared(declarator)))
+        made = shown
+        if not self._is_used(declarator):
+            # Its constructor and destructor are all that counts.
+            made = f"declare {shown}"
         target = ast.Name(self._new(self.text(_declared(declarator))), ast.Store())
-        return ast.Assign([target], _call(f"declare {shown}", *values))
+        return ast.Assign([target], _call(made, *values))
+
+    def _is_used(self, declarator: Any) -> bool:
+        """Return whether the function mentions a variable after its declaration."""
+        name, end = self.text(_declared(declarator)), declarator.end_byte
+        return any(
+            each.start_byte > end and self.text(each) == name for each in _every(self.node) if each.type == _NAME
+        )
 
     def _values(self, node: Any) -> list[ast.expr]:
         """Translate each expression in an argument list or initializer list."""
@@ -820,8 +881,9 @@ class _Translation:
             return respelled
         if name in ("copy", "std::copy") and (inserted := _inserted(arguments)):
             return inserted
-        if name in ("min", "max"):
-            return ast.Call(ast.Name(name, ast.Load()), arguments, [])
+        if known := _KNOWN.fullmatch(name):
+            (short,) = (group for group, text in known.groupdict().items() if text)
+            return ast.Call(ast.Name(short, ast.Load()), arguments, [])
         is_cast = name in self.types and len(arguments) == 1
         is_cast |= name in self.aliases and [type(one) for one in arguments] == [ast.Constant]
         if name and not self._resolved(name) and (is_cast or _PURE.match(name)):
@@ -961,7 +1023,8 @@ def _is_reference(declarator: Any) -> bool:
     return False
 
 
-def _is_const(file: CppFile, declaration: Any) -> bool:
+def is_const(file: CppFile, declaration: Any) -> bool:
+    """Return whether a declaration's variables never change."""
     words = [file.text(child) for child in declaration.children if child.type == "type_qualifier"]
     return "const" in words or "constexpr" in words
 

@@ -6,6 +6,7 @@ import ast
 from collections import Counter, deque
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 
+from patchq.drift._effects.parts import changed_parts
 from patchq.drift._effects.run import TrialRun
 from patchq.drift._effects.values import MOST_ITEMS, Key, Surroundings, UnknownError
 from patchq.drift._python.shape import FunctionNode, bound_names, clone, walk
@@ -58,6 +59,10 @@ class FunctionVersion:
         finally:
             self.steps += run.steps
 
+    def part(self, node: FunctionNode) -> FunctionVersion:
+        """Return a version of a part of the function."""
+        return FunctionVersion(node, self.helpers, self.constants, is_cpp=self.is_cpp)
+
     def bodies(self) -> Iterator[FunctionNode]:
         yield self.node
         mentioned = {ast.unparse(each.func) for each in walk(self.node) if isinstance(each, ast.Call)}
@@ -70,12 +75,20 @@ def do_the_same(old: FunctionVersion, new: FunctionVersion) -> bool:
     Each statement and each result of a test that only one version has must have occurred in a run. Otherwise, or if a
     version contains something that can't be run, the result is False.
     """
-    versions = (old, new)
     if _numbers(old) != _numbers(new) or _imports_differ(old, new):
         return False
+    watched = set(old.watched) & _variables(old.node) & _variables(new.node)
+    # Parts first: they are smaller, and nothing before them keeps runs from reaching them.
+    parts = changed_parts(old.node, new.node, watched)
+    if parts and all(_do_the_same(old.part(one.old), new.part(one.new), one.kept) for one in parts):
+        return True
+    return _do_the_same(old, new, watched)
+
+
+def _do_the_same(old: FunctionVersion, new: FunctionVersion, watched: Collection[str]) -> bool:
+    versions = (old, new)
     nodes = [each for version in versions for body in version.bodies() for each in walk(body)]
     surroundings = Surroundings(_errors(nodes), _sizes(nodes), is_cpp=old.is_cpp)
-    watched = set(old.watched) & _variables(old.node) & _variables(new.node)
     search = _Search()
     try:
         for number in range(_MOST):

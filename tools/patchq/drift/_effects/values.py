@@ -24,6 +24,8 @@ _MOST_CONSTANTS = 12
 _REPLACED = 6
 #: Most items of an unknown value that a loop reads.
 MOST_ITEMS = 9
+#: First words of the descriptions of texts.
+_TEXTS = ("environment", "text", "path", "formatted")
 Key = tuple[Hashable, ...]
 
 
@@ -98,6 +100,8 @@ class Surroundings:
         #: Unknown values of C++ that are operands of sums, as pointers are.
         self.pointers: set[int] = set()
         self.unpacked: dict[int, int] = {}
+        #: Differences that are never zero, and unknown values that never equal a constant, by their numbers.
+        self.unequal: set[Hashable] = set()
         #: Unknown values whose items are read one by one.
         self.iterated: set[int] = set()
         #: Whether a comparison first asked for the sign of a polynomial, rather than of its opposite.
@@ -177,6 +181,12 @@ class Surroundings:
             self.pointers.add(value.number)
             self.findings += 1
 
+    def differ(self, subject: Hashable) -> None:
+        """Note that a difference is never zero, or that an unknown value never equals a constant."""
+        if subject not in self.unequal:
+            self.unequal.add(subject)
+            self.findings += 1
+
     def unpack(self, value: Unknown, count: int) -> None:
         """Note that a value is unpacked to a number of variables."""
         if self.unpacked.get(value.number) != count:
@@ -227,16 +237,25 @@ class Decisions:
         if value.number not in self._contents:
             choices: list[Any] = []
             for constant in self.surroundings.constants.get(value.number, ()):
-                choices.append(constant)
+                if ("content", value.number, constant) not in self.surroundings.unequal:
+                    choices.append(constant)
                 if value.number in self.surroundings.ordered and type(constant) in (int, float):
                     choices += [constant - 1, constant + 1]
             drawn = self.draw("content", value.number)
             truths = [True, False]
             if self.usual_truth is not None and drawn // 8 % 4:
                 truths = [self.usual_truth] * 2
-            choices += [(truth, drawn // 64 % _CLASSES) for truth in truths]
+            empty = self._empty(value)
+            choices += [(truth, drawn // 64 % _CLASSES) if truth or empty is None else empty for truth in truths]
             self._contents[value.number] = choices[drawn // 1024 % len(choices)]
         return self._contents[value.number]
+
+    def _empty(self, value: Unknown) -> Any:
+        """Return the one value without truth of a value's type: ``""`` or 0; None if the type isn't known."""
+        if self.surroundings.term(value)[0] in _TEXTS:
+            return ""
+        is_number = value.number in self.surroundings.numeric
+        return 0 if is_number and ("content", value.number, 0) not in self.surroundings.unequal else None
 
     def size(self, value: Unknown) -> int:
         """Return the number of an unknown value's items."""
@@ -266,6 +285,8 @@ class Decisions:
         found = drawn % 3 - 1
         if self.usual_sign is not None and drawn // 8 % 4:
             found = self.usual_sign
+        if found == 0 and self.surroundings.unequal.intersection((smaller, PRIME - smaller)):
+            found = -1
         return found if (difference == smaller) == asked else -found
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from patchq.drift._cpp.facts import CppFile, read_cpp
 from patchq.drift._effects.cpp import restore_cpp
-from patchq.drift._effects.python import restore_python
+from patchq.drift._effects.python import Imported, restore_python
 from patchq.drift._effects.restored import replaced
 from patchq.drift._python.facts import PythonFile, imported_from, read_python
 from patchq.drift._versions.statements import Statement
@@ -65,20 +65,21 @@ class Files:
         self.statements: dict[BlobId, list[Statement]] = {}
         self.by_word: dict[BlobId, dict[str, list[Statement]]] = {}
         self._classes: dict[BlobId, list[tuple[bytes, frozenset[bytes]]]] = {}
-        #: For each restored file: its path, its old and new blob, and the words that patches add to it.
-        self._sides: dict[BlobId, tuple[bytes, BlobId, BlobId, frozenset[str]]] = {}
+        #: For each restored file: the arguments of :meth:`restored`.
+        self._sides: dict[BlobId, tuple[bytes, BlobId, BlobId, frozenset[str], Imported]] = {}
         #: Shifts of line numbers in each restored file.
         self._shifts: dict[BlobId, list[tuple[int, int]]] = {}
 
-    def restored(self, path: bytes, old: BlobId, new: BlobId, kept: frozenset[str]) -> BlobId:
+    def restored(self, path: bytes, old: BlobId, new: BlobId, kept: frozenset[str], imported: Imported) -> BlobId:
         """Return an id for a new file in which functions with an unchanged effect have their old bodies.
 
         The content is computed when it is first read.
 
         :param kept: words that patches add to the file.
+        :param imported: see :func:`patchq.drift._effects.python.restore_python`.
         """
         name = BlobId(f"{new} restored from {old}")
-        self._sides[name] = path, old, new, kept
+        self._sides[name] = path, old, new, kept, imported
         return name
 
     def real_line(self, blob: BlobId | None, line: int) -> int:
@@ -99,9 +100,11 @@ class Files:
         if plain:
             self.contents.update(self._read(plain))
         for blob in made:
-            path, old, new, kept = self._sides[blob]
-            restore = restore_python if path.endswith(b".py") else restore_cpp
-            replacements = restore(self.contents[old], self.contents[new], kept)
+            path, old, new, kept, imported = self._sides[blob]
+            if path.endswith(b".py"):
+                replacements = restore_python(self.contents[old], self.contents[new], kept, imported)
+            else:
+                replacements = restore_cpp(self.contents[old], self.contents[new], kept)
             self.contents[blob], self._shifts[blob] = replaced(self.contents[new], replacements)
 
     def content(self, blob: BlobId) -> bytes:

@@ -1,0 +1,254 @@
+"""Find the parts in which two versions of a function differ, each as a function of its own."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from patchq.drift._python.shape import FunctionNode, bound_names, clone, walk
+
+#: Most parts of a function.
+_MOST_PARTS = 12
+#: Translation of a local variable of C++: its name and number.
+_NUMBERED = re.compile(r"(.+) (\d+)")
+#: What a part returns if the function goes on after it.
+_GOES_ON = ast.Return(ast.Name(" goes on", ast.Load()))
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedPart:
+    """Statements that differ, as two functions of the same variables.
+
+    :ivar kept: variables that the function reads after these statements.
+    """
+
+    old: FunctionNode
+    new: FunctionNode
+    kept: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Position of a block in a function.
+
+    :ivar functions: innermost functions around the block, in both versions.
+    :ivar ends: the function returns after the block.
+    :ivar repeats: the block is in a loop.
+    :ivar caught: exceptions that are caught around the block, for each ``try`` and ``with`` statement.
+    """
+
+    functions: tuple[FunctionNode, FunctionNode]
+    ends: bool = True
+    repeats: bool = False
+    caught: tuple[tuple[ast.expr | None, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Region:
+    old: Sequence[ast.stmt]
+    new: Sequence[ast.stmt]
+    place: _Place
+
+
+class _TooLargeError(Exception):
+    """There is no smaller part than the function, or there are too many."""
+
+
+def changed_parts(old: FunctionNode, new: FunctionNode, kept: Collection[str]) -> list[ChangedPart]:
+    """Return the parts in which two versions of a function differ: they do the same if each of the parts does.
+
+    Return an empty list if the parts would be as large as the function.
+
+    :param kept: further variables whose values count.
+    """
+    new = _with_names_of(old, new)
+    old = _with_names_of(old, old)
+    if _declared(old) != _declared(new):
+        return []
+    try:
+        regions = list(_regions(old.body, new.body, _Place((old, new))))
+    except _TooLargeError:
+        return []
+    if len(regions) > _MOST_PARTS or any(len(one.old) == len(old.body) for one in regions if one.place.ends):
+        return []
+    return [_part(one, kept) for one in regions]
+
+
+def _regions(old: Sequence[ast.stmt], new: Sequence[ast.stmt], place: _Place) -> Iterator[_Region]:
+    """Yield the smallest lists of statements that differ."""
+    dumps = [[ast.dump(one) for one in side] for side in (old, new)]
+    matcher = difflib.SequenceMatcher(None, dumps[0], dumps[1], autojunk=False)
+    for kind, start, end, first, last in matcher.get_opcodes():
+        if kind == "equal":
+            continue
+        sides = old[start:end], new[first:last]
+        here = replace(place, ends=place.ends and end == len(old) and last == len(new))
+        inner = None
+        if len(sides[0]) == len(sides[1]) == 1:
+            inner = list(_inside(sides[0][0], sides[1][0], here))
+        if inner:
+            yield from inner
+        else:
+            yield _Region(*sides, here)
+
+
+def _inside(old: ast.stmt, new: ast.stmt, place: _Place) -> Iterator[_Region]:
+    """Yield the regions inside a statement whose first line is the same; nothing for other statements."""
+    if type(old) is not type(new) or _header(old) != _header(new):
+        return
+    if isinstance(old, ast.If):
+        places = {"body": place, "orelse": place}
+    elif isinstance(old, ast.For | ast.AsyncFor | ast.While):
+        places = {"body": replace(place, ends=False, repeats=True), "orelse": replace(place, ends=False)}
+    elif isinstance(old, ast.With | ast.AsyncWith):
+        places = {"body": replace(place, ends=False, caught=(*place.caught, ()))}
+    elif isinstance(old, FunctionNode) and isinstance(new, FunctionNode):
+        places = {"body": _Place((old, new))}
+    elif isinstance(old, ast.ClassDef) and isinstance(new, ast.ClassDef):
+        yield from _methods(old, new, place)
+        return
+    else:
+        return
+    for name, inner in places.items():
+        yield from _regions(getattr(old, name), getattr(new, name), inner)
+
+
+def _methods(old: ast.ClassDef, new: ast.ClassDef, place: _Place) -> Iterator[_Region]:
+    """Yield the regions in the methods of a class.
+
+    :raises _TooLargeError: if anything else differs.
+    """
+    if len(old.body) != len(new.body):
+        raise _TooLargeError
+    for one, other in zip(old.body, new.body, strict=True):
+        if ast.dump(one) == ast.dump(other):
+            continue
+        found = list(_inside(one, other, place)) if isinstance(one, FunctionNode) else []
+        if not found:
+            raise _TooLargeError
+        yield from found
+
+
+def _header(node: ast.stmt) -> str:
+    """Return a statement without its blocks, as text."""
+    parts = []
+    for name, value in ast.iter_fields(node):
+        if name not in ("body", "orelse"):
+            values = value if isinstance(value, list) else [value]
+            parts += [ast.dump(one) if isinstance(one, ast.AST) else repr(one) for one in values]
+    return " ".join(parts)
+
+
+def _part(region: _Region, kept: Collection[str]) -> ChangedPart:
+    statements = [*region.old, *region.new]
+    functions = region.place.functions
+    common = bound_names(functions[0]) & bound_names(functions[1])
+    stored = _stored(statements)
+    read = {*kept}
+    for function, mine in zip(functions, (region.old, region.new), strict=True):
+        read |= _read(function, mine)
+    if region.place.repeats:
+        read |= _read(ast.Module(statements, []), ()) & common
+    names = {each.id for one in statements for each in walk(one) if isinstance(each, ast.Name)} | (stored & read)
+    parameters = sorted(names & common)
+    made = [_function(one, parameters, region.place) for one in (region.old, region.new)]
+    return ChangedPart(made[0], made[1], frozenset(stored & read))
+
+
+def _function(statements: Sequence[ast.stmt], parameters: Sequence[str], place: _Place) -> FunctionNode:
+    body = list(statements)
+    for kinds in reversed(place.caught):
+        handlers = [ast.ExceptHandler(kind, None, [ast.Raise(None, None)]) for kind in kinds]
+        body = [ast.Try(body or [ast.Pass()], handlers, [], [ast.Pass()])]
+    if not place.ends:
+        body.append(_GOES_ON)
+    declared = [ast.Global([name]) for name in _declared(place.functions[0])]
+    arguments = ast.arguments([], [ast.arg(name) for name in parameters], None, [], [], None, [])
+    return ast.FunctionDef("part", arguments, [*declared, *body] or [ast.Pass()], [])
+
+
+def _declared(node: FunctionNode) -> list[str]:
+    """Return the names that a function, or one nested in it, takes from its surroundings."""
+    return sorted(name for each in walk(node) if isinstance(each, ast.Global | ast.Nonlocal) for name in each.names)
+
+
+def _stored(statements: Sequence[ast.stmt]) -> set[str]:
+    """Return the names that statements may assign."""
+    found = bound_names(ast.Module(list(statements), []))
+    deleted = (each for one in statements for each in walk(one) if isinstance(each, ast.Name))
+    return found | {each.id for each in deleted if isinstance(each.ctx, ast.Del)}
+
+
+def _read(function: ast.AST, without: Sequence[ast.stmt]) -> set[str]:
+    """Return the names that a function reads, except in some of its statements."""
+    left_out = {id(each) for one in without for each in walk(one)}
+    found: set[str] = set()
+    for each in walk(function):
+        if id(each) in left_out:
+            continue
+        if isinstance(each, ast.Name) and not isinstance(each.ctx, ast.Store):
+            found.add(each.id)
+        elif isinstance(each, ast.AugAssign) and isinstance(each.target, ast.Name):
+            found.add(each.target.id)
+    return found
+
+
+def _with_names_of(old: FunctionNode, new: FunctionNode) -> FunctionNode:
+    """Return a copy of a function whose local variables have the names of the other version's where that is clear.
+
+    Those of C++ are numbered among the variables of the same name. In Python, a variable that only the new version
+    has gets the name of one that only the old version has, in the order of their first assignments.
+    """
+    made = clone(new)
+    names = _numbered(made) or _renamed(old, made)
+    for each in walk(made):
+        if isinstance(each, ast.Name):
+            each.id = names.get(each.id, each.id)
+    return made
+
+
+def _numbered(node: FunctionNode) -> Mapping[str, str]:
+    numbers: dict[str, set[int]] = {}
+    for each in walk(node):
+        if isinstance(each, ast.Name) and (match := _NUMBERED.fullmatch(each.id)):
+            numbers.setdefault(match[1], set()).add(int(match[2]))
+    return {
+        f"{name} {number}": f"{name} {position}"
+        for name, every in numbers.items()
+        for position, number in enumerate(sorted(every))
+    }
+
+
+def _renamed(old: FunctionNode, new: FunctionNode) -> Mapping[str, str]:
+    sides = [_assigned(node) for node in (old, new)]
+    only = [[name for name in side if name not in other] for side, other in (sides, sides[::-1])]
+    every = {each.id for each in walk(new) if isinstance(each, ast.Name)} | bound_names(new)
+    if len(only[0]) != len(only[1]) or every.intersection(only[0]):
+        return {}
+    return dict(zip(only[1], only[0], strict=True))
+
+
+def _assigned(node: FunctionNode) -> list[str]:
+    """Return the names that only assignments and loops of a function bind, in order."""
+    others: set[str] = set()
+    assigned: dict[str, None] = {}
+    for each in _in_order(node):
+        if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
+            assigned.setdefault(each.id)
+        elif isinstance(each, ast.arg):
+            others.add(each.arg)
+        elif isinstance(each, FunctionNode | ast.ClassDef | ast.ExceptHandler):
+            others.add(each.name or "")
+        elif isinstance(each, ast.alias):
+            others.add(each.asname or each.name)
+    return [name for name in assigned if name not in others]
+
+
+def _in_order(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield a node and all nodes in it, in the order of the source."""
+    yield node
+    for each in ast.iter_child_nodes(node):
+        yield from _in_order(each)
