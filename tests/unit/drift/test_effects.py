@@ -17,7 +17,7 @@ from patchq.drift._cpp.facts import read_cpp
 from patchq.drift._effects.cpp import restore_cpp
 from patchq.drift._effects.python import restore_python
 from patchq.drift._effects.restored import replaced
-from patchq.drift._effects.translated import python_of
+from patchq.drift._effects.translated import aliases_of, python_of, without_aliases
 from patchq.drift._effects.trials import FunctionVersion, do_the_same
 from patchq.drift._python.shape import FunctionNode
 
@@ -106,6 +106,44 @@ SAME = [
         "x = is_ok(1)\nreturn c('p' if x else '', 'q' if x else '')",
         "return c('p' if is_ok(1) else '', 'q' if is_ok(1) else '')",
     ),
+    ("x = a\nif x > b:\n  x = b\nreturn c(x)", "return c(min(a, b))"),
+    ("return c((a + b - 1) // b)", "return c(cdiv(a, b))"),
+    ("return max(a, 0)", "return a if a > 0 else 0"),
+    ("return max(a, 0)", "return 0 if a < 0 else a"),
+    ("return min(a, b)", "return min(b, a)"),
+    ("with open(a) as f:\n  if f.read() == b:\n    return\nc()", "if a.read_text() == b:\n  return\nc()"),
+    ("with open(a, 'r') as f:\n  x = f.read()\nc(x)", "x = a.read_text()\nc(x)"),
+    ("with open(a, 'w') as f:\n  f.write(b)", "a.write_text(b)"),
+    ("with open(a, 'w', encoding='u') as f:\n  f.write(b)", "a.write_text(b, encoding='u')"),
+    (
+        "if K in os.environ and os.environ[K] != '':\n  return os.environ[K].split(',')\nreturn b",
+        "x = os.environ.get(K, '')\nif not x:\n  return b\nreturn x.split(',')",
+    ),
+    ("class M(T):\n  x = F(1, b)\nreturn M", "def m(y):\n  return F(1, y)\nclass M(T):\n  x = m(b)\nreturn M"),
+    (
+        "try:\n  import shlex\n  return shlex.split(a)\nexcept ValueError:\n  return b",
+        "import shlex\ntry:\n  return shlex.split(a)\nexcept ValueError:\n  return b",
+    ),
+    ("x = len(a)\nreturn c() if x != 0 else 1", "return 1 if not len(a) else c()"),
+    ("n = int(a)\nif n > 3:\n  c()\nif n != 0:\n  b()", "n = int(a)\nif n > 3:\n  c()\nif n:\n  b()"),
+    (
+        "x = c(1)\nfor y in a:\n  c(y)\nif b:\n  x = 1\nelse:\n  x = 2\nc(9)\nreturn x",
+        "x = c(1)\nfor y in a:\n  c(y)\nx = 1 if b else 2\nc(9)\nreturn x",
+    ),
+    (
+        "x = c(1)\nfor y in a:\n  c(y)\nfor z in b:\n  t = z.u\n  x = c(t)\nc(9)\nreturn x",
+        "x = c(1)\nfor y in a:\n  c(y)\nfor z in b:\n  x = c(z.u)\nc(9)\nreturn x",
+    ),
+    (
+        "x = 0\nfor y in a:\n  c(y)\n  if not y:\n    continue\n  x = b(y)\nreturn x",
+        "x = 0\nfor y in a:\n  c(y)\n  if y:\n    x = b(y)\nreturn x",
+    ),
+    ("def g(y):\n  z = y.t\n  return z + 1\nc(g)\nreturn a", "def g(y):\n  return y.t + 1\nc(g)\nreturn a"),
+    (
+        "with a:\n  x = c(b)\n  if x:\n    b(x)\n  c(3)",
+        "with a:\n  x = c(b)\n  if not x:\n    pass\n  else:\n    b(x)\n  c(3)",
+    ),
+    ("u = c(a)\nv = b(u)\nif u:\n  c(v)\nreturn v", "w = c(a)\nv = b(w)\nif not w:\n  return v\nc(v)\nreturn v"),
 ]
 #: Bodies that do something else.
 OTHER = [
@@ -233,6 +271,56 @@ OTHER = [
         "n = 0\ndef g():\n  nonlocal n\n  n += 1\nc(g)\nreturn n",
         "n = 0\ndef g():\n  nonlocal n\n  n += 1\nc(g)\nreturn 0",
     ),
+    ("return min(a, b)", "return b"),
+    ("return max(a, 0)", "return max(a, 1)"),
+    ("return min(a, b, self.c)", "return min(a, b)"),
+    ("return max(a, 0)", "return a if a > 1 else 0"),
+    ("with open(a) as f:\n  x = f.read()\nc(x)", "with open(b) as f:\n  x = f.read()\nc(x)"),
+    ("with open(a, 'w') as f:\n  f.write(b)", "a.write_text(c)"),
+    ("with open(a, 'w') as f:\n  f.write(b)\n  c()", "a.write_text(b)\nc()"),
+    ("with open(a, 'w') as f:\n  f.write(b)", "with open(a, 'a') as f:\n  f.write(b)"),
+    ("class M(T):\n  x = F(1, b)\nreturn M", "class M(T):\n  x = F(2, b)\nreturn M"),
+    ("class M(T):\n  @p\n  def f(self): return 1\nreturn M", "class M(T):\n  def f(self): return 1\nreturn M"),
+    ("class M(T):\n  x = b\n  y = x\nreturn M", "class M(T):\n  x = b\n  y = c\nreturn M"),
+    (
+        "try:\n  import foo\n  return a\nexcept ImportError:\n  return b",
+        "import foo\ntry:\n  return a\nexcept ImportError:\n  return b",
+    ),
+    ("x = os.environ.get(K)\nreturn b if x is None else x", "x = os.environ.get(K)\nreturn x or b"),
+    ("return a.x if a.n != 0 else b", "return a.x if a.n else b"),
+    (
+        "x = c(1)\nfor y in a:\n  c(y)\nif b:\n  x = 1\nelse:\n  x = 2\nc(9)\nreturn x",
+        "x = c(1)\nfor y in a:\n  c(y)\nx = 2 if b else 1\nc(9)\nreturn x",
+    ),
+    (
+        "x = c(1)\nfor y in a:\n  c(y)\nif b:\n  return 1\nc(9)\nreturn x",
+        "x = c(1)\nfor y in a:\n  c(y)\nif b:\n  return 2\nc(9)\nreturn x",
+    ),
+    (
+        "x = c(1)\nfor y in a:\n  c(y)\nif b:\n  x = 1\nc(9)\nreturn x",
+        "x = c(1)\nfor y in a:\n  c(y)\nif b:\n  y = 1\nc(9)\nreturn x",
+    ),
+    ("x = 0\nfor y in a:\n  x = x + y\nreturn x", "x = 0\nfor y in a:\n  x = y + y\nreturn x"),
+    ("x = t = 0\nfor y in a:\n  c(t)\n  t = y\nreturn x", "x = t = 0\nfor y in a:\n  c(t)\n  t = x\nreturn x"),
+    (
+        "t = 0\nfor y in a:\n  if y:\n    t = t + 1\n  c(y)\nb(t)",
+        "t = 0\nfor y in a:\n  if y:\n    t = 1\n  c(y)\nb(t)",
+    ),
+    ("for y in a:\n  if y:\n    break\n  c(y)\nb()", "for y in a:\n  if y:\n    continue\n  c(y)\nb()"),
+    ("for y in a:\n  if y:\n    return\n  c(y)\nb()", "for y in a:\n  if y:\n    break\n  c(y)\nb()"),
+    (
+        "x = 0\ntry:\n  x = a()\n  c(x)\nexcept ValueError:\n  c()\nb(x)",
+        "x = 0\ntry:\n  y = a()\n  c(y)\n  x = y\nexcept ValueError:\n  c()\nb(x)",
+    ),
+    (
+        "def g(y):\n  nonlocal_ = y\n  return y + 1\nc(g)\nreturn a",
+        "def g(y):\n  nonlocal_ = y\n  return y + 2\nc(g)\nreturn a",
+    ),
+    ("x = c(1)\nx += 1\nb(3)\nreturn x", "x = c(1)\nx += 2\nb(3)\nreturn x"),
+    (
+        "class M:\n  def f(self):\n    return 1\n  def g(self):\n    return 2\nreturn M",
+        "class M:\n  def f(self):\n    return 2\n  def g(self):\n    return 2\nreturn M",
+    ),
 ]
 #: Bodies of a C++ function that do the same, and bodies that do something else.
 SAME_CPP = [
@@ -287,6 +375,31 @@ SAME_CPP = [
     ("std::lock_guard<M> l(a); int x = b; return x;", "std::lock_guard<M> k(a); return b;"),
     ('if (a) X_THROW("no"); return 1;', 'if (!a) { return 1; } X_THROW("no");'),
     ("typedef N::T<int> X; X x; return f(x);", "using X = N::T<int>; X x; return f(x);"),
+    ("int x = a; if (x > b) x = b; return h(x);", "int x = std::min(a, b); return h(x);"),
+    ("int x = a; if (x > b) x = b; return h(x);", "int x = std::min(b, a); return h(x);"),
+    ("int x = a; if (x < 1024) x = 1024; return h(x);", "return h(std::max(1024, a));"),
+    (
+        "int x = a; if (x < 0) { x = 0; } if (x > b) { x = b; } return h(x);",
+        "int x = std::clamp<int>(a, 0, b); return h(x);",
+    ),
+    ("return h((a + b - 1) / b);", "return h(n::ceilDiv(a, b));"),
+    ("Foo x(a, N::B); v.push_back(x); return 1;", "v.push_back(Foo(a, N::B)); return 1;"),
+    ("Foo x(a + 1, b); v.push_back(x); return 1;", "v.push_back(Foo(a + 1, b)); return 1;"),
+    ("Foo x(a + 1, b); return h(x);", "Foo x = Foo(a + 1, b); return h(x);"),
+    (
+        "int x = f(a); f(b); if (b) x = 1; else x = 2; f(9); return h(x);",
+        "int x = f(a); f(b); x = b ? 1 : 2; f(9); return h(x);",
+    ),
+    (
+        "int x = f(a); f(b); int t = b * 2; x = h(t); f(9); return h(x);",
+        "int x = f(a); f(b); x = h(b * 2); f(9); return h(x);",
+    ),
+    (
+        "int x = f(a); f(b); for (int i = 0; i < b; i++) { int t = h(i); f(t); } f(9); return h(x);",
+        "int x = f(a); f(b); for (int i = 0; i < b; ++i) { f(h(i)); } f(9); return h(x);",
+    ),
+    ("using T = n::A<int>; T::f(a); return 1;", "n::A<int>::f(a); return 1;"),
+    ("namespace e = n::m; return h(e::K);", "return h(n::m::K);"),
 ]
 OTHER_CPP = [
     ("return a + 1;", "return a + 2;"),
@@ -358,6 +471,34 @@ OTHER_CPP = [
         "int x = q[0]; for (int i = 0; i < a; i++) { q[0] = x + i; } return 0;",
         "for (int i = 0; i < a; i++) { q[0] = q[0] + i; } return 0;",
     ),
+    ("return h(std::min(a, b));", "return h(std::max(a, b));"),
+    ("return h(std::min(a, b));", "return h(a);"),
+    ("return h(std::min(a, 4));", "return h(std::min(a, 5));"),
+    ("return h(std::clamp(a, 0, b));", "return h(std::clamp(b, 0, a));"),
+    ("return h(n::ceilDiv(a, b));", "return h(n::ceilDiv(b, a));"),
+    ("return h(n::ceilDiv(a, b));", "return h(a / b);"),
+    ("M x(a + 1); f(b); return 1;", "M(a + 1); f(b); return 1;"),
+    ("M x(a); f(b); return 1;", "M(a); f(b); return 1;"),
+    ("Foo x(a, N::B); v.push_back(x); return 1;", "Foo x(a, N::C); v.push_back(x); return 1;"),
+    ("int x = a; if (x > b) x = b; return h(x);", "int x = a; if (x > b + 1) x = b; return h(x);"),
+    (
+        "int x = f(a); f(b); if (b) x = 1; else x = 2; f(9); return h(x);",
+        "int x = f(a); f(b); x = b ? 2 : 1; f(9); return h(x);",
+    ),
+    (
+        "int x = f(a); f(b); int t = b * 2; x = h(t); f(9); return h(x);",
+        "int x = f(a); f(b); x = h(b * 3); f(9); return h(x);",
+    ),
+    (
+        "int x = f(a); f(b); for (int i = 0; i < b; i++) { f(x); x = i; } f(9); return h(x);",
+        "int x = f(a); f(b); for (int i = 0; i < b; i++) { x = i; f(x); } f(9); return h(x);",
+    ),
+    (
+        "int x = f(a); f(b); { int x = b; f(x); } f(9); return h(x);",
+        "int x = f(a); f(b); { x = b; f(x); } f(9); return h(x);",
+    ),
+    ("using T = n::A<int>; T::f(a); return 1;", "n::A<long>::f(a); return 1;"),
+    ("namespace e = n::m; return h(e::K);", "return h(n::K);"),
 ]
 
 
@@ -369,7 +510,8 @@ def version(body: str) -> FunctionVersion:
 
 def version_cpp(body: str) -> FunctionVersion:
     file = read_cpp(f"int f(int a, int b, Foo* p, std::ostream& os) {{\n{body}\n}}".encode())
-    return FunctionVersion(python_of(file, file.nodes["f"][0]), {}, {}, is_cpp=True)
+    function = file.nodes["f"][0]
+    return FunctionVersion(python_of(*without_aliases(file, function, aliases_of(file, function))), {}, {}, is_cpp=True)
 
 
 @pytest.mark.parametrize(("one", "other"), SAME)
@@ -498,3 +640,55 @@ def test_cpp_functions_get_their_old_bodies() -> None:
     text, _ = replaced(new, restore_cpp(old, new))
     assert b"int x = a + 1;" in text
     assert b"part" not in text
+
+
+NAMED = (b"struct S {\n  int f(int a) {\n    return g(a & 4096);\n  }\n};\n", b"constexpr int MASK = 4096;\n")
+
+
+def test_a_constant_of_cpp_stands_for_its_number() -> None:
+    old, constant = NAMED
+    new = constant + old.replace(b"& 4096", b"& MASK")
+    assert restore_cpp(old, new)
+    assert not restore_cpp(old, new.replace(b"MASK = 4096", b"MASK = 8192"))
+    assert not restore_cpp(old, new.replace(b"constexpr int", b"int"))
+    assert restore_cpp(constant + old, new)
+
+
+def test_a_name_for_a_type_of_a_file_stands_for_the_type() -> None:
+    old = b"int f(int a) {\n  return n::A<int>::g(a);\n}\n"
+    new = b"using T = n::A<int>;\nint f(int a) {\n  return T::g(a);\n}\n"
+    assert restore_cpp(old, new)
+    assert not restore_cpp(old, new.replace(b"A<int>", b"A<long>"))
+
+
+def test_the_names_of_parameters_of_cpp_do_not_count_but_their_order_does() -> None:
+    old = b"int f(int a, int b) {\n  return g(a) - b;\n}\n"
+    assert restore_cpp(old, b"int f(int x, int y) {\n  return g(x) - y;\n}\n")
+    assert not restore_cpp(old, b"int f(int b, int a) {\n  return g(a) - b;\n}\n")
+
+
+def test_members_that_an_initializer_sets_are_assigned() -> None:
+    old = b"struct A {\n  A(int x, int y) {\n    mA = x;\n    mB = y;\n    f(x);\n  }\n};\n"
+    new = b"struct A {\n  A(int x, int y) : mA(x), mB(y) {\n    f(x);\n  }\n};\n"
+    assert restore_cpp(old, new)
+    assert not restore_cpp(old, new.replace(b"mB(y)", b"mB(x)"))
+    assert not restore_cpp(old, new.replace(b", mB(y)", b""))
+
+
+HELPER = b"import os\n\n\ndef part(a):\n    return os.stat(a).b + 1\n"
+
+
+def test_a_new_function_of_another_file_takes_the_place_of_its_code() -> None:
+    old = b"import os\n\n\ndef f(a):\n    return os.stat(a).b + 1\n"
+    new = b"from .other import part\n\n\ndef f(a):\n    return part(a)\n"
+    assert restore_python(old, new, (), lambda node: (b"", HELPER))
+    assert not restore_python(old, new, (), lambda node: (HELPER, HELPER))
+    assert not restore_python(old, new, (), lambda node: (b"", HELPER.replace(b"1", b"2")))
+    # It reads a global name of its own file.
+    assert not restore_python(old, new, (), lambda node: (b"", HELPER.replace(b"import os", b"os = 1")))
+
+
+def test_how_a_name_is_imported_makes_no_difference() -> None:
+    old = b"from p import version as v\n\n\ndef f(a):\n    return v.parse(a)\n"
+    assert restore_python(old, b"from p.version import parse\n\n\ndef f(a):\n    return parse(a)\n")
+    assert not restore_python(old, b"from q.version import parse\n\n\ndef f(a):\n    return parse(a)\n")

@@ -5,16 +5,25 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from patchq.drift._cpp.facts import CppFile, head_of, local_names, read_cpp
 from patchq.drift._effects.restored import RestoredLines, replaced
-from patchq.drift._effects.translated import is_const, python_of, types_of_locals, without_aliases
+from patchq.drift._effects.translated import (
+    aliases_of,
+    is_const,
+    node_of_parameter,
+    parameters_of,
+    python_of,
+    types_of_locals,
+    without_aliases,
+)
 from patchq.drift._effects.trials import FunctionVersion, do_the_same
 from patchq.drift._effects.values import UnknownError
 from patchq.drift._python.shape import FunctionNode
 
+_Value = TypeVar("_Value", int, str)
 #: Function that only one version has: its qualified name and its node.
 _Helper = tuple[str, Any]
 
@@ -25,14 +34,16 @@ def restore_cpp(old: bytes, new: bytes, kept: Collection[str] = ()) -> list[Rest
     """
     files = read_cpp(old), read_cpp(new)
     functions = tuple(dict(_functions(file)) for file in files)
-    constants = _constants(*files)
+    constants = _differing(files, [_numbers(file) for file in files])
+    aliases = _differing(files, [_types(file) for file in files])
     found: list[RestoredLines] = []
     used: set[str] = set()
     for name, node in functions[1].items():
         before = functions[0].get(name)
         if before is None or files[0].text(before) == files[1].text(node):
             continue
-        if head_of(files[0], before) != head_of(files[1], node) or _header(files[0], before) != _header(files[1], node):
+        heads = [(head_of(files[side], one), _header(files[side], one)) for side, one in enumerate((before, node))]
+        if heads[0] != heads[1]:
             continue
         if (local_names(files[0], before) - local_names(files[1], node)).intersection(kept):
             continue
@@ -41,9 +52,11 @@ def restore_cpp(old: bytes, new: bytes, kept: Collection[str] = ()) -> list[Rest
             continue
         helpers = [_helpers(functions[side], functions[1 - side], files[side]) for side in (0, 1)]
         called = [_called(files[side], one, helpers[side]) for side, one in enumerate((before, node))]
-        versions = [
-            _version(files[side], one, called[side], constants[side], kept) for side, one in enumerate((before, node))
-        ]
+        local = [aliases_of(files[side], one) for side, one in enumerate((before, node))]
+        versions = []
+        for side, one in enumerate((before, node)):
+            differing = {name: kind for name, kind in local[side].items() if local[1 - side].get(name) != kind}
+            versions.append(_version(files[side], one, called[side], constants[side], aliases[side] | differing, kept))
         if versions[0] is None or versions[1] is None or not do_the_same(versions[0], versions[1]):
             continue
         lines = [files[0].text(one) for helper, one in called[0].values() if helper not in used]
@@ -70,9 +83,16 @@ def _short(name: str) -> str:
 
 
 def _header(file: CppFile, node: Any) -> str:
-    """Return the text of a function before its body, without whitespace."""
+    """Return the text of a function before its body, without whitespace, names of parameters and initializers."""
     body = node.child_by_field_name("body")
-    return "".join(file.source[node.start_byte : body.start_byte].decode("utf-8", "replace").split())
+    hidden = [node_of_parameter(one) for one in parameters_of(node)]
+    hidden += [child for child in node.children if child.type == "field_initializer_list"]
+    text, start = "", node.start_byte
+    for each in sorted(filter(None, hidden), key=lambda one: one.start_byte):
+        text += file.source[start : each.start_byte].decode("utf-8", "replace") + "%"
+        start = each.end_byte
+    text += file.source[start : body.start_byte].decode("utf-8", "replace")
+    return "".join(text.split()).removesuffix("%")
 
 
 def _helpers(mine: Mapping[str, Any], other: Mapping[str, Any], file: CppFile) -> dict[str, _Helper]:
@@ -90,30 +110,31 @@ def _version(
     file: CppFile,
     node: Any,
     called: Mapping[str, _Helper],
-    constants: Mapping[str, ast.expr],
+    constants: Mapping[str, int],
+    aliases: Mapping[str, str],
     kept: Collection[str],
 ) -> FunctionVersion | None:
-    file, node = without_aliases(file, node)
     try:
-        helpers: dict[str, FunctionNode] = {name: python_of(file, one) for name, (_, one) in called.items()}
-        return FunctionVersion(python_of(file, node), helpers, constants, kept, is_cpp=True)
+        function = python_of(*without_aliases(file, node, aliases))
+        helpers: dict[str, FunctionNode] = {
+            name: python_of(*without_aliases(file, one, aliases)) for name, (_, one) in called.items()
+        }
+        values: dict[str, ast.expr] = {name: ast.Constant(number) for name, number in constants.items()}
+        return FunctionVersion(function, helpers, values, kept, is_cpp=True)
     except UnknownError:
         return None
 
 
-def _constants(old: CppFile, new: CppFile) -> list[dict[str, ast.expr]]:
-    """Return the integers to which names of each version stand, without those that both versions mention as often."""
-    sides = [_numbers(file) for file in (old, new)]
-    counts = [Counter(re.findall(rb"\w+", file.source)) for file in (old, new)]
-    found: list[dict[str, ast.expr]] = []
+def _differing(files: Sequence[CppFile], sides: Sequence[Mapping[str, _Value]]) -> list[dict[str, _Value]]:
+    """Return the names of each version without those that both versions mention as often, or with other values."""
+    counts = [Counter(re.findall(rb"\w+", file.source)) for file in files]
+    found: list[dict[str, _Value]] = [{}, {}]
     for side in (0, 1):
-        mine, other = sides[side], sides[1 - side]
-        kept: dict[str, ast.expr] = {}
-        for name, number in mine.items():
+        other = counts[1 - side]
+        for name, value in sides[side].items():
             word = name.encode()
-            if counts[0][word] != counts[1][word] and (other.get(name) == number or not counts[1 - side][word]):
-                kept[name] = ast.Constant(number)
-        found.append(kept)
+            if counts[side][word] != other[word] and (sides[1 - side].get(name) == value or not other[word]):
+                found[side][name] = value
     return found
 
 
@@ -135,3 +156,16 @@ def _whole_lines(source: bytes, node: Any, text: str) -> RestoredLines:
     first, last = node.start_point[0], node.end_point[0]
     before, after = lines[first][: node.start_point[1]], lines[last][node.end_point[1] :]
     return RestoredLines(first + 1, last + 1, tuple((before + text.encode() + after).split(b"\n")))
+
+
+def _types(file: CppFile) -> dict[str, str]:
+    """Return the names that the file gives to types outside of functions, for those that have one definition."""
+    found: dict[str, str] = {}
+    names = Counter(map(_short, file.facts))
+    for name, nodes in file.nodes.items():
+        node = nodes[0]
+        if node.type != "alias_declaration" or node.parent.type == "template_declaration":
+            continue
+        if len(nodes) == names[_short(name)] == 1:
+            found[_short(name)] = file.text(node.child_by_field_name("type")).removeprefix("typename ")
+    return found

@@ -126,13 +126,11 @@ class TrialRun(TrialState):
         every += [one for one in (arguments.vararg, arguments.kwarg) if one]
         names: dict[str, Any] = {}
         for at, one in enumerate(every):
-            name = one.arg
-            if at and self.decisions.one_in(12, "same argument", name):
+            if at and self.decisions.one_in(12, "same argument", at):
                 # Two arguments may be one object.
-                name = every[self.decisions.draw("which argument", name) % at].arg
-                names[one.arg] = names[name]
+                names[one.arg] = names[every[self.decisions.draw("which argument", at) % at].arg]
             else:
-                names[one.arg] = self.surroundings.unknown("parameter", name)
+                names[one.arg] = self.surroundings.unknown("parameter", at)
         scope = FunctionScope(names)
         try:
             result = self._call_body(node.body, scope)

@@ -331,11 +331,23 @@ class TrialState(abc.ABC):
         if isinstance(value, Lazy):
             raise UnknownError
         # Two attributes of this name may be the same one, if their owners are the same object.
-        if any(other[2] == name and other != place for other in self.unreported):
+        if any(
+            other[2] == name and other != place and not self._are_variables(place, other) for other in self.unreported
+        ):
             self.flush()
         self.stored[place] = value
         self.stale.pop(place, None)
         self.unreported[place] = self.key(value, shared=True)
+
+    def _are_variables(self, *places: Key) -> bool:
+        """Return whether all places are the values of C++ variables outside of the function, such as members."""
+        owners = [place[1] for place in places if place[2] == "="]
+        terms = [
+            self.surroundings.terms[int(str(one[1]))]
+            for one in owners
+            if isinstance(one, tuple) and one[0] == "unknown"
+        ]
+        return len(terms) == len(places) and all(term[0] == "global" for term in terms)
 
     def store_item(self, owner: Any, place: Any, value: Any) -> None:
         if isinstance(owner, MadeContainer):

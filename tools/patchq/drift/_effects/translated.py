@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from patchq.drift._cpp.facts import CppFile, read_cpp, spelled_number, spelled_type
@@ -82,6 +82,31 @@ def python_of(file: CppFile, node: Any) -> FunctionNode:
     return _Translation(file, node).function()
 
 
+def parameters_of(function: Any) -> list[Any]:
+    """Return the nodes of a function's parameters.
+
+    :raises UnknownError: if they aren't found.
+    """
+    declarator = function.child_by_field_name("declarator")
+    while declarator is not None and declarator.type != "function_declarator":
+        inner = declarator.child_by_field_name("declarator")
+        if inner is None and declarator.type == "reference_declarator":
+            inner = declarator.named_children[-1]
+        declarator = inner
+    if declarator is None:
+        raise UnknownError
+    return _parts(declarator.child_by_field_name("parameters"))
+
+
+def node_of_parameter(parameter: Any) -> Any:
+    """Return the node of a parameter's name; None for a parameter without name."""
+    declared = parameter.child_by_field_name("declarator")
+    try:
+        return declared and _declared(declared)
+    except UnknownError:
+        return None
+
+
 def types_of_locals(file: CppFile, function: Any) -> dict[str, set[str]]:
     """Return the types with which the local variables of a function are declared, except those that are ``auto``.
 
@@ -98,24 +123,43 @@ def types_of_locals(file: CppFile, function: Any) -> dict[str, set[str]]:
     return found
 
 
-def without_aliases(file: CppFile, function: Any) -> tuple[CppFile, Any]:
-    """Replace the names that a function gives to types and namespaces by those of the types and namespaces.
-
-    Return the file and the function after the replacement.
-    """
-    full: dict[str, str] = {}
-    edits: dict[int, tuple[int, str]] = {}
+def aliases_of(file: CppFile, function: Any) -> dict[str, str]:
+    """Return the names that a function gives to types and namespaces; without those that it gives twice."""
+    found: dict[str, str] = {}
+    twice = set()
     for each in _every(function.child_by_field_name("body")):
         if _is_alias(each):
-            name, kind = (file.text(one) for one in _parts(each))
-            if name in full:
-                # Two blocks use the name.
-                return file, function
-            full[name] = re.sub(r"\w+", lambda word: full.get(word[0], word[0]), kind.removeprefix("typename "))
+            name, kind = _alias(file, each)
+            if name in found:
+                twice.add(name)
+            found[name] = kind
+    return {name: kind for name, kind in found.items() if name not in twice}
+
+
+def _alias(file: CppFile, node: Any) -> tuple[str, str]:
+    parts = _parts(node)
+    if node.type == "type_definition":
+        parts.reverse()
+    return file.text(parts[0]), file.text(parts[1]).removeprefix("typename ")
+
+
+def without_aliases(file: CppFile, function: Any, names: Mapping[str, str]) -> tuple[CppFile, Any]:
+    """Replace names of types and namespaces in a function, and remove their definitions in it.
+
+    Return the file and the function after the replacement.
+
+    :param names: the types and namespaces by their names, in the order of their definitions.
+    """
+    full: dict[str, str] = {}
+    for name, kind in names.items():
+        full[name] = re.sub(r"\w+", lambda word: full.get(word[0], word[0]), kind)
+    edits: dict[int, tuple[int, str]] = {}
+    for each in _every(function.child_by_field_name("body")):
+        if _is_alias(each) and _alias(file, each)[0] in full:
             edits[each.start_byte] = each.end_byte, ";"
         elif each.type in ("type_identifier", "namespace_identifier", _NAME) and file.text(each) in full:
-            edits[each.start_byte] = each.end_byte, full[file.text(each)]
-    if not full:
+            edits.setdefault(each.start_byte, (each.end_byte, full[file.text(each)]))
+    if not edits:
         return file, function
     source, end = b"", 0
     for start, (after, text) in sorted(edits.items()):
@@ -130,12 +174,12 @@ def without_aliases(file: CppFile, function: Any) -> tuple[CppFile, Any]:
 
 
 def _is_alias(node: Any) -> bool:
-    """Return whether a statement is ``using A = b::C;`` or ``namespace a = b::c;``."""
+    """Return whether a statement is ``using A = b::C;``, ``typedef b::C A;`` or ``namespace a = b::c;``."""
     parts = _parts(node)
-    is_namespace = node.type == "namespace_alias_definition"
-    if node.type != "alias_declaration" and not is_namespace:
+    if node.type == "type_definition" and parts[-1].type != "type_identifier":
         return False
-    return len(parts) == 2 and node.parent.type == "compound_statement"
+    kinds = ("alias_declaration", "namespace_alias_definition", "type_definition")
+    return node.type in kinds and len(parts) == 2 and node.parent.type == "compound_statement"
 
 
 class _Translation:
@@ -167,29 +211,35 @@ class _Translation:
 
     def function(self) -> FunctionNode:
         parameters = [ast.arg(name) for name in self._parameters()]
-        body = self.block(self.node.child_by_field_name("body")) or [ast.Pass()]
+        body = [*self._initializers(), *self.block(self.node.child_by_field_name("body"))] or [ast.Pass()]
         arguments = ast.arguments([], parameters, None, [], [], None, [])
         return ast.FunctionDef("function", arguments, body, [])
 
     def _parameters(self) -> list[str]:
         found = []
-        declarator = self.node.child_by_field_name("declarator")
-        while declarator is not None and declarator.type != "function_declarator":
-            inner = declarator.child_by_field_name("declarator")
-            if inner is None and declarator.type == "reference_declarator":
-                inner = declarator.named_children[-1]
-            declarator = inner
-        if declarator is None:
-            raise UnknownError
-        for parameter in declarator.child_by_field_name("parameters").named_children:
-            declared = parameter.child_by_field_name("declarator")
+        for parameter in parameters_of(self.node):
+            declared = node_of_parameter(parameter)
             if declared is None:
                 continue
-            name = self.text(_declared(declared))
-            found.append(name)
-            self.scopes[0][name] = name
-            if _is_reference(declared) and not is_const(self.file, parameter):
+            name = self.text(declared)
+            found.append(f"{name} 0")
+            self.scopes[0][name] = found[-1]
+            if _is_reference(parameter.child_by_field_name("declarator")) and not is_const(self.file, parameter):
                 self.objects.add(name)
+        return found
+
+    def _initializers(self) -> list[ast.stmt]:
+        """Translate the initializers of a constructor's members to assignments."""
+        found: list[ast.stmt] = []
+        for each in _every(self.node):
+            if each.type != "field_initializer":
+                continue
+            name, *values = _parts(each)
+            value = self._initial(values[0]) if values else None
+            if name.type != "field_identifier" or value is None:
+                found.append(ast.Expr(self._opaque(each)))
+                continue
+            found.append(ast.Assign([self._place(self.text(name))], value))
         return found
 
     def _objects(self) -> set[str]:
@@ -392,7 +442,9 @@ class _Translation:
         """
         values: dict[str, str] = {}
         for each in _every(node):
-            if each.type in _GUARDS or (each.type in _LEAVING and not _is_in_lambda(each, node)):
+            if each.type in _LEAVING and _leaves_node(each, node):
+                raise UnknownError
+            if each.type in _GUARDS and node.type != "switch_statement":
                 raise UnknownError
             name = self.text(each)
             if each.type == _NAME and name != without and self._resolved(name):
@@ -621,7 +673,7 @@ class _Translation:
     def _from_switch_statement(self, node: Any) -> list[ast.stmt]:
         """Translate a ``switch`` to a chain of ``if`` statements.
 
-        :raises UnknownError: if a case is inside a preprocessor conditional, or ends with a conditional ``break``.
+        :raises UnknownError: if a case ends with a conditional ``break``.
         """
         # The value is read once, before the first case.
         self.counts[0] += 1
@@ -632,7 +684,7 @@ class _Translation:
         choices: list[ast.expr] = []
         cases = _parts(node.child_by_field_name("body"))
         if any(case.type != "case_statement" for case in cases):
-            raise UnknownError
+            return [ast.Expr(self._opaque(node))]
         for position, case in enumerate(cases):
             choice = case.child_by_field_name("value")
             statements = _statements_of(case)
@@ -1039,9 +1091,15 @@ def _is_statement(node: Any) -> bool:
     return bool(parent.type == "expression_statement")
 
 
-def _is_in_lambda(node: Any, outer: Any) -> bool:
+def _leaves_node(node: Any, outer: Any) -> bool:
+    """Return whether a statement such as ``break`` or ``return`` leaves a node around it."""
+    ends = {"lambda_expression"}
+    if node.type in ("break_statement", "continue_statement"):
+        ends |= {"for_statement", "while_statement", "do_statement", "for_range_loop"}
+    if node.type == "break_statement":
+        ends.add("switch_statement")
     while node != outer:
         node = node.parent
-        if node.type == "lambda_expression":
-            return True
-    return False
+        if node.type in ends:
+            return False
+    return True
