@@ -26,6 +26,8 @@ _INNER = ("body", "handlers", "orelse", "finalbody", "cases")
 _FIELDS: dict[type[ast.AST], tuple[str, ...]] = {}
 _END = re.compile(rb"\r\n?|\n")
 _MACRO_OF_A_LOOP = re.compile(rb"(\b[A-Z][A-Z0-9_]+\s*) (?=(?:for|while)\s*\()")
+#: Parts of a name, such as ``get``, ``tactic`` and ``count``.
+_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,3 +358,15 @@ def _leaves(node: Any, source: bytes) -> list[str]:
     for child in node.children:
         leaves += _leaves(child, source)
     return leaves
+
+
+@functools.cache
+def stem(word: str) -> str:
+    """Return what a thing's names in Python and C++ have in common: ``~tacticcount`` for ``getTacticCount``.
+
+    Return an empty text for names of one part.
+    """
+    parts = [part.lower() for part in _PARTS.findall(word)]
+    while parts and parts[0] in ("m", "k", "s", "p", "get", "set"):
+        del parts[0]
+    return f"~{''.join(parts)}" if len(parts) > 1 else ""

@@ -247,6 +247,7 @@ class _Translation:
         #: Local variables that only hold values, if nothing else makes them objects.
         values: set[str] = set()
         targets: list[tuple[str, bool]] = []
+        found.update(self.text(_parts(node)[0]) for node in _every(self.node) if node.type == "field_initializer")
         for node in _every(self.node.child_by_field_name("body")):
             match node.type:
                 case "declaration":

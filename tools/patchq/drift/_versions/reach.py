@@ -131,10 +131,14 @@ class Reach:
             for profile in index.get(word, ()):
                 if unit.added and profile.weights[word][0] < _CHANGED:
                     continue
+                if word.startswith("~") and not _crosses(unit, profile.weights[word][1]):
+                    continue
                 scores.setdefault(profile.patch, []).append((profile.weights[word][0] * rarity, word))
         for word in unit.around - unit.words:
             rarity = self._rarity(word) * _UNCHANGED
             for profile in index.get(word, ()) if rarity > _LEAST_RARITY else ():
+                if word.startswith("~") and not _crosses(unit, profile.weights[word][1]):
+                    continue
                 scores.setdefault(profile.patch, []).append((profile.weights[word][0] * rarity, word))
         for word in unit.around:
             for profile in defined.get(word, ()):
@@ -310,6 +314,11 @@ class Reach:
                     if name.rpartition(".")[2] == word and isinstance(node, FunctionNode):
                         found |= words_of(text[node.lineno - 1 : node.end_lineno])
         return found
+
+
+def _crosses(unit: ChangedUnit, touch: Touch) -> bool:
+    """Return whether a change is in the other language than a patch's change of a file."""
+    return language_of(unit.path) != language_of(touch.path)
 
 
 def _words_of_function(file: CppFile, word: str) -> set[str]:

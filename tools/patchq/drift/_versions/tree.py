@@ -15,7 +15,7 @@ from patchq.drift._effects.python import Imported, restore_python
 from patchq.drift._effects.restored import replaced
 from patchq.drift._python.facts import PythonFile, imported_from, read_python
 from patchq.drift._versions.statements import Statement
-from patchq.drift.bodies import Fact, language_of, reads_cpp
+from patchq.drift.bodies import Fact, language_of, reads_cpp, stem
 from patchq.git.objects import TreeEntry
 from patchq.names import BlobId
 
@@ -175,13 +175,15 @@ class Tree:
         return other
 
     def word_files(self) -> Mapping[bytes, int]:
-        """Return, for each word, the number of source files that contain it."""
+        """Return, for each word, the number of source files that contain it; for a stem, that of all its words."""
         if self._word_files is None:
             found: Counter[bytes] = Counter()
             blobs = [blob for path in self.entries if language_of(path) and (blob := self.blob(path))]
             self.files.bring(blobs)
             for blob in blobs:
                 found.update(self.files.words(blob))
+            for word, count in list(found.items()):
+                found[stem(_text(word)).encode()] += count
             self._word_files = found
         return self._word_files
 

@@ -15,7 +15,7 @@ from patchq.drift._cpp.facts import CppFile
 from patchq.drift._python.facts import PythonFile, fields_of
 from patchq.drift._python.relevance import is_in_helpers, with_helpers
 from patchq.drift._python.shape import FunctionNode, body_of, dump_of, without_arguments
-from patchq.drift.bodies import Fact, lines_of
+from patchq.drift.bodies import Fact, lines_of, stem
 
 #: Words of a program. Shorter ones are too common to count.
 WORDS = re.compile(r"[A-Za-z_]\w{2,}")
@@ -64,11 +64,12 @@ class ChangedUnit:
 
 
 def words_of(lines: Iterable[str]) -> set[str]:
-    """Return the words on the given lines, except keywords and words in comments."""
+    """Return the words on the given lines, except keywords and words in comments, and the stem of each."""
     found: set[str] = set()
     for line in lines:
         found.update(WORDS.findall(_REMARK.sub("", line)))
-    return found - _KEYWORDS
+    found -= _KEYWORDS
+    return found | {stem(word) for word in found} - {""}
 
 
 class Lines:
