@@ -69,9 +69,9 @@ def test_python_in_other_words(old: str, new: str) -> None:
         ("def f(a):\n    return not (a and b > 1)\n", "def f(a):\n    return not a or b < 1\n", ["f"]),
         ("class A:\n    x = 1\n", "class A:\n    x = 2\n", ["A"]),
         ("class A(B):\n    x = 1\n", "class A(C):\n    x = 1\n", ["A"]),
-        ("x = {'a': 1}\n", "x = {'a': 1, 'b': 2}\n", [""]),
+        ("x = {'a': 1}\n", "x = {'a': 1, 'b': 2}\n", ["x"]),
         ("register('a', 1)\n", "register('a', 2)\n", [""]),
-        ("x = 1\n", "if y:\n    x = 1\n", [""]),
+        ("x = 1\n", "if y:\n    x = 1\n", ["x"]),
         ("def f():\n    return 1\n", "", ["f"]),
         ("", "class A:\n    def f(self):\n        return 1\n", ["A.f", "A"]),
         (

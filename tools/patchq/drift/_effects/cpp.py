@@ -43,7 +43,7 @@ def restore_cpp(old: bytes, new: bytes, kept: Collection[str] = ()) -> list[Rest
         if before is None or files[0].text(before) == files[1].text(node):
             continue
         heads = [(head_of(files[side], one), _header(files[side], one)) for side, one in enumerate((before, node))]
-        if heads[0] != heads[1]:
+        if heads[0] != heads[1] or _exchanged(files, (before, node)):
             continue
         if (local_names(files[0], before) - local_names(files[1], node)).intersection(kept):
             continue
@@ -80,6 +80,16 @@ def _functions(file: CppFile) -> Iterator[tuple[str, Any]]:
 
 def _short(name: str) -> str:
     return name.rpartition("::")[2]
+
+
+def _exchanged(files: Sequence[CppFile], functions: Sequence[Any]) -> bool:
+    """Return whether a name that both versions give to a parameter is that of another parameter."""
+    sides = []
+    for file, function in zip(files, functions, strict=True):
+        nodes = map(node_of_parameter, parameters_of(function))
+        sides.append([file.text(node) if node else "" for node in nodes])
+    common = set(sides[0]).intersection(sides[1]) - {""}
+    return any(one != other and {one, other} & common for one, other in zip(*sides, strict=False))
 
 
 def _header(file: CppFile, node: Any) -> str:

@@ -424,7 +424,8 @@ class TrialState(abc.ABC):
         read: tuple[Hashable, ...] = ("item", self.key(self.now(owner)), self.key(place))
         if read in self.stored:
             return self.stored[read]
-        if self.barriers:
+        is_function = isinstance(place, tuple) and self.surroundings.is_global(owner)
+        if self.barriers and not is_function:
             read = (*read, self.barriers)
         return self.made(*read)
 

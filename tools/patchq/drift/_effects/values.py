@@ -254,6 +254,9 @@ class Decisions:
         """Return the one value without truth of a value's type: ``""`` or 0; None if the type isn't known."""
         if self.surroundings.term(value)[0] in _TEXTS:
             return ""
+        if any(one is None for one in self.surroundings.constants.get(value.number, ())):
+            # It isn't always a number.
+            return None
         is_number = value.number in self.surroundings.numeric
         return 0 if is_number and ("content", value.number, 0) not in self.surroundings.unequal else None
 

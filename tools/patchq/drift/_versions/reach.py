@@ -360,7 +360,9 @@ def _place_score(unit: ChangedUnit, profile: _Profile) -> float:
         return _USED
     names = profile.places.get(unit.old)
     if names is not None and unit.name in names:
-        return _SAME_FUNCTION if unit.name else _SAME_MODULE
+        return _SAME_MODULE if unit.outside else _SAME_FUNCTION
+    if names is not None and unit.outside and "" in names:
+        return _SAME_MODULE
     if owner and _members(profile, unit.old, owner):
         return _USED_CLASS
     if owner and (unit.old, owner) in profile.bodies:

@@ -33,7 +33,7 @@ _REMARK = re.compile(r"^\s*#(?!\s*(?:if|ifdef|ifndef|elif|else|endif|define|incl
 class ChangedUnit:
     """Changed definition, or changed statements outside of functions.
 
-    :ivar name: qualified name; empty for statements at module level.
+    :ivar name: qualified name; for an assignment at module level the variable, empty for other statements there.
     :ivar path: file in the new version, or in the old version if the definition is gone.
     :ivar old: file in the old version.
     :ivar line: line of the first difference, in ``path``.
@@ -41,6 +41,7 @@ class ChangedUnit:
     :ivar words: words on the differing lines and in the definition's name.
     :ivar around: words of the whole definition, in both versions.
     :ivar was: first differing line in the old version; ``now``: in the new version.
+    :ivar outside: True for statements at module level.
     :ivar added: True if the old version doesn't have the definition; ``gone``: True if the new version doesn't.
     """
 
@@ -54,6 +55,7 @@ class ChangedUnit:
     around: frozenset[str]
     was: str = ""
     now: str = ""
+    outside: bool = False
     added: bool = False
     gone: bool = False
 
@@ -202,7 +204,10 @@ def _is_helper(old: PythonFile, new: PythonFile, name: str) -> bool:
 def _outside(
     old: PythonFile | None, new: PythonFile | None, lines: Lines, paths: tuple[bytes, bytes]
 ) -> Iterator[ChangedUnit]:
-    """Yield the changed statements outside of functions: one unit for each class, and one for the module."""
+    """Yield the changed statements outside of functions.
+
+    There is one unit for each class, one for each variable of the module, and one for its other statements.
+    """
     sides = [_statements(file) for file in (old, new)]
     for scope in {**sides[0], **sides[1]}:
         was, now = sides[0].get(scope, []), sides[1].get(scope, [])
@@ -214,7 +219,8 @@ def _outside(
             if fields[0] != fields[1]:
                 gone, come = [place for _, place in was[:1]], [place for _, place in now[:1]]
         if gone or come:
-            yield _joined(scope, paths, lines, gone, come)
+            is_class = any(isinstance(file.nodes.get(scope), ast.ClassDef) for file in (old, new) if file)
+            yield replace(_joined(scope, paths, lines, gone, come), outside=not is_class)
 
 
 def _joined(
@@ -248,7 +254,10 @@ def _joined(
 
 
 def _statements(file: PythonFile | None) -> dict[str, list[tuple[str, tuple[int, int]]]]:
-    """Return the normalized statements outside of functions, each with its lines, by class ("" for no class)."""
+    """Return the normalized statements outside of functions, each with its lines.
+
+    The keys are classes, variables of the module, and "" for its other statements.
+    """
     found: dict[str, list[tuple[str, tuple[int, int]]]] = {}
     waiting: list[tuple[str, str, ast.stmt]] = (
         [("", "", node) for node in reversed(file.tree.body)] if file and file.tree else []
@@ -274,8 +283,14 @@ def _statements(file: PythonFile | None) -> dict[str, list[tuple[str, tuple[int,
             for block in (node.finalbody, node.orelse, *(h.body for h in node.handlers), node.body):
                 waiting += [(scope, f"{guard} try", each) for each in reversed(block)]
         elif text := _shown(node):
-            found.setdefault(scope, []).append((guard + text, place))
+            found.setdefault(scope or _assigned(node), []).append((guard + text, place))
     return found
+
+
+def _assigned(node: ast.stmt) -> str:
+    """Return the variable that a statement assigns; empty for other statements."""
+    target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+    return target.id if isinstance(target, ast.Name) else ""
 
 
 def _shown(node: ast.stmt) -> str:
