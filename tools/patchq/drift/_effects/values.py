@@ -245,20 +245,21 @@ class Decisions:
             truths = [True, False]
             if self.usual_truth is not None and drawn // 8 % 4:
                 truths = [self.usual_truth] * 2
-            empty = self._empty(value)
-            choices += [(truth, drawn // 64 % _CLASSES) if truth or empty is None else empty for truth in truths]
+            fixed = self._without_truth(value)
+            choices += [(truth, drawn // 64 % _CLASSES) if truth or not fixed else fixed[0] for truth in truths]
             self._contents[value.number] = choices[drawn // 1024 % len(choices)]
         return self._contents[value.number]
 
-    def _empty(self, value: Unknown) -> Any:
-        """Return the one value without truth of a value's type: ``""`` or 0; None if the type isn't known."""
+    def _without_truth(self, value: Unknown) -> list[Any]:
+        """Return the one value without truth of a value's type: ``""``, 0 or ``nullptr``; none if it isn't known."""
+        constants = self.surroundings.constants.get(value.number, ())
         if self.surroundings.term(value)[0] in _TEXTS:
-            return ""
-        if any(one is None for one in self.surroundings.constants.get(value.number, ())):
-            # It isn't always a number.
-            return None
+            return [""]
+        if any(one is None for one in constants):
+            # In C++ a pointer; in Python, it isn't always a number.
+            return [None] * self.surroundings.is_cpp
         is_number = value.number in self.surroundings.numeric
-        return 0 if is_number and ("content", value.number, 0) not in self.surroundings.unequal else None
+        return [0] * (is_number and ("content", value.number, 0) not in self.surroundings.unequal)
 
     def size(self, value: Unknown) -> int:
         """Return the number of an unknown value's items."""
