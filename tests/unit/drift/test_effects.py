@@ -400,6 +400,8 @@ SAME_CPP = [
     ),
     ("using T = n::A<int>; T::f(a); return 1;", "n::A<int>::f(a); return 1;"),
     ("namespace e = n::m; return h(e::K);", "return h(n::m::K);"),
+    ("return h((Foo*)p);", "return h(reinterpret_cast<Foo*>(p));"),
+    ("if (!p) return 1; return h(p);", "if (p == nullptr) return 1; return h(p);"),
 ]
 OTHER_CPP = [
     ("return a + 1;", "return a + 2;"),

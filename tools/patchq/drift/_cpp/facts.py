@@ -187,6 +187,10 @@ def _read(file: CppFile, node: Any, scope: str, guards: tuple[str, ...]) -> tupl
         shown = node.child_by_field_name("type")
         if name is not None and shown is not None:
             _add(file, _value(scope + file.text(name), node, spelled_type(file.text(shown)), guards), node)
+    elif kind == "using_declaration" and not scope and node.named_children[0].type == "qualified_identifier":
+        shown = spelled_type(file.text(node.named_children[0]))
+        if "namespace" not in [child.type for child in node.children]:
+            _add(file, _value(scope + shown.rpartition("::")[2], node, shown, guards), node)
     return scope, guards
 
 
@@ -356,7 +360,7 @@ def spelled_number(text: str) -> str:
         return value
     if re.fullmatch(r"[+-]?(\d+\.\d*|\.\d+|\d+)([eE][+-]?\d+)?[fF]?", text):
         return repr(float(text.rstrip("fF")))
-    return " ".join(_TOKEN.findall(text)) if text != "NULL" else "nullptr"
+    return " ".join(_TOKEN.findall(text)) if text not in ("NULL", "nullptr") else "0"
 
 
 def _closes_last(text: str) -> bool:

@@ -102,7 +102,7 @@ def _header(file: CppFile, node: Any) -> str:
         text += file.source[start : each.start_byte].decode("utf-8", "replace") + "%"
         start = each.end_byte
     text += file.source[start : body.start_byte].decode("utf-8", "replace")
-    return "".join(text.split()).removesuffix("%")
+    return re.sub(r"=(NULL|nullptr)\b", "=0", "".join(text.split()).removesuffix("%"))
 
 
 def _helpers(mine: Mapping[str, Any], other: Mapping[str, Any], file: CppFile) -> dict[str, _Helper]:

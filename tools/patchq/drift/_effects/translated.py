@@ -942,6 +942,8 @@ class _Translation:
         if name and not self._resolved(name) and (is_cast or _PURE.match(name)):
             if is_cast or _CAST.match(name):
                 name = f"static_cast<{name}>"
+            # A cast in C's style may be either.
+            name = name.replace("reinterpret_cast", "static_cast")
             return _pure(name, *arguments, *self._values_in(function))
         return ast.Call(self.value(function), arguments, [])
 
