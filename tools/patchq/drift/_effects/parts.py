@@ -37,13 +37,13 @@ class _Place:
     :ivar functions: innermost functions around the block, in both versions.
     :ivar ends: the function returns after the block.
     :ivar repeats: the block is in a loop.
-    :ivar caught: exceptions that are caught around the block, for each ``try`` and ``with`` statement.
+    :ivar depth: number of ``with`` statements around the block.
     """
 
     functions: tuple[FunctionNode, FunctionNode]
     ends: bool = True
     repeats: bool = False
-    caught: tuple[tuple[ast.expr | None, ...], ...] = ()
+    depth: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ def _inside(old: ast.stmt, new: ast.stmt, place: _Place) -> Iterator[_Region]:
     elif isinstance(old, ast.For | ast.AsyncFor | ast.While):
         places = {"body": replace(place, ends=False, repeats=True), "orelse": replace(place, ends=False)}
     elif isinstance(old, ast.With | ast.AsyncWith):
-        places = {"body": replace(place, ends=False, caught=(*place.caught, ()))}
+        places = {"body": replace(place, ends=False, depth=place.depth + 1)}
     elif isinstance(old, FunctionNode) and isinstance(new, FunctionNode):
         places = {"body": _Place((old, new))}
     elif isinstance(old, ast.ClassDef) and isinstance(new, ast.ClassDef):
@@ -160,9 +160,9 @@ def _part(region: _Region, kept: Collection[str]) -> ChangedPart:
 
 def _function(statements: Sequence[ast.stmt], parameters: Sequence[str], place: _Place) -> FunctionNode:
     body = list(statements)
-    for kinds in reversed(place.caught):
-        handlers = [ast.ExceptHandler(kind, None, [ast.Raise(None, None)]) for kind in kinds]
-        body = [ast.Try(body or [ast.Pass()], handlers, [], [ast.Pass()])]
+    if place.depth:
+        # Anything may raise an exception.
+        body = [ast.Try(body or [ast.Pass()], [], [], [ast.Pass()])]
     if not place.ends:
         body.append(_GOES_ON)
     declared = [ast.Global([name]) for name in _declared(place.functions[0])]

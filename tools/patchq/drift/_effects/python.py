@@ -38,6 +38,13 @@ def restore_python(
         return []
     texts = old.split(b"\n"), new.split(b"\n")
     functions = tuple(dict(_functions(tree.body, "")) for tree in trees)
+    changed = {name: functions[0][name] for name in functions[1] if name in functions[0]}
+    for name, before in list(changed.items()):
+        node = functions[1][name]
+        if _same_text(before, node, texts) or not _same_signature(before, node):
+            del changed[name]
+    if not changed:
+        return []
     constants = tuple(_constants(tree) for tree in trees)
     only = [_lacking(constants[side], constants[1 - side], trees[1 - side]) for side in (0, 1)]
     bound = [bound_names(tree) for tree in trees]
@@ -47,14 +54,12 @@ def restore_python(
     same = {name: value for name, value in constants[0].items() if _is_equal(value, constants[1].get(name))}
     found = []
     used: set[str] = set()
-    for name, node in functions[1].items():
-        before = functions[0].get(name)
-        if before is None or _same_text(before, node, texts) or not _same_signature(before, node):
-            continue
+    for name, before in changed.items():
+        node = functions[1][name]
         if (bound_names(before) - bound_names(node)).intersection(kept):
             continue
         helpers = [others[side] | _helpers(name, functions[side], functions[1 - side]) for side in (0, 1)]
-        known = _properties(name.rpartition(".")[0], *functions)
+        known = _properties(name.rpartition(".")[0], functions, texts)
         # A constant that both versions mention is compared by its name: its value may change again.
         known |= {key: same[key] for key in _mentioned(before, same) ^ _mentioned(node, same)}
         versions = [
@@ -207,23 +212,26 @@ def _helpers(name: str, mine: _Functions, other: _Functions) -> dict[str, Functi
     return found
 
 
-def _properties(owner: str, old: _Functions, new: _Functions) -> dict[str, ast.expr]:
+def _properties(
+    owner: str, functions: tuple[_Functions, ...], texts: tuple[list[bytes], list[bytes]]
+) -> dict[str, ast.expr]:
     """Return the expressions that a class's unchanged properties return: ``{"self.size": <expression>}``.
 
     Omit a property that another class of the file also defines, because that class may be a subclass.
     """
     found: dict[str, ast.expr] = {}
-    for name, node in new.items():
-        short = name.rpartition(".")[2]
-        before = old.get(name)
-        if not owner or name != f"{owner}.{short}" or before is None or ast.dump(before) != ast.dump(node):
-            continue
-        if any(other != name and other.rpartition(".")[2] == short for other in new):
+    if not owner:
+        return found
+    names = Counter(name.rpartition(".")[2] for name in functions[1])
+    for name, node in functions[1].items():
+        place, _, short = name.rpartition(".")
+        before = functions[0].get(name)
+        if place != owner or names[short] > 1 or before is None or not node.decorator_list:
             continue
         last = node.body[-1]
         header = [ast.unparse(one) for one in (*node.decorator_list, node.args)]
         is_simple = header == ["property", "self"] and _is_described(node.body[:-1])
-        if is_simple and isinstance(last, ast.Return) and last.value:
+        if is_simple and _same_text(before, node, texts) and isinstance(last, ast.Return) and last.value:
             found[f"self.{short}"] = last.value
     return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import ast
 import builtins
+import functools
 import operator
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -100,7 +101,12 @@ class Closure:
 
     def __init__(self, node: FunctionNode | ast.Lambda, scope: FunctionScope, defaults: Sequence[Any]) -> None:
         self.node, self.scope, self.defaults = node, scope, defaults
-        self.yields = any(isinstance(each, ast.Yield | ast.YieldFrom) for each in walk(node))
+        self.yields = _yields(node)
+
+
+@functools.lru_cache(maxsize=4096)
+def _yields(node: ast.AST) -> bool:
+    return any(isinstance(each, ast.Yield | ast.YieldFrom) for each in walk(node))
 
 
 class BoundMethod:
@@ -650,6 +656,8 @@ class TrialState(abc.ABC):
 
     def equal(self, left: Any, right: Any) -> bool:
         """Return whether two values are equal."""
+        if isinstance(left, str) and isinstance(right, str):
+            return left == right
         if left is right or self.key(left) == self.key(right):
             return True
         for one, other in self._sides(left, right):

@@ -25,6 +25,8 @@ _RARE, _MOST_RARE, _MOST_SEEDS = 24, 24, 6
 _MOST_STEPS = 1_000_000
 #: Numbers above this one must be the same in both versions.
 _GREATER = 16
+#: Number of statements and expressions after which something that no run reached counts as out of reach.
+_PATIENCE = 200_000
 
 
 class FunctionVersion:
@@ -102,7 +104,8 @@ def _do_the_same(old: FunctionVersion, new: FunctionVersion, watched: Collection
             search.add(seeds, reached)
             if number >= _FEWEST and number % 40 == 0 and search.is_done():
                 return True
-            if old.steps + new.steps > _MOST_STEPS:
+            steps = old.steps + new.steps
+            if steps > _MOST_STEPS or (steps > _PATIENCE and search.lacks()):
                 return False
     except (UnknownError, RecursionError):
         return False
@@ -158,22 +161,30 @@ class _Search:
             self._rare.append(seeds)
         self.reached.update(reached)
 
+    def lacks(self) -> bool:
+        """Return whether there is anything that no run has reached."""
+        return any(
+            not self.reached[one[:2] if isinstance(one, tuple) else one] and not _is_fixed(one, self.reached)
+            for one in self.needed
+        )
+
     def is_done(self) -> bool:
         """Return whether the runs reached all that they must reach often enough."""
         return all(_is_enough(one, self.reached) for one in self.needed)
 
 
 def _is_enough(reach: Hashable, reached: Counter[Hashable]) -> bool:
-    """Return whether runs reached something often enough.
+    """Return whether runs reached something often enough."""
+    if isinstance(reach, tuple):
+        return reached[reach[:2]] >= _ENOUGH or _is_fixed(reach, reached)
+    return reached[reach] >= _ENOUGH
 
-    Some tests can have one result only: those that need no decision, and those that repeat an earlier test.
-    """
-    if not isinstance(reach, tuple):
-        return reached[reach] >= _ENOUGH
-    if len(reach) == 3:
-        return reached[reach[:2]] >= _ENOUGH
-    is_fixed = reached[reach[0], "decided"] >= _ENOUGH or reached[reach[0]] >= _FEWEST
-    return reached[reach] >= _ENOUGH or is_fixed
+
+def _is_fixed(reach: Hashable, reached: Counter[Hashable]) -> bool:
+    """Return whether a test can have one result only: it needs no decision, or repeats an earlier test."""
+    if not isinstance(reach, tuple) or len(reach) == 3:
+        return False
+    return reached[reach[0], "decided"] >= _ENOUGH or reached[reach[0]] >= _FEWEST
 
 
 def _variables(node: FunctionNode) -> set[str]:

@@ -9,7 +9,6 @@ description. So both versions of a function get the same answers to the same que
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from typing import Any
 PRIME = 2**61 - 1
 #: Number of classes of equal unknown values.
 _CLASSES = 4
+_MASK = 2**64 - 1
 _MOST_CONSTANTS = 12
 #: A further seed replaces one of this many decisions.
 _REPLACED = 6
@@ -94,6 +94,7 @@ class Surroundings:
         self.is_cpp = is_cpp
         self.terms: list[Key] = []
         self._numbers: dict[Key, Unknown] = {}
+        self._subjects: dict[Key, int] = {}
         self.constants: dict[int, list[Any]] = {}
         self.numeric: set[int] = set()
         self.ordered: set[int] = set()
@@ -119,6 +120,10 @@ class Surroundings:
             self._numbers[term] = found
             self.terms.append(term)
         return found
+
+    def number_of(self, subject: Key) -> int:
+        """Return the number of a decision, in the order of the first ones."""
+        return self._subjects.setdefault(subject, len(self._subjects))
 
     def term(self, value: Unknown) -> Key:
         return self.terms[value.number]
@@ -213,17 +218,18 @@ class Decisions:
     def draw(self, *subject: Hashable) -> int:
         """Return a random number of 61 bits."""
         self.count += 1
+        number = self.surroundings.number_of(subject)
         for seed in self.seeds[:0:-1]:
-            if _random("replaced", seed, subject) % _REPLACED == 0:
-                return _random(seed, subject)
-        return _random(self.seeds[0], subject)
+            if _mixed(~seed, number) % _REPLACED == 0:
+                return _mixed(seed, number)
+        return _mixed(self.seeds[0], number)
 
     def one_in(self, count: int, *subject: Hashable) -> bool:
         return self.draw(*subject) % count == 0
 
     def point(self, value: Unknown) -> int:
         """Return the number that stands for an unknown value in polynomials."""
-        return _random("point", value.number)
+        return _mixed(-1, value.number)
 
     def content(self, value: Unknown) -> Any:
         """Return the constant that an unknown value equals in this run; a class number if none.
@@ -294,6 +300,9 @@ class Decisions:
         return found if (difference == smaller) == asked else -found
 
 
-def _random(*subject: Hashable) -> int:
-    digest = hashlib.blake2b(repr(subject).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") % PRIME
+def _mixed(seed: int, number: int) -> int:
+    """Return a random number of 61 bits for two numbers."""
+    found = (seed * 0x9E3779B97F4A7C15 + number * 0xD1B54A32D192ED03 + 0x632BE59BD9B4E019) & _MASK
+    for factor in (0xBF58476D1CE4E5B9, 0x94D049BB133111EB):
+        found = ((found ^ (found >> 30)) * factor) & _MASK
+    return (found ^ (found >> 31)) % PRIME
