@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import functools
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
@@ -90,10 +91,15 @@ def _functions(body: Sequence[ast.stmt], owner: str) -> Iterator[tuple[str, Func
             yield from _functions(node.body, owner)
 
 
+@functools.lru_cache(maxsize=8)
+def _every(tree: ast.Module) -> list[ast.AST]:
+    return walk(tree)
+
+
 def _constants(tree: ast.Module) -> dict[str, ast.expr]:
     """Return the values of global names that are assigned once, to a constant, a dotted name or a tuple of these."""
     stored: Counter[str] = Counter()
-    for node in walk(tree):
+    for node in _every(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             stored[node.id] += 1
         elif isinstance(node, FunctionNode | ast.ClassDef):
@@ -114,7 +120,7 @@ def _constants(tree: ast.Module) -> dict[str, ast.expr]:
 
 def _imports(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
     """Yield each imported name with its full name, such as ``json.loads``."""
-    for node in walk(tree):
+    for node in _every(tree):
         if isinstance(node, ast.ImportFrom):
             module = ["." * node.level] * bool(node.level) + (node.module or "").split(".") * bool(node.module)
             for one in node.names:
@@ -127,7 +133,7 @@ def _imports(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
 
 def _full_names(tree: ast.Module) -> dict[str, str]:
     """Return the full names of all imported names of a module."""
-    found = {one.name: one.name for node in walk(tree) if isinstance(node, ast.Import) for one in node.names}
+    found = {one.name: one.name for node in _every(tree) if isinstance(node, ast.Import) for one in node.names}
     return found | {name: ast.unparse(value) for name, value in _imports(tree)}
 
 
@@ -138,7 +144,7 @@ def _imported_helpers(tree: ast.Module, bound: set[str], imported: Imported, sid
     :param side: 0 for the old version, 1 for the new one.
     """
     found: dict[str, FunctionNode] = {}
-    for node in walk(tree):
+    for node in _every(tree):
         if not isinstance(node, ast.ImportFrom) or bound.issuperset(one.asname or one.name for one in node.names):
             continue
         contents = imported(node)
@@ -189,8 +195,8 @@ def _mentioned(node: ast.AST, names: Collection[str]) -> set[str]:
 
 def _lacking(mine: Mapping[str, ast.expr], other: Mapping[str, ast.expr], tree: ast.Module) -> dict[str, ast.expr]:
     """Return the constants in ``mine`` that the other version (``other`` and ``tree``) doesn't mention."""
-    mentioned = {node.id for node in walk(tree) if isinstance(node, ast.Name)} | set(other)
-    mentioned |= {node.asname or node.name for node in walk(tree) if isinstance(node, ast.alias)}
+    mentioned = {node.id for node in _every(tree) if isinstance(node, ast.Name)} | set(other)
+    mentioned |= {node.asname or node.name for node in _every(tree) if isinstance(node, ast.alias)}
     return {name: value for name, value in mine.items() if name not in mentioned}
 
 
