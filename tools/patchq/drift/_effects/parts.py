@@ -23,11 +23,13 @@ class ChangedPart:
     """Statements that differ, as two functions of the same variables.
 
     :ivar kept: variables that the function reads after these statements.
+    :ivar statements: the statements in both versions of the whole function, including those in their blocks.
     """
 
     old: FunctionNode
     new: FunctionNode
     kept: frozenset[str]
+    statements: tuple[ast.stmt, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +66,10 @@ def changed_parts(old: FunctionNode, new: FunctionNode, kept: Collection[str]) -
 
     :param kept: further variables whose values count.
     """
+    originals = [*walk(old), *walk(new)]
     new = _with_names_of(old, new)
     old = _with_names_of(old, old)
+    original = {id(made): node for made, node in zip([*walk(old), *walk(new)], originals, strict=True)}
     if _declared(old) != _declared(new):
         return []
     try:
@@ -74,7 +78,7 @@ def changed_parts(old: FunctionNode, new: FunctionNode, kept: Collection[str]) -
         return []
     if len(regions) > _MOST_PARTS or any(len(one.old) == len(old.body) for one in regions if one.place.ends):
         return []
-    return [_part(one, kept) for one in regions]
+    return [_part(one, kept, original) for one in regions]
 
 
 def _regions(old: Sequence[ast.stmt], new: Sequence[ast.stmt], place: _Place) -> Iterator[_Region]:
@@ -142,7 +146,11 @@ def _header(node: ast.stmt) -> str:
     return " ".join(parts)
 
 
-def _part(region: _Region, kept: Collection[str]) -> ChangedPart:
+def _part(region: _Region, kept: Collection[str], original: Mapping[int, ast.AST]) -> ChangedPart:
+    """Make functions of the statements in a region.
+
+    :param original: for each node of the functions, by its id, the node of which it is a copy.
+    """
     statements = [*region.old, *region.new]
     functions = region.place.functions
     common = bound_names(functions[0]) & bound_names(functions[1])
@@ -155,7 +163,9 @@ def _part(region: _Region, kept: Collection[str]) -> ChangedPart:
     names = {each.id for one in statements for each in walk(one) if isinstance(each, ast.Name)} | (stored & read)
     parameters = sorted(names & common)
     made = [_function(one, parameters, region.place) for one in (region.old, region.new)]
-    return ChangedPart(made[0], made[1], frozenset(stored & read))
+    inside = [original[id(each)] for one in statements for each in walk(one)]
+    found = tuple(each for each in inside if isinstance(each, ast.stmt))
+    return ChangedPart(made[0], made[1], frozenset(stored & read), found)
 
 
 def _function(statements: Sequence[ast.stmt], parameters: Sequence[str], place: _Place) -> FunctionNode:

@@ -19,6 +19,8 @@ _FEWEST, _MOST = 160, 6000
 _FIRST = 8
 #: How often a changed statement, and each result of a changed test, must occur in the runs.
 _ENOUGH = 24
+#: How often any other statement must occur.
+_SOME = 6
 #: Something that fewer runs reached is rare. Number of such runs to keep, and most seeds of a run.
 _RARE, _MOST_RARE, _MOST_SEEDS = 24, 24, 6
 #: Most statements and expressions of all runs together.
@@ -79,15 +81,23 @@ def do_the_same(old: FunctionVersion, new: FunctionVersion) -> bool:
     """
     if _numbers(old) != _numbers(new) or _imports_differ(old, new):
         return False
+    if not old.helpers and not new.helpers and ast.dump(old.node) == ast.dump(new.node):
+        return True
     watched = set(old.watched) & _variables(old.node) & _variables(new.node)
     # Parts first: they are smaller, and nothing before them keeps runs from reaching them.
     parts = changed_parts(old.node, new.node, watched)
     if parts and all(_do_the_same(old.part(one.old), new.part(one.new), one.kept) for one in parts):
         return True
-    return _do_the_same(old, new, watched)
+    return _do_the_same(old, new, watched, {id(each) for one in parts for each in one.statements})
 
 
-def _do_the_same(old: FunctionVersion, new: FunctionVersion, watched: Collection[str]) -> bool:
+def _do_the_same(
+    old: FunctionVersion, new: FunctionVersion, watched: Collection[str], changed: Collection[Hashable] = ()
+) -> bool:
+    """Return whether trial runs have the same results and effects.
+
+    :param changed: ids of statements that must occur often enough, in addition to those that only one version has.
+    """
     versions = (old, new)
     nodes = [each for version in versions for body in version.bodies() for each in walk(body)]
     surroundings = Surroundings(_errors(nodes), _sizes(nodes), is_cpp=old.is_cpp)
@@ -97,6 +107,8 @@ def _do_the_same(old: FunctionVersion, new: FunctionVersion, watched: Collection
             if number == _FIRST:
                 # Most versions that do something else have been told apart by now.
                 search.needed = _needed(versions)
+                search.all = {reach for version in versions for body in version.bodies() for reach in _statements(body)}
+                search.needed |= search.all.intersection(changed)
             seeds = search.seeds(number)
             reached = _same_run(versions, surroundings, seeds, watched)
             if reached is None:
@@ -139,12 +151,14 @@ def _imports_differ(old: FunctionVersion, new: FunctionVersion) -> bool:
 class _Search:
     """Choice of the seeds of runs, such that the runs reach the changed code.
 
-    :ivar needed: what the runs must reach.
+    :ivar needed: what the runs must reach often enough.
+    :ivar all: what else they must reach: an earlier change may only make a difference there.
     :ivar reached: how often the runs reached each statement, and each result of a test.
     """
 
     def __init__(self) -> None:
-        self.needed: Collection[Hashable] = ()
+        self.needed: set[Hashable] = set()
+        self.all: set[Hashable] = set()
         self.reached: Counter[Hashable] = Counter()
         #: Seeds of the last runs that reached something rare.
         self._rare: deque[tuple[int, ...]] = deque(maxlen=_MOST_RARE)
@@ -163,14 +177,15 @@ class _Search:
 
     def lacks(self) -> bool:
         """Return whether there is anything that no run has reached."""
-        return any(
+        return any(not self.reached[one] for one in self.all) or any(
             not self.reached[one[:2] if isinstance(one, tuple) else one] and not _is_fixed(one, self.reached)
             for one in self.needed
         )
 
     def is_done(self) -> bool:
         """Return whether the runs reached all that they must reach often enough."""
-        return all(_is_enough(one, self.reached) for one in self.needed)
+        is_reached = all(self.reached[one] >= _SOME for one in self.all)
+        return is_reached and all(_is_enough(one, self.reached) for one in self.needed)
 
 
 def _is_enough(reach: Hashable, reached: Counter[Hashable]) -> bool:
@@ -263,6 +278,17 @@ def _needed(versions: Sequence[FunctionVersion]) -> set[Hashable]:
             rest = kept
         needed.update(one[2] for one in rest)
     return needed
+
+
+def _statements(body: FunctionNode) -> Iterator[int]:
+    """Yield the ids of the statements of a function, without those of nested functions and handlers of exceptions."""
+    waiting: list[ast.AST] = list(body.body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.stmt):
+            yield id(node)
+        if isinstance(node, ast.stmt) and not isinstance(node, FunctionNode | ast.ClassDef):
+            waiting += [each for each in ast.iter_child_nodes(node) if isinstance(each, ast.stmt)]
 
 
 def _reaches(body: FunctionNode) -> Iterator[tuple[ast.AST, Hashable]]:
