@@ -144,6 +144,7 @@ SAME = [
         "with a:\n  x = c(b)\n  if not x:\n    pass\n  else:\n    b(x)\n  c(3)",
     ),
     ("u = c(a)\nv = b(u)\nif u:\n  c(v)\nreturn v", "w = c(a)\nv = b(w)\nif not w:\n  return v\nc(v)\nreturn v"),
+    ("n = list(a)\nc(n)\nx = b(n)\nn = list(x)\nreturn x.t(*n)", "n = list(a)\nc(n)\nx = b(n)\nreturn x.t(*list(x))"),
 ]
 #: Bodies that do something else.
 OTHER = [
@@ -320,6 +321,15 @@ OTHER = [
     (
         "class M:\n  def f(self):\n    return 1\n  def g(self):\n    return 2\nreturn M",
         "class M:\n  def f(self):\n    return 2\n  def g(self):\n    return 2\nreturn M",
+    ),
+    ("n = 1\ndef g():\n  return n\nn = a\nreturn c(g())", "n = 1\ndef g():\n  return n\nreturn c(g())"),
+    (
+        "if a == 1:\n  if b == 2:\n    if c == 3:\n      if self.x == 4:\n        c(1)\n        return 2\n        \nreturn 1",
+        "if a == 1:\n  if b == 2:\n    if c == 3:\n      if self.x == 4:\n        return 2\n        c(1)\nreturn 1",
+    ),
+    (
+        "if a < 0:\n  raise ValueError\nif b <= 0 or not 0 <= c < b or self.x <= 0:\n  raise ValueError\nreturn a",
+        "if not a < 0:\n  raise ValueError\nif b <= 0 or not 0 <= c < b or self.x <= 0:\n  raise ValueError\nreturn a",
     ),
 ]
 #: Bodies of a C++ function that do the same, and bodies that do something else.

@@ -157,7 +157,7 @@ def _part(region: _Region, kept: Collection[str], original: Mapping[int, ast.AST
     stored = _stored(statements)
     read = {*kept}
     for function, mine in zip(functions, (region.old, region.new), strict=True):
-        read |= _read(function, mine)
+        read |= _read(function, mine, after=not region.place.repeats)
     if region.place.repeats:
         read |= _read(ast.Module(statements, []), ()) & common
     names = {each.id for one in statements for each in walk(one) if isinstance(each, ast.Name)} | (stored & read)
@@ -192,16 +192,24 @@ def _stored(statements: Sequence[ast.stmt]) -> set[str]:
     return found | {each.id for each in deleted if isinstance(each.ctx, ast.Del)}
 
 
-def _read(function: ast.AST, without: Sequence[ast.stmt]) -> set[str]:
-    """Return the names that a function reads, except in some of its statements."""
+def _read(function: ast.AST, without: Sequence[ast.stmt], *, after: bool = False) -> set[str]:
+    """Return the names that a function reads, except in some of its statements.
+
+    :param after: only those that it reads after these statements, or in a nested function.
+    """
     left_out = {id(each) for one in without for each in walk(one)}
-    found: set[str] = set()
+    nested: set[int] = set()
     for each in walk(function):
+        if isinstance(each, FunctionNode | ast.Lambda | ast.ClassDef) and each is not function:
+            nested.update(map(id, walk(each)))
+    found: set[str] = set()
+    is_after = not after or not without
+    for each in _in_order(function):
         if id(each) in left_out:
-            continue
-        if isinstance(each, ast.Name) and not isinstance(each.ctx, ast.Store):
+            is_after = True
+        elif isinstance(each, ast.Name) and not isinstance(each.ctx, ast.Store) and (is_after or id(each) in nested):
             found.add(each.id)
-        elif isinstance(each, ast.AugAssign) and isinstance(each.target, ast.Name):
+        elif isinstance(each, ast.AugAssign) and isinstance(each.target, ast.Name) and (is_after or id(each) in nested):
             found.add(each.target.id)
     return found
 

@@ -116,10 +116,11 @@ class TrialRun(TrialState):
         is_async = isinstance(value.node, ast.AsyncFunctionDef)
         return ("function", is_async, shape, keywords, defaults, done, result)
 
-    def run(self, node: FunctionNode, watched: Collection[str]) -> Key:
+    def run(self, node: FunctionNode, watched: Collection[str], numbers: Collection[str]) -> Key:
         """Run the function with unknown arguments, and return the description of what it did.
 
         :param watched: names of local variables whose last values count, too.
+        :param numbers: names of parameters that are numbers.
         """
         arguments = node.args
         every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
@@ -131,6 +132,8 @@ class TrialRun(TrialState):
                 names[one.arg] = names[every[self.decisions.draw("which argument", at) % at].arg]
             else:
                 names[one.arg] = self.surroundings.unknown("parameter", at)
+            if one.arg in numbers:
+                self.surroundings.is_number(names[one.arg])
         scope = FunctionScope(names)
         try:
             result = self._call_body(node.body, scope)

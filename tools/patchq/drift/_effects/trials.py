@@ -36,6 +36,7 @@ class FunctionVersion:
 
     :ivar watched: names of local variables that patches read.
     :ivar is_cpp: the function is translated from C++.
+    :ivar numbers: names of parameters that are numbers.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class FunctionVersion:
         is_cpp: bool = False,
     ) -> None:
         self.is_cpp = is_cpp
+        self.numbers = _ordered_names(node)
         self.node, self.helpers, self.constants, self.watched = node, helpers, constants, watched
         #: Number of statements and expressions that ran.
         self.steps = 0
@@ -59,18 +61,34 @@ class FunctionVersion:
         reached: Counter[Hashable] = Counter()
         run = TrialRun(surroundings, seeds, helpers=self.helpers, constants=self.constants, reached=reached)
         try:
-            return run.run(self.node, watched), reached
+            return run.run(self.node, watched, self.numbers), reached
         finally:
             self.steps += run.steps
 
     def part(self, node: FunctionNode) -> FunctionVersion:
         """Return a version of a part of the function."""
-        return FunctionVersion(node, self.helpers, self.constants, is_cpp=self.is_cpp)
+        found = FunctionVersion(node, self.helpers, self.constants, is_cpp=self.is_cpp)
+        found.numbers |= self.numbers
+        return found
 
     def bodies(self) -> Iterator[FunctionNode]:
         yield self.node
         mentioned = {ast.unparse(each.func) for each in walk(self.node) if isinstance(each, ast.Call)}
         yield from (helper for name, helper in self.helpers.items() if name in mentioned)
+
+
+def _ordered_names(node: ast.AST) -> set[str]:
+    """Return the names that a function compares with numbers by their order."""
+    found: set[str] = set()
+    for each in walk(node):
+        match each:
+            case ast.Compare(
+                left=ast.Name(id=name),
+                ops=[ast.Lt() | ast.LtE() | ast.Gt() | ast.GtE()],
+                comparators=[ast.Constant(value=int())],
+            ):
+                found.add(name)
+    return found
 
 
 def do_the_same(old: FunctionVersion, new: FunctionVersion) -> bool:
