@@ -412,6 +412,7 @@ SAME_CPP = [
     ("namespace e = n::m; return h(e::K);", "return h(n::m::K);"),
     ("return h((Foo*)p);", "return h(reinterpret_cast<Foo*>(p));"),
     ("if (!p) return 1; return h(p);", "if (p == nullptr) return 1; return h(p);"),
+    ("f([&]() { int x = g(a); h(x); }); return 1;", "f([&] { int y = g(a); h(y); }); return 1;"),
 ]
 OTHER_CPP = [
     ("return a + 1;", "return a + 2;"),
@@ -511,6 +512,11 @@ OTHER_CPP = [
     ),
     ("using T = n::A<int>; T::f(a); return 1;", "n::A<long>::f(a); return 1;"),
     ("namespace e = n::m; return h(e::K);", "return h(n::K);"),
+    ("f([&] { int x = g(a); h(x); }); return 1;", "f([&] { int x = g(a); h(a); }); return 1;"),
+    (
+        "f([&] { int x = g(a); int y = g(b); h(x); }); return 1;",
+        "f([&] { int x = g(a); int y = g(b); h(y); }); return 1;",
+    ),
 ]
 
 

@@ -101,8 +101,13 @@ def parameters_of(function: Any) -> list[Any]:
 def node_of_parameter(parameter: Any) -> Any:
     """Return the node of a parameter's name; None for a parameter without name."""
     declared = parameter.child_by_field_name("declarator")
+    return declared and node_of_name(declared)
+
+
+def node_of_name(declarator: Any) -> Any:
+    """Return the node of the name that a declarator declares; None if there is none."""
     try:
-        return declared and _declared(declared)
+        return _declared(declarator)
     except UnknownError:
         return None
 
@@ -457,9 +462,21 @@ class _Translation:
         words = re.findall(r'"(?:[^"\\]|\\.)*"|\w+|\S', self.text(node))
         if without:
             values[without] = "%"
-        text = " ".join([*before, *(values.get(word) or self._resolved(word) or word for word in words)])
+        inside = self._declared_in(node)
+        shown = (values.get(word) or self._resolved(word) or inside.get(word) or word for word in words)
+        text = " ".join([*before, *shown]).replace("] ( ) {", "] {")
         values.pop(without, None)
         return _call(text, *(ast.Name(self._resolved(name), ast.Load()) for name in values))
+
+    def _declared_in(self, node: Any) -> dict[str, str]:
+        """Return names for the variables that code declares, such as those of a lambda: their names don't count."""
+        found: dict[str, str] = {}
+        for each in _every(node):
+            for declared in each.children_by_field_name("declarator") if each.type == "declaration" else ():
+                name = node_of_name(declared)
+                if name is not None:
+                    found.setdefault(self.text(name), f"local {len(found)}")
+        return found
 
     def _resolved(self, name: str) -> str:
         """Return the Python name of a local variable; "" for other names."""
