@@ -79,13 +79,9 @@ def body_of(node: ast.stmt, keep: frozenset[str] = frozenset(), *, masked: bool 
     return ";".join(_Dump(locals_, masked).dump(s) for s in inlined)
 
 
-def shaped_body(node: ast.stmt, *, with_reports: bool = False) -> list[ast.stmt]:
-    """Return the statements of a function or class, rewritten so that equivalent statements are equal.
-
-    :param with_reports: keep calls that only report messages, such as ``logger.info("…")``.
-    """
-    shaped = _Shape(with_reports=with_reports).visit(clone(node))
-    return list(shaped.body)
+def shaped_body(node: ast.stmt) -> list[ast.stmt]:
+    """Return the statements of a function or class, rewritten so that equivalent statements are equal."""
+    return list(_Shape().visit(clone(node)).body)
 
 
 def without_arguments(node: ast.stmt, names: set[str]) -> ast.stmt:
@@ -108,13 +104,7 @@ def dump_of(node: ast.AST, *, masked: bool = False) -> str:
 
 
 class _Shape(ast.NodeTransformer):
-    """Transformer that rewrites equivalent statements and expressions to the same code.
-
-    :ivar with_reports: keep calls that only report messages.
-    """
-
-    def __init__(self, *, with_reports: bool = False) -> None:
-        self.with_reports = with_reports
+    """Transformer that rewrites equivalent statements and expressions to the same code."""
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
         self.generic_visit(node)
@@ -129,7 +119,7 @@ class _Shape(ast.NodeTransformer):
     def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
         if isinstance(node.value, ast.Constant):
             return None
-        if isinstance(node.value, ast.Call) and reports(node.value.func) and not self.with_reports:
+        if isinstance(node.value, ast.Call) and reports(node.value.func):
             return None
         return self.generic_visit(node)
 
