@@ -144,11 +144,11 @@ class PatchFacts:
         """Return the old and new content of the module from which a statement in a file imports."""
         package = path.endswith(b"__init__.py")
         target = tree.path_of(imported_from(node, tree.module_of(path), package=package))
-        blobs = [side.blob(target) if target else None for side in (self.old, tree)]
-        if blobs[0] == blobs[1]:
+        before = self.old.blob(target) if target else None
+        now = tree.blob(target) if target else None
+        if before == now:
             return None, None
-        contents = [tree.files.content(blob) if blob else None for blob in blobs]
-        return contents[0], contents[1]
+        return tree.files.content(before) if before else None, tree.files.content(now) if now else None
 
 
 def _real_place(version: Tree, at: str) -> str:

@@ -174,10 +174,9 @@ def _read(file: CppFile, node: Any, scope: str, guards: tuple[str, ...]) -> tupl
         _macro(file, node, guards)
     elif kind == "static_assert_declaration":
         file.asserts.setdefault(" ".join(tokens_of(file, node)), node.start_point[0] + 1)
-    elif kind == "function_definition":
-        _function(file, node, scope, guards)
-    elif kind in ("declaration", "field_declaration"):
-        _declaration(file, node, scope, guards)
+    elif kind in ("function_definition", "declaration", "field_declaration"):
+        read = _function if kind == "function_definition" else _declaration
+        read(file, node, scope, guards)
     elif kind in ("struct_specifier", "class_specifier", "union_specifier"):
         return _class(file, node, scope, guards), guards
     elif kind == "enum_specifier":
@@ -187,11 +186,16 @@ def _read(file: CppFile, node: Any, scope: str, guards: tuple[str, ...]) -> tupl
         shown = node.child_by_field_name("type")
         if name is not None and shown is not None:
             _add(file, _value(scope + file.text(name), node, spelled_type(file.text(shown)), guards), node)
-    elif kind == "using_declaration" and not scope and node.named_children[0].type == "qualified_identifier":
-        shown = spelled_type(file.text(node.named_children[0]))
-        if "namespace" not in [child.type for child in node.children]:
-            _add(file, _value(scope + shown.rpartition("::")[2], node, shown, guards), node)
+    elif kind == "using_declaration" and not scope:
+        _using(file, node, guards)
     return scope, guards
+
+
+def _using(file: CppFile, node: Any, guards: tuple[str, ...]) -> None:
+    """Add the name that ``using a::b;`` makes known."""
+    if node.children[1].type == "qualified_identifier":
+        shown = spelled_type(file.text(node.children[1]))
+        _add(file, _value(shown.rpartition("::")[2], node, shown, guards), node)
 
 
 def _value(name: str, node: Any, value: str, guards: tuple[str, ...]) -> Fact:

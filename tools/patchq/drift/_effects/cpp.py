@@ -34,29 +34,25 @@ def restore_cpp(old: bytes, new: bytes, kept: Collection[str] = ()) -> list[Rest
     """
     files = read_cpp(old), read_cpp(new)
     functions = tuple(dict(_functions(file)) for file in files)
-    constants = _differing(files, [_numbers(file) for file in files])
-    aliases = _differing(files, [_types(file) for file in files])
+    constants = _differing(files, list(map(_numbers, files)))
+    aliases = _differing(files, list(map(_types, files)))
     found: list[RestoredLines] = []
     used: set[str] = set()
     for name, node in functions[1].items():
         before = functions[0].get(name)
         if before is None or files[0].text(before) == files[1].text(node):
             continue
-        heads = [(head_of(files[side], one), _header(files[side], one)) for side, one in enumerate((before, node))]
-        if heads[0] != heads[1] or _exchanged(files, (before, node)):
+        both = before, node
+        if not _same_interface(files, both):
             continue
         if (local_names(files[0], before) - local_names(files[1], node)).intersection(kept):
             continue
-        types = [types_of_locals(file, one) for file, one in zip(files, (before, node), strict=True)]
-        if any(types[0][local] != types[1][local] for local in types[0].keys() & types[1].keys()):
-            continue
-        helpers = [_helpers(functions[side], functions[1 - side], files[side]) for side in (0, 1)]
-        called = [_called(files[side], one, helpers[side]) for side, one in enumerate((before, node))]
-        local = [aliases_of(files[side], one) for side, one in enumerate((before, node))]
-        versions = []
-        for side, one in enumerate((before, node)):
-            differing = {name: kind for name, kind in local[side].items() if local[1 - side].get(name) != kind}
-            versions.append(_version(files[side], one, called[side], constants[side], aliases[side] | differing, kept))
+        local = list(map(aliases_of, files, both))
+        called, versions = [], []
+        for side, one in enumerate(both):
+            called.append(_called(files[side], one, _helpers(functions[side], functions[1 - side], files[side])))
+            names = aliases[side] | dict(local[side].items() - local[1 - side].items())
+            versions.append(_version(files[side], one, called[side], constants[side], names, kept))
         if versions[0] is None or versions[1] is None or not do_the_same(versions[0], versions[1]):
             continue
         lines = [files[0].text(one) for helper, one in called[0].values() if helper not in used]
@@ -82,12 +78,20 @@ def _short(name: str) -> str:
     return name.rpartition("::")[2]
 
 
+def _same_interface(files: Sequence[CppFile], functions: Sequence[Any]) -> bool:
+    """Return whether two versions of a function are called alike, and have local variables of the same types."""
+    if len(set(map(head_of, files, functions))) > 1 or len(set(map(_header, files, functions))) > 1:
+        return False
+    old, new = map(types_of_locals, files, functions)
+    return not _exchanged(files, functions) and all(old[name] == new[name] for name in old.keys() & new.keys())
+
+
 def _exchanged(files: Sequence[CppFile], functions: Sequence[Any]) -> bool:
     """Return whether a name that both versions give to a parameter is that of another parameter."""
-    sides = []
-    for file, function in zip(files, functions, strict=True):
-        nodes = map(node_of_parameter, parameters_of(function))
-        sides.append([file.text(node) if node else "" for node in nodes])
+    sides: list[list[str]] = [[], []]
+    for side, function in enumerate(functions):
+        for node in map(node_of_parameter, parameters_of(function)):
+            sides[side].append(files[side].text(node) if node else "")
     common = set(sides[0]).intersection(sides[1]) - {""}
     return any(one != other and {one, other} & common for one, other in zip(*sides, strict=False))
 
@@ -95,8 +99,8 @@ def _exchanged(files: Sequence[CppFile], functions: Sequence[Any]) -> bool:
 def _header(file: CppFile, node: Any) -> str:
     """Return the text of a function before its body, without whitespace, names of parameters and initializers."""
     body = node.child_by_field_name("body")
-    hidden = [node_of_parameter(one) for one in parameters_of(node)]
-    hidden += [child for child in node.children if child.type == "field_initializer_list"]
+    hidden = list(map(node_of_parameter, parameters_of(node)))
+    hidden += filter(lambda child: child.type == "field_initializer_list", node.children)
     text, start = "", node.start_byte
     for each in sorted(filter(None, hidden), key=lambda one: one.start_byte):
         text += file.source[start : each.start_byte].decode("utf-8", "replace") + "%"
@@ -126,10 +130,10 @@ def _version(
 ) -> FunctionVersion | None:
     try:
         function = python_of(*without_aliases(file, node, aliases))
-        helpers: dict[str, FunctionNode] = {
-            name: python_of(*without_aliases(file, one, aliases)) for name, (_, one) in called.items()
-        }
-        values: dict[str, ast.expr] = {name: ast.Constant(number) for name, number in constants.items()}
+        helpers: dict[str, FunctionNode] = {}
+        for name, (_, one) in called.items():
+            helpers[name] = python_of(*without_aliases(file, one, aliases))
+        values: dict[str, ast.expr] = dict(zip(constants, map(ast.Constant, constants.values()), strict=True))
         return FunctionVersion(function, helpers, values, kept, is_cpp=True)
     except UnknownError:
         return None
@@ -137,7 +141,9 @@ def _version(
 
 def _differing(files: Sequence[CppFile], sides: Sequence[Mapping[str, _Value]]) -> list[dict[str, _Value]]:
     """Return the names of each version without those that both versions mention as often, or with other values."""
-    counts = [Counter(re.findall(rb"\w+", file.source)) for file in files]
+    counts = []
+    for file in files:
+        counts.append(Counter(re.findall(rb"\w+", file.source)))
     found: list[dict[str, _Value]] = [{}, {}]
     for side in (0, 1):
         other = counts[1 - side]

@@ -29,7 +29,7 @@ class ChangedPart:
     old: FunctionNode
     new: FunctionNode
     kept: frozenset[str]
-    statements: tuple[ast.stmt, ...]
+    statements: Sequence[ast.AST]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class _Place:
 
 
 @dataclass(frozen=True, slots=True)
-class _Region:
+class _DifferingBlock:
     old: Sequence[ast.stmt]
     new: Sequence[ast.stmt]
     place: _Place
@@ -69,22 +69,26 @@ def changed_parts(old: FunctionNode, new: FunctionNode, kept: Collection[str]) -
     originals = [*walk(old), *walk(new)]
     new = _with_names_of(old, new)
     old = _with_names_of(old, old)
-    original = {id(made): node for made, node in zip([*walk(old), *walk(new)], originals, strict=True)}
+    original = dict(zip(map(id, [*walk(old), *walk(new)]), originals, strict=True))
     if _declared(old) != _declared(new):
         return []
     try:
         regions = list(_regions(old.body, new.body, _Place((old, new))))
     except _TooLargeError:
         return []
-    if len(regions) > _MOST_PARTS or any(len(one.old) == len(old.body) for one in regions if one.place.ends):
+    if len(regions) > _MOST_PARTS:
         return []
-    return [_part(one, kept, original) for one in regions]
+    found = []
+    for region in regions:
+        if region.place.ends and len(region.old) == len(old.body):
+            return []
+        found.append(_part(region, kept, original))
+    return found
 
 
-def _regions(old: Sequence[ast.stmt], new: Sequence[ast.stmt], place: _Place) -> Iterator[_Region]:
+def _regions(old: Sequence[ast.stmt], new: Sequence[ast.stmt], place: _Place) -> Iterator[_DifferingBlock]:
     """Yield the smallest lists of statements that differ."""
-    dumps = [[ast.dump(one) for one in side] for side in (old, new)]
-    matcher = difflib.SequenceMatcher(None, dumps[0], dumps[1], autojunk=False)
+    matcher = difflib.SequenceMatcher(None, list(map(ast.dump, old)), list(map(ast.dump, new)), autojunk=False)
     for kind, start, end, first, last in matcher.get_opcodes():
         if kind == "equal":
             continue
@@ -96,10 +100,10 @@ def _regions(old: Sequence[ast.stmt], new: Sequence[ast.stmt], place: _Place) ->
         if inner:
             yield from inner
         else:
-            yield _Region(*sides, here)
+            yield _DifferingBlock(*sides, here)
 
 
-def _inside(old: ast.stmt, new: ast.stmt, place: _Place) -> Iterator[_Region]:
+def _inside(old: ast.stmt, new: ast.stmt, place: _Place) -> Iterator[_DifferingBlock]:
     """Yield the regions inside a statement whose first line is the same; nothing for other statements."""
     if type(old) is not type(new) or _header(old) != _header(new):
         return
@@ -120,7 +124,7 @@ def _inside(old: ast.stmt, new: ast.stmt, place: _Place) -> Iterator[_Region]:
         yield from _regions(getattr(old, name), getattr(new, name), inner)
 
 
-def _methods(old: ast.ClassDef, new: ast.ClassDef, place: _Place) -> Iterator[_Region]:
+def _methods(old: ast.ClassDef, new: ast.ClassDef, place: _Place) -> Iterator[_DifferingBlock]:
     """Yield the regions in the methods of a class.
 
     :raises _TooLargeError: if anything else differs.
@@ -141,12 +145,12 @@ def _header(node: ast.stmt) -> str:
     parts = []
     for name, value in ast.iter_fields(node):
         if name not in ("body", "orelse"):
-            values = value if isinstance(value, list) else [value]
-            parts += [ast.dump(one) if isinstance(one, ast.AST) else repr(one) for one in values]
+            for one in value if isinstance(value, list) else [value]:
+                parts.append(ast.dump(one) if isinstance(one, ast.AST) else repr(one))
     return " ".join(parts)
 
 
-def _part(region: _Region, kept: Collection[str], original: Mapping[int, ast.AST]) -> ChangedPart:
+def _part(region: _DifferingBlock, kept: Collection[str], original: Mapping[int, ast.AST]) -> ChangedPart:
     """Make functions of the statements in a region.
 
     :param original: for each node of the functions, by its id, the node of which it is a copy.
@@ -160,12 +164,16 @@ def _part(region: _Region, kept: Collection[str], original: Mapping[int, ast.AST
         read |= _read(function, mine, after=not region.place.repeats)
     if region.place.repeats:
         read |= _read(ast.Module(statements, []), ()) & common
-    names = {each.id for one in statements for each in walk(one) if isinstance(each, ast.Name)} | (stored & read)
+    names = stored & read
+    found = []
+    for each in _every(statements):
+        if isinstance(each, ast.Name):
+            names.add(each.id)
+        elif isinstance(each, ast.stmt):
+            found.append(original[id(each)])
     parameters = sorted(names & common)
-    made = [_function(one, parameters, region.place) for one in (region.old, region.new)]
-    inside = [original[id(each)] for one in statements for each in walk(one)]
-    found = tuple(each for each in inside if isinstance(each, ast.stmt))
-    return ChangedPart(made[0], made[1], frozenset(stored & read), found)
+    old, new = _function(region.old, parameters, region.place), _function(region.new, parameters, region.place)
+    return ChangedPart(old, new, frozenset(stored & read), found)
 
 
 def _function(statements: Sequence[ast.stmt], parameters: Sequence[str], place: _Place) -> FunctionNode:
@@ -175,21 +183,33 @@ def _function(statements: Sequence[ast.stmt], parameters: Sequence[str], place: 
         body = [ast.Try(body or [ast.Pass()], [], [], [ast.Pass()])]
     if not place.ends:
         body.append(_GOES_ON)
-    declared = [ast.Global([name]) for name in _declared(place.functions[0])]
-    arguments = ast.arguments([], [ast.arg(name) for name in parameters], None, [], [], None, [])
-    return ast.FunctionDef("part", arguments, [*declared, *body] or [ast.Pass()], [])
+    if declared := _declared(place.functions[0]):
+        body.insert(0, ast.Global(declared))
+    arguments = ast.arguments([], list(map(ast.arg, parameters)), None, [], [], None, [])
+    return ast.FunctionDef("part", arguments, body or [ast.Pass()], [])
 
 
 def _declared(node: FunctionNode) -> list[str]:
     """Return the names that a function, or one nested in it, takes from its surroundings."""
-    return sorted(name for each in walk(node) if isinstance(each, ast.Global | ast.Nonlocal) for name in each.names)
+    found: list[str] = []
+    for each in walk(node):
+        if isinstance(each, ast.Global | ast.Nonlocal):
+            found += each.names
+    return sorted(found)
+
+
+def _every(statements: Sequence[ast.stmt]) -> list[ast.AST]:
+    """Return statements and all nodes in them."""
+    return walk(ast.Module(list(statements), []))[1:]
 
 
 def _stored(statements: Sequence[ast.stmt]) -> set[str]:
     """Return the names that statements may assign."""
     found = bound_names(ast.Module(list(statements), []))
-    deleted = (each for one in statements for each in walk(one) if isinstance(each, ast.Name))
-    return found | {each.id for each in deleted if isinstance(each.ctx, ast.Del)}
+    for each in _every(statements):
+        if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Del):
+            found.add(each.id)
+    return found
 
 
 def _read(function: ast.AST, without: Sequence[ast.stmt], *, after: bool = False) -> set[str]:
@@ -197,7 +217,7 @@ def _read(function: ast.AST, without: Sequence[ast.stmt], *, after: bool = False
 
     :param after: only those that it reads after these statements, or in a nested function.
     """
-    left_out = {id(each) for one in without for each in walk(one)}
+    left_out = set(map(id, _every(without)))
     nested: set[int] = set()
     for each in walk(function):
         if isinstance(each, FunctionNode | ast.Lambda | ast.ClassDef) and each is not function:
@@ -233,20 +253,20 @@ def _numbered(node: FunctionNode) -> Mapping[str, str]:
     for each in walk(node):
         if isinstance(each, ast.Name) and (match := _NUMBERED.fullmatch(each.id)):
             numbers.setdefault(match[1], set()).add(int(match[2]))
-    return {
-        f"{name} {number}": f"{name} {position}"
-        for name, every in numbers.items()
-        for position, number in enumerate(sorted(every))
-    }
+    found = {}
+    for name, every in numbers.items():
+        for position, number in enumerate(sorted(every)):
+            found[f"{name} {number}"] = f"{name} {position}"
+    return found
 
 
 def _renamed(old: FunctionNode, new: FunctionNode) -> Mapping[str, str]:
-    sides = [_assigned(node) for node in (old, new)]
-    only = [[name for name in side if name not in other] for side, other in (sides, sides[::-1])]
-    every = {each.id for each in walk(new) if isinstance(each, ast.Name)} | bound_names(new)
-    if len(only[0]) != len(only[1]) or every.intersection(only[0]):
+    before, now = _assigned(old), _assigned(new)
+    gone = [name for name in before if name not in now]
+    come = [name for name in now if name not in before]
+    if len(gone) != len(come) or _read(new, ()).union(bound_names(new)).intersection(gone):
         return {}
-    return dict(zip(only[1], only[0], strict=True))
+    return dict(zip(come, gone, strict=True))
 
 
 def _assigned(node: FunctionNode) -> list[str]:

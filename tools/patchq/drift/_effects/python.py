@@ -39,19 +39,22 @@ def restore_python(
         return []
     texts = old.split(b"\n"), new.split(b"\n")
     functions = tuple(dict(_functions(tree.body, "")) for tree in trees)
-    changed = {name: functions[0][name] for name in functions[1] if name in functions[0]}
-    for name, before in list(changed.items()):
-        node = functions[1][name]
-        if _same_text(before, node, texts) or not _same_signature(before, node):
-            del changed[name]
+    changed = {}
+    for name, node in functions[1].items():
+        before = functions[0].get(name)
+        if before is not None and not _same_text(before, node, texts) and _same_signature(before, node):
+            changed[name] = before
     if not changed:
         return []
     constants = tuple(_constants(tree) for tree in trees)
     only = [_lacking(constants[side], constants[1 - side], trees[1 - side]) for side in (0, 1)]
-    bound = [bound_names(tree) for tree in trees]
-    others = [_imported_helpers(trees[side], bound[1 - side], imported, side) for side in (0, 1)]
+    bound = list(map(bound_names, trees))
+    others = []
     for side in (0, 1):
-        only[side] |= {name: value for name, value in _imports(trees[side]) if name not in bound[1 - side]}
+        others.append(_imported_helpers(trees[side], bound[1 - side], imported, side))
+        for name, value in _imports(trees[side]):
+            if name not in bound[1 - side]:
+                only[side][name] = value
     same = {name: value for name, value in constants[0].items() if _is_equal(value, constants[1].get(name))}
     found = []
     used: set[str] = set()
@@ -74,8 +77,7 @@ def restore_python(
             continue
         (start, end), (first, last) = replaced[0] or (0, 0), replaced[1] or (0, 0)
         lines = texts[0][start - 1 : end]
-        mine = {key: value for key, value in helpers[0].items() if key not in others[0]}
-        lines += _needed(before, mine, functions[0], texts[0], used)
+        lines += _needed(before, _helpers(name, functions[0], functions[1]), functions[0], texts[0], used)
         found.append(RestoredLines(first, last, tuple(lines)))
         used |= {helper for helper in helpers[1] if _calls(node, helper)}
     return [*found, *_unused(used, functions, texts, found, new)]
@@ -133,8 +135,14 @@ def _imports(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
 
 def _full_names(tree: ast.Module) -> dict[str, str]:
     """Return the full names of all imported names of a module."""
-    found = {one.name: one.name for node in _every(tree) if isinstance(node, ast.Import) for one in node.names}
-    return found | {name: ast.unparse(value) for name, value in _imports(tree)}
+    found = {}
+    for node in _every(tree):
+        if isinstance(node, ast.Import):
+            for one in node.names:
+                found[one.name] = one.name
+    for name, value in _imports(tree):
+        found[name] = ast.unparse(value)
+    return found
 
 
 def _imported_helpers(tree: ast.Module, bound: set[str], imported: Imported, side: int) -> dict[str, FunctionNode]:

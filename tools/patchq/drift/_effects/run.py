@@ -353,7 +353,7 @@ class TrialRun(TrialState):
                     self.assign(target, value, inner)
                 annotation = ast.dump(one.annotation) if isinstance(one, ast.AnnAssign) else ""
                 parts.append((*map(ast.dump, targets), annotation, self.key(value)))
-            else:
+            elif not isinstance(one, ast.Expr) or not isinstance(one.value, ast.Constant):
                 parts.append(ast.dump(one))
         scope.set(statement.name, self.surroundings.unknown("class", statement.name, tuple(parts)))
 

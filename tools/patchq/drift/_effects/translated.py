@@ -138,7 +138,9 @@ def aliases_of(file: CppFile, function: Any) -> dict[str, str]:
             if name in found:
                 twice.add(name)
             found[name] = kind
-    return {name: kind for name, kind in found.items() if name not in twice}
+    for name in twice:
+        del found[name]
+    return found
 
 
 def _alias(file: CppFile, node: Any) -> tuple[str, str]:

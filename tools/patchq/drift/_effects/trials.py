@@ -106,7 +106,10 @@ def do_the_same(old: FunctionVersion, new: FunctionVersion) -> bool:
     parts = changed_parts(old.node, new.node, watched)
     if parts and all(_do_the_same(old.part(one.old), new.part(one.new), one.kept) for one in parts):
         return True
-    return _do_the_same(old, new, watched, {id(each) for one in parts for each in one.statements})
+    changed: set[Hashable] = set()
+    for one in parts:
+        changed.update(map(id, one.statements))
+    return _do_the_same(old, new, watched, changed)
 
 
 def _do_the_same(
@@ -117,7 +120,9 @@ def _do_the_same(
     :param changed: ids of statements that must occur often enough, in addition to those that only one version has.
     """
     versions = (old, new)
-    nodes = [each for version in versions for body in version.bodies() for each in walk(body)]
+    nodes: list[ast.AST] = []
+    for body in (*old.bodies(), *new.bodies()):
+        nodes += walk(body)
     surroundings = Surroundings(_errors(nodes), _sizes(nodes), is_cpp=old.is_cpp)
     search = _Search()
     try:
@@ -125,7 +130,8 @@ def _do_the_same(
             if number == _FIRST:
                 # Most versions that do something else have been told apart by now.
                 search.needed = _needed(versions)
-                search.all = {reach for version in versions for body in version.bodies() for reach in _statements(body)}
+                for body in (*old.bodies(), *new.bodies()):
+                    search.all.update(_statements(body))
                 search.needed |= search.all.intersection(changed)
             seeds = search.seeds(number)
             reached = _same_run(versions, surroundings, seeds, watched)
@@ -195,10 +201,11 @@ class _Search:
 
     def lacks(self) -> bool:
         """Return whether there is anything that no run has reached."""
-        return any(not self.reached[one] for one in self.all) or any(
-            not self.reached[one[:2] if isinstance(one, tuple) else one] and not _is_fixed(one, self.reached)
-            for one in self.needed
-        )
+        for one in (*self.all, *self.needed):
+            reach = one[:2] if isinstance(one, tuple) else one
+            if not self.reached[reach] and not _is_fixed(one, self.reached):
+                return True
+        return False
 
     def is_done(self) -> bool:
         """Return whether the runs reached all that they must reach often enough."""
@@ -305,8 +312,8 @@ def _statements(body: FunctionNode) -> Iterator[int]:
         node = waiting.pop()
         if isinstance(node, ast.stmt):
             yield id(node)
-        if isinstance(node, ast.stmt) and not isinstance(node, FunctionNode | ast.ClassDef):
-            waiting += [each for each in ast.iter_child_nodes(node) if isinstance(each, ast.stmt)]
+            if not isinstance(node, FunctionNode | ast.ClassDef):
+                waiting += ast.iter_child_nodes(node)
 
 
 def _reaches(body: FunctionNode) -> Iterator[tuple[ast.AST, Hashable]]:
