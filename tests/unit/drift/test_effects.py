@@ -23,6 +23,11 @@ from patchq.drift._python.shape import FunctionNode
 
 #: Bodies of ``f(self, a, b, c)`` that do the same.
 SAME = [
+    ("_ = a.get_x()\nreturn b", "a.get_x()\nreturn b"),
+    (
+        "try:\n  a.g()\nexcept m.Error as e:\n  if e.x:\n    a.h('n: ' + e.x)",
+        "try:\n  a.g()\nexcept m.Error as e:\n  if e.x:\n    a.h(f'n: {e.x}')",
+    ),
     ("if a:\n  return 1\nreturn 2", "return 1 if a else 2"),
     ("if not a:\n  return 2\nelse:\n  return 1", "return 1 if a else 2"),
     ("if a and b:\n  return c(a)\nreturn 2", "if a:\n  if b:\n    return c(a)\nreturn 2"),
@@ -148,6 +153,11 @@ SAME = [
 ]
 #: Bodies that do something else.
 OTHER = [
+    ("_ = a.get_x()\nreturn b", "return b"),
+    (
+        "try:\n  a.g()\nexcept m.Error as e:\n  if e.x:\n    a.h('n: ' + e.x)",
+        "try:\n  a.g()\nexcept m.Error as e:\n  if e.x:\n    a.h(f'm: {e.x}')",
+    ),
     ("return a + 1", "return a + 2"),
     ("b(a)\nc(a)", "c(a)\nb(a)"),
     ("if a:\n  b()\nc()", "if a:\n  b()\n  c()"),
@@ -334,6 +344,16 @@ OTHER = [
 ]
 #: Bodies of a C++ function that do the same, and bodies that do something else.
 SAME_CPP = [
+    ("D g; if (a) { g = f(a); } else { g = h(b); } return g;", "if (a) { return f(a); } else { return h(b); }"),
+    (
+        "D d(a, X::A); v.push_back(d); d = D(b, X::B); v.push_back(d);",
+        "v.push_back(D(a, X::A)); v.push_back(D(b, X::B));",
+    ),
+    ("int64_t x = a; return f((int64_t)x + 1);", "int64_t x = a; return f(x + 1);"),
+    ("if (a < 0) return 0; return a;", "if (a < int64_t{0}) return 0; return a;"),
+    ("f(a); dim3 x(b); h(x);", "dim3 const x(b); f(a); h(x);"),
+    ("f(a); void* x[] = {&a, &b}; h(x);", "void* x[] = {&a, &b}; f(a); h(x);"),
+    ("XX(a, N, { if (b) { f<N>(b); } else { f<N>(a); } });", "XX(a, N, { f<N>(b ? b : a); });"),
     ("int lane = a % 32; if (lane == 0) p->x = 1; return b;", "if (a % 32 == 0) { p->x = 1; } return b;"),
     ("int const s = (a == 89) ? 3 : b ? 3 : 2; return s;", "int const s = (a == 89 || b) ? 3 : 2; return s;"),
     ("auto x = p->g; for (int i = 0; i < a; ++i) { h(x[i]); }", "for (int j = 0; j < a; j++) { h(p->g[j]); }"),
@@ -415,6 +435,16 @@ SAME_CPP = [
     ("f([&]() { int x = g(a); h(x); }); return 1;", "f([&] { int y = g(a); h(y); }); return 1;"),
 ]
 OTHER_CPP = [
+    ("D g; if (a) { g = f(a); } else { g = h(b); } return g;", "if (a) { return f(a); } else { return f(b); }"),
+    ("D g; g = f(a); g.x(b); return g;", "D g; g.x(b); g = f(a); return g;"),
+    (
+        "D d(a, X::A); v.push_back(d); d = D(b, X::B); v.push_back(d);",
+        "v.push_back(D(a, X::A)); v.push_back(D(a, X::B));",
+    ),
+    ("int32_t* x = p; return f((int64_t)x + 1);", "int32_t* x = p; return f(x + 1);"),
+    ("f(a); dim3 x(b); h(x);", "dim3 const x(a); f(a); h(x);"),
+    ("XX(a, N, { if (b) { f<N>(b); } else { f<N>(a); } });", "XX(a, N, { f<N>(b ? a : b); });"),
+    ("XX(a, N, { f<N>(b); });", "XX(b, N, { f<N>(b); });"),
     ("return a + 1;", "return a + 2;"),
     ("g(a); h(a);", "h(a); g(a);"),
     ("p->x = 1;", "p->x = 2;"),
@@ -604,12 +634,40 @@ def test_an_extracted_function_is_put_back() -> None:
     assert text.rstrip() == old.rstrip()
 
 
-def test_a_function_that_both_versions_have_does_not_take_the_place_of_its_code() -> None:
-    """A patch may change the function that one version calls."""
+def test_a_function_that_both_versions_have_takes_the_place_of_its_code_unless_a_patch_changes_it() -> None:
     helper = b"def part(a):\n    return a.b + 1\n\n\n"
     inline, calling = b"def f(a):\n    return a.b + 1\n", b"def f(a):\n    return part(a)\n"
-    assert not restore_python(helper + inline, helper + calling)
-    assert not restore_python(helper + calling, helper + inline)
+    for old, new in ((inline, calling), (calling, inline)):
+        assert restore_python(helper + old, helper + new)
+        assert not restore_python(helper + old, helper.replace(b"1", b"2") + new)
+        assert not restore_python(helper + old, helper + new, patched={"part"})
+
+
+def test_a_function_of_cpp_that_both_versions_have_takes_the_place_of_its_code_unless_a_patch_changes_it() -> None:
+    helper = b"int up(int a, int b) {\n  if (a % b) {\n    a += b - a % b;\n  }\n  return a;\n}\n"
+    old = helper + b"int f(int x) {\n  g(x);\n  if (x % 8) {\n    x += 8 - x % 8;\n  }\n  return x;\n}\n"
+    new = helper + b"int f(int x) {\n  g(x);\n  return up(x, 8);\n}\n"
+    assert restore_cpp(old, new)
+    assert not restore_cpp(old, new.replace(b"up(x, 8)", b"up(x, 4)"))
+    assert not restore_cpp(old, new, patched={"up"})
+
+
+def test_a_renamed_function_that_a_patch_calls_is_not_put_back() -> None:
+    old = b"def f(a):\n    return _part(a)\n\n\ndef _part(a):\n    return a.b + 1\n"
+    assert restore_python(old, old.replace(b"_part", b"_other"))
+    assert not restore_python(old, old.replace(b"_part", b"_other"), patched={"_part"})
+    cpp = b"int part(int a) {\n  return a + 1;\n}\nint f(int a) {\n  return part(a);\n}\n"
+    assert restore_cpp(cpp, cpp.replace(b"part", b"other"))
+    assert not restore_cpp(cpp, cpp.replace(b"part", b"other"), patched={"part"})
+
+
+def test_a_new_constant_is_removed_with_its_only_use() -> None:
+    old = b"def f(a):\n    for x in ('a', 'b'):\n        a.g(x)\n"
+    new = b"NAMES = (\n    'a',\n    'b',\n)\n\n\ndef f(a):\n    for x in NAMES:\n        a.g(x)\n"
+    text, _ = replaced(new, restore_python(old, new))
+    assert text.strip() == old.strip()
+    used = new + b"\n\ndef h():\n    return NAMES\n"
+    assert b"NAMES = (" in replaced(used, restore_python(old + b"\n\ndef h():\n    return 1\n", used))[0]
 
 
 def test_a_helper_with_another_loop_is_another_function() -> None:
@@ -696,11 +754,13 @@ def test_members_that_an_initializer_sets_are_assigned() -> None:
 HELPER = b"import os\n\n\ndef part(a):\n    return os.stat(a).b + 1\n"
 
 
-def test_a_new_function_of_another_file_takes_the_place_of_its_code() -> None:
+def test_a_new_or_unchanged_function_of_another_file_takes_the_place_of_its_code() -> None:
     old = b"import os\n\n\ndef f(a):\n    return os.stat(a).b + 1\n"
     new = b"from .other import part\n\n\ndef f(a):\n    return part(a)\n"
     assert restore_python(old, new, (), lambda node: (b"", HELPER))
-    assert not restore_python(old, new, (), lambda node: (HELPER, HELPER))
+    assert restore_python(old, new, (), lambda node: (HELPER, HELPER))
+    assert not restore_python(old, new, (), lambda node: (HELPER, HELPER), {"part"})
+    assert not restore_python(old, new, (), lambda node: (HELPER.replace(b"1", b"2"), HELPER))
     assert not restore_python(old, new, (), lambda node: (b"", HELPER.replace(b"1", b"2")))
     # It reads a global name of its own file.
     assert not restore_python(old, new, (), lambda node: (b"", HELPER.replace(b"import os", b"os = 1")))

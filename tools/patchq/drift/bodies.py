@@ -10,7 +10,7 @@ import operator
 import re
 import tokenize
 import warnings
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,9 @@ _INNER = ("body", "handlers", "orelse", "finalbody", "cases")
 _FIELDS: dict[type[ast.AST], tuple[str, ...]] = {}
 _END = re.compile(rb"\r\n?|\n")
 _MACRO_OF_A_LOOP = re.compile(rb"(\b[A-Z][A-Z0-9_]+\s*) (?=(?:for|while)\s*\()")
+#: Macro whose last argument is a block: ``DISPATCH(x, X, { … })``.
+_MACRO_OF_A_BLOCK = re.compile(rb"\b[A-Z][A-Z0-9_]+\([\w\s.:<>*-]+(?:,[\w\s.:<>*-]+)*(,)\s*(\s)\{")
+_BRACE = re.compile(rb"[{}]")
 #: Parts of a name, such as ``get``, ``tactic`` and ``count``.
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
@@ -219,6 +222,10 @@ class SourceVersion:
         """Names of the definitions."""
         return self._places
 
+    def at(self, lines: Collection[int]) -> list[str]:
+        """Return the names of the definitions around any of these lines."""
+        return [name for name, (first, last) in self._places.items() if any(first <= one <= last for one in lines)]
+
     def text(self, name: str) -> list[bytes] | None:
         """Return the raw lines of a definition; None if the file doesn't have it."""
         place = self._places.get(name)
@@ -320,7 +327,22 @@ def parse_cpp(source: bytes) -> Any:
 
     parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_cuda.language()))
     # A macro before a loop is parsed as the type of a declaration, so it becomes a statement, at the same places.
-    return parser.parse(_MACRO_OF_A_LOOP.sub(rb"\1;", source)).root_node
+    return parser.parse(_with_blocks(_MACRO_OF_A_LOOP.sub(rb"\1;", source))).root_node
+
+
+def _with_blocks(source: bytes) -> bytes:
+    """Rewrite ``DISPATCH(x, X, { … });`` to ``DISPATCH(x, X);{ … } ;``, at the same places."""
+    found = bytearray(source)
+    for match in _MACRO_OF_A_BLOCK.finditer(source):
+        end, depth = match.end(), 1
+        while depth and (brace := _BRACE.search(source, end)):
+            depth += 1 if brace[0] == b"{" else -1
+            end = brace.end()
+        if not depth and source[end : end + 1] == b")":
+            found[match.start(1)] = ord(")")
+            found[match.start(2)] = ord(";")
+            found[end] = ord(" ")
+    return bytes(found)
 
 
 def _cpp_definition(name: str, node: Any, source: bytes) -> Definition:

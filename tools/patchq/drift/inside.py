@@ -28,7 +28,7 @@ from patchq.drift._versions.mentions import Mentions
 from patchq.drift._versions.reach import Reach
 from patchq.drift._versions.tree import Files, Read, Tree, changed_lines
 from patchq.drift.alarms import Alarm, NotCompared, Reached, Unseen
-from patchq.drift.bodies import language_of, lines_of, reads_cpp
+from patchq.drift.bodies import SourceVersion, language_of, lines_of, reads_cpp
 from patchq.formats.diff import GITLINK
 from patchq.git.diffs import PathChange
 from patchq.git.objects import TreeEntry
@@ -88,6 +88,11 @@ class PatchFacts:
         touch = Touch(patch=patch, path=change.path, before=before, after=after)
         touch.removed, touch.lines = changed_lines(lines_of(before), lines_of(after))
         self.touches.append(touch)
+        for content, lines in ((before, touch.removed), (after, touch.lines)):
+            version = SourceVersion(change.path, content)
+            files.patched.update(re.split(r"\.|::", name)[-1].partition("#")[0] for name in version.at(lines))
+        for line in touch.lines:
+            files.patched.update(_words(after.split(b"\n")[line - 1]))
 
     def compare(
         self,
@@ -146,8 +151,6 @@ class PatchFacts:
         target = tree.path_of(imported_from(node, tree.module_of(path), package=package))
         before = self.old.blob(target) if target else None
         now = tree.blob(target) if target else None
-        if before == now:
-            return None, None
         return tree.files.content(before) if before else None, tree.files.content(now) if now else None
 
 

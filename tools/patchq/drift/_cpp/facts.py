@@ -301,8 +301,7 @@ def _template(file: CppFile, node: Any) -> tuple[str, ...]:
 
 def _name(file: CppFile, scope: str, node: Any) -> str:
     """Return a declared name with its classes, but without its namespaces and template arguments."""
-    text = re.sub(r"<.*", "", file.text(node), flags=re.DOTALL) if node is not None else "?"
-    text = "".join(text.split())
+    text = _plain(file, node) if node is not None else "?"
     return text if "::" in text else scope + text
 
 
@@ -544,6 +543,7 @@ def _call_use(file: CppFile, node: Any) -> CppUse:
 
 
 def _plain(file: CppFile, node: Any) -> str:
+    """Return a name without its template arguments."""
     text = "".join(file.text(node).split())
     while (shorter := re.sub(r"<[^<>]*>", "", text)) != text:
         text = shorter

@@ -28,9 +28,13 @@ _Value = TypeVar("_Value", int, str)
 _Helper = tuple[str, Any]
 
 
-def restore_cpp(old: bytes, new: bytes, kept: Collection[str] = ()) -> list[RestoredLines]:
+def restore_cpp(
+    old: bytes, new: bytes, kept: Collection[str] = (), patched: Collection[str] = ()
+) -> list[RestoredLines]:
     """Return the replacements in the new file that give functions with an unchanged effect their old text.
+
     :param kept: see :func:`patchq.drift._effects.python.restore_python`.
+    :param patched: see there.
     """
     files = read_cpp(old), read_cpp(new)
     functions = tuple(dict(_functions(file)) for file in files)
@@ -49,13 +53,18 @@ def restore_cpp(old: bytes, new: bytes, kept: Collection[str] = ()) -> list[Rest
             continue
         local = list(map(aliases_of, files, both))
         called, versions = [], []
+        uneven = _uneven(files, both) - set(patched)
         for side, one in enumerate(both):
-            called.append(_called(files[side], one, _helpers(functions[side], functions[1 - side], files[side])))
+            helpers = _helpers(functions[side], functions[1 - side], files, side, uneven)
+            called.append(_called(files[side], one, helpers))
             names = aliases[side] | dict(local[side].items() - local[1 - side].items())
             versions.append(_version(files[side], one, called[side], constants[side], names, kept))
+        gone = {helper: one for helper, one in called[0].values() if helper not in functions[1]}
+        if {_short(helper) for helper in gone}.intersection(patched):
+            continue
         if versions[0] is None or versions[1] is None or not do_the_same(versions[0], versions[1]):
             continue
-        lines = [files[0].text(one) for helper, one in called[0].values() if helper not in used]
+        lines = [files[0].text(one) for helper, one in gone.items() if helper not in used]
         used |= {helper for side in called for helper, _ in side.values()}
         found.append(_whole_lines(new, node, "\n\n".join([*lines, files[0].text(before)])))
     rest, _ = replaced(new, found)
@@ -109,9 +118,27 @@ def _header(file: CppFile, node: Any) -> str:
     return re.sub(r"=(NULL|nullptr)\b", "=0", "".join(text.split()).removesuffix("%"))
 
 
-def _helpers(mine: Mapping[str, Any], other: Mapping[str, Any], file: CppFile) -> dict[str, _Helper]:
-    """Return the functions that only ``mine`` has, by their names without a namespace or class."""
-    return {_short(name): (name, node) for name, node in mine.items() if name not in other}
+def _uneven(files: Sequence[CppFile], functions: Sequence[Any]) -> set[str]:
+    """Return the words that one version of a function has more often than the other."""
+    old, new = (Counter(re.findall(r"\w+", files[side].text(functions[side]))) for side in (0, 1))
+    return set((old - new) + (new - old))
+
+
+def _helpers(
+    mine: Mapping[str, Any], other: Mapping[str, Any], files: Sequence[CppFile], side: int, uneven: Collection[str]
+) -> dict[str, _Helper]:
+    """Return the functions that only ``mine`` has, by their names without a namespace or class.
+
+    :param uneven: names of functions to return, too, if both versions have them with the same text.
+    """
+    found: dict[str, _Helper] = {}
+    counts = Counter(_short(name).partition(" ")[0] for name in mine)
+    for name, node in mine.items():
+        short = _short(name)
+        is_same = short in uneven and counts[short] == 1 and name in other
+        if name not in other or (is_same and files[side].text(node) == files[1 - side].text(other[name])):
+            found[short] = (name, node)
+    return found
 
 
 def _called(file: CppFile, node: Any, helpers: Mapping[str, _Helper]) -> dict[str, _Helper]:

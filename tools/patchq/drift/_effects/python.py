@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 import builtins
 import functools
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from patchq.drift._effects.restored import RestoredLines, replaced
 from patchq.drift._effects.trials import FunctionVersion, do_the_same
 from patchq.drift._python.shape import FunctionNode, bound_names, walk
+from patchq.drift.bodies import parse
 
 #: Two spellings of one decorator.
 _CACHE_OF_ANY_SIZE = ast.dump(ast.parse("functools.lru_cache(maxsize=None)", mode="eval").body)
@@ -22,7 +24,11 @@ Imported = Callable[[ast.ImportFrom], tuple[bytes | None, bytes | None]]
 
 
 def restore_python(
-    old: bytes, new: bytes, kept: Collection[str] = (), imported: Imported = lambda node: (None, None)
+    old: bytes,
+    new: bytes,
+    kept: Collection[str] = (),
+    imported: Imported = lambda node: (None, None),
+    patched: Collection[str] = (),
 ) -> list[RestoredLines]:
     """Return the replacements in the new file that give functions with an unchanged effect their old bodies.
 
@@ -32,6 +38,8 @@ def restore_python(
     :param kept: words that patches add to the file. A function isn't restored if its new version has lost a local
         variable with such a name.
     :param imported: function that returns the old and the new content of the module from which a statement imports.
+    :param patched: names of functions that patches change or mention. They aren't taken for the code that they have in
+        upstream, and aren't put back.
     """
     try:
         trees = ast.parse(old), ast.parse(new)
@@ -49,11 +57,20 @@ def restore_python(
     constants = tuple(_constants(tree) for tree in trees)
     only = [_lacking(constants[side], constants[1 - side], trees[1 - side]) for side in (0, 1)]
     bound = list(map(bound_names, trees))
+    uneven: dict[str, set[str]] = {}
+    for name, before in changed.items():
+        calls = _calls_of(before), _calls_of(functions[1][name])
+        uneven[name] = set((calls[0] - calls[1]) + (calls[1] - calls[0])).difference(patched)
+    wanted = set().union(*uneven.values())
     others = []
     for side in (0, 1):
-        others.append(_imported_helpers(trees[side], bound[1 - side], imported, side))
+        kept_helpers = _same_functions(functions[side], functions[1 - side], texts[side], texts[1 - side])
+        imported_helpers = _imported_helpers(trees[side], wanted, imported, side)
+        others.append(kept_helpers | imported_helpers)
+    for side in (0, 1):
+        elsewhere = bound[1 - side].union(*map(_free_names, others[1 - side].values()))
         for name, value in _imports(trees[side]):
-            if name not in bound[1 - side]:
+            if name not in elsewhere:
                 only[side][name] = value
     same = {name: value for name, value in constants[0].items() if _is_equal(value, constants[1].get(name))}
     found = []
@@ -62,7 +79,13 @@ def restore_python(
         node = functions[1][name]
         if (bound_names(before) - bound_names(node)).intersection(kept):
             continue
-        helpers = [others[side] | _helpers(name, functions[side], functions[1 - side]) for side in (0, 1)]
+        gone = _helpers(name, functions[0], functions[1])
+        if any(helper.rpartition(".")[2] in patched and _calls(before, helper) for helper in gone):
+            continue
+        helpers = []
+        for side in (0, 1):
+            available = {helper: others[side][helper] for helper in uneven[name] & others[side].keys()}
+            helpers.append(available | _helpers(name, functions[side], functions[1 - side]))
         known = _properties(name.rpartition(".")[0], functions, texts)
         # A constant that both versions mention is compared by its name: its value may change again.
         known |= {key: same[key] for key in _mentioned(before, same) ^ _mentioned(node, same)}
@@ -77,10 +100,11 @@ def restore_python(
             continue
         (start, end), (first, last) = replaced[0] or (0, 0), replaced[1] or (0, 0)
         lines = texts[0][start - 1 : end]
-        lines += _needed(before, _helpers(name, functions[0], functions[1]), functions[0], texts[0], used)
+        lines += _needed(before, gone, functions[0], texts[0], used)
         found.append(RestoredLines(first, last, tuple(lines)))
         used |= {helper for helper in helpers[1] if _calls(node, helper)}
-    return [*found, *_unused(used, functions, texts, found, new)]
+        used |= _mentioned(node, constants[1].keys() - constants[0].keys())
+    return [*found, *_unused(used, functions, texts, found, new), *_unused_constants(used, trees[1], found, new)]
 
 
 def _functions(body: Sequence[ast.stmt], owner: str) -> Iterator[tuple[str, FunctionNode]]:
@@ -124,7 +148,7 @@ def _imports(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
     """Yield each imported name with its full name, such as ``json.loads``."""
     for node in _every(tree):
         if isinstance(node, ast.ImportFrom):
-            module = ["." * node.level] * bool(node.level) + (node.module or "").split(".") * bool(node.module)
+            module = _module_of(node)
             for one in node.names:
                 yield one.asname or one.name, _dotted([*module, one.name])
         elif isinstance(node, ast.Import):
@@ -145,36 +169,74 @@ def _full_names(tree: ast.Module) -> dict[str, str]:
     return found
 
 
-def _imported_helpers(tree: ast.Module, bound: set[str], imported: Imported, side: int) -> dict[str, FunctionNode]:
-    """Return the functions that a version of a file imports and that only this version of their modules has.
+def _calls_of(node: FunctionNode) -> Counter[str]:
+    """Return how often a function calls each function by its name."""
+    calls = (each.func for each in walk(node) if isinstance(each, ast.Call))
+    return Counter(function.id for function in calls if isinstance(function, ast.Name))
 
-    :param bound: names that the other version of the file binds.
+
+def _same_functions(
+    mine: _Functions, other: _Functions, text: list[bytes], other_text: list[bytes]
+) -> dict[str, FunctionNode]:
+    """Return the functions that both versions of a module have with the same text.
+
+    Methods, and functions with another decorator than ``functools.cache``, are left out.
+    """
+    found = {}
+    for name, node in mine.items():
+        is_plain = "." not in name and all(ast.dump(one) == _CACHE for one in node.decorator_list)
+        if is_plain and name in other and _same_text(node, other[name], (text, other_text)):
+            found[name] = node
+    return found
+
+
+def _imported_helpers(tree: ast.Module, called: set[str], imported: Imported, side: int) -> dict[str, FunctionNode]:
+    """Return the functions that a version of a file imports and that are new, or have the same text in both versions.
+
+    :param called: names of the functions to look for.
     :param side: 0 for the old version, 1 for the new one.
     """
     found: dict[str, FunctionNode] = {}
     for node in _every(tree):
-        if not isinstance(node, ast.ImportFrom) or bound.issuperset(one.asname or one.name for one in node.names):
+        if not isinstance(node, ast.ImportFrom) or not called & {one.asname or one.name for one in node.names}:
             continue
         contents = imported(node)
         mine, other = contents[side], contents[1 - side]
-        if mine is None:
+        module = parse(mine) if mine is not None else None
+        if module is None:
             continue
-        try:
-            module = ast.parse(mine)
-        except (SyntaxError, ValueError, RecursionError):
-            continue
-        theirs, here = _full_names(module), _full_names(tree)
-        same = {each for each, full in theirs.items() if here.get(each, full) == full}
         functions = dict(_functions(module.body, ""))
+        theirs, here = _full_names(module), _full_names(tree)
+        place = ast.unparse(_dotted(_module_of(node)))
+        theirs |= {name: f"{place}.{name}" for name in functions}
+        same = {each for each, full in theirs.items() if here.get(each, full) == full}
         for one in node.names:
             helper = functions.get(one.name)
             name = one.asname or one.name
-            if helper is None or name in bound or (other is not None and f"def {one.name}(".encode() in other):
+            if helper is None or name not in called or (other is not None and not _is_same_in(helper, other)):
                 continue
-            read = {each.id for each in walk(helper) if isinstance(each, ast.Name)} - bound_names(helper)
-            if all(each in same or hasattr(builtins, each) for each in read):
+            if all(each in same or hasattr(builtins, each) for each in _free_names(helper)):
                 found[name] = helper
     return found
+
+
+def _free_names(node: FunctionNode) -> set[str]:
+    """Return the names that a function takes from its module."""
+    return {each.id for each in walk(node) if isinstance(each, ast.Name)} - bound_names(node)
+
+
+def _is_same_in(helper: FunctionNode, source: bytes) -> bool:
+    """Return whether a version of a module has the same function, or none of its name."""
+    if f"def {helper.name}(".encode() not in source:
+        return True
+    other = parse(source)
+    found = dict(_functions(other.body, "")).get(helper.name) if other is not None else None
+    return found is not None and ast.dump(found) == ast.dump(helper)
+
+
+def _module_of(node: ast.ImportFrom) -> list[str]:
+    """Return the parts of a module's name; of a relative one, its dots are the first part."""
+    return ["." * node.level] * bool(node.level) + (node.module or "").split(".") * bool(node.module)
 
 
 def _dotted(names: Sequence[str]) -> ast.expr:
@@ -328,3 +390,17 @@ def _unused(
             first = min([helper.lineno, *(one.lineno for one in helper.decorator_list)])
             last = helper.end_lineno or first
             yield RestoredLines(first, last, (b"",) * (last - first + 1))
+
+
+def _unused_constants(
+    used: set[str], tree: ast.Module, done: Sequence[RestoredLines], new: bytes
+) -> Iterator[RestoredLines]:
+    """Yield blank lines in place of each new constant that nothing mentions after the replacements in ``done``."""
+    rest, _ = replaced(new, done)
+    for node in tree.body:
+        if not isinstance(node, ast.Assign | ast.AnnAssign):
+            continue
+        name = ast.unparse(node.targets[0] if isinstance(node, ast.Assign) else node.target)
+        if name in used and len(re.findall(rb"\b%s\b" % name.encode(), rest)) == 1:
+            last = node.end_lineno or node.lineno
+            yield RestoredLines(node.lineno, last, (b"",) * (last - node.lineno + 1))

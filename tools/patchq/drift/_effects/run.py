@@ -184,7 +184,11 @@ class TrialRun(TrialState):
             self.value(statement.value, scope)
 
     def _run_Assign(self, statement: ast.Assign, scope: FunctionScope) -> None:
-        value = self.value(statement.value, scope)
+        if isinstance(statement.value, ast.Call) and [ast.unparse(one) for one in statement.targets] == ["_"]:
+            # The result counts as unused.
+            value = self._call(statement.value, scope, as_statement=True)
+        else:
+            value = self.value(statement.value, scope)
         for target in statement.targets:
             self.assign(target, value, scope)
 
@@ -814,7 +818,7 @@ class TrialRun(TrialState):
     def _help(self, helper: FunctionNode, name: str, node: ast.Call, scope: FunctionScope) -> Any:
         """Run the body of a helper in place of its call."""
         static = any(isinstance(one, ast.Name) and one.id == "staticmethod" for one in helper.decorator_list)
-        if helper.decorator_list and not static:
+        if not static and any(ast.unparse(one) != "functools.cache" for one in helper.decorator_list):
             raise UnknownError
         function = self._closure(helper, FunctionScope({}))
         arguments = self._elements(node.args, scope)

@@ -312,10 +312,18 @@ class TrialState(abc.ABC):
 
     def kind_of_error(self, value: Any) -> Hashable:
         if isinstance(value, Unknown):
-            term = self.surroundings.term(value)
-            if term[0] == "global":
-                return ("error", term[1])
+            name = self._dotted(value)
+            if name:
+                return ("error", name)
         return self.key(value)
+
+    def _dotted(self, value: Unknown) -> str:
+        """Return the dotted name of a global value or one of its attributes; "" for other values."""
+        term = self.surroundings.term(value)
+        if term[0] == "attribute":
+            owner = self._dotted(Unknown(int(str(term[1]))))
+            return owner and f"{owner}.{term[2]}"
+        return str(term[1]) if term[0] == "global" else ""
 
     def is_error(self, kind: Hashable, error: RaisedError) -> bool:
         if kind == ("error", "Exception"):

@@ -21,7 +21,7 @@ _PLAIN = re.compile(r"(u?int\d*(_t)?|size_t|ssize_t|ptrdiff_t|bool|char|short|lo
 #: Casts and other functions without an effect.
 _PURE = re.compile(
     r"((static|reinterpret|const|dynamic)_cast<.*>|(make_(tuple|pair)|to_string|abs|sizeof)\b.*|get<.*|"
-    r"u?int\d*(_t)?|size_t|bool|float|double|half)$"
+    r"u?int\d*(_t)?|size_t|bool|float|double|half|dim3)$"
 )
 #: Functions of which the translation knows what they return.
 _KNOWN = re.compile(
@@ -56,6 +56,9 @@ _READS = {
     *("value", "begin", "end", "c_str", "data", "scalar_type", "dtype", "sizes", "dim", "device", "numel"),
     *("get_device", "defined", "length", "ndim", "options", "strides", "layout", "name"),
 }
+_NAME = "identifier"
+#: Call of a container's method that copies its argument.
+_ADDED = re.compile(r"^[\w.>-]+\.(push_back|emplace_back)\(\w+\)$")
 _BACK_INSERTERS = ("back_inserter", "std::back_inserter")
 _UNARY: dict[str, type[ast.unaryop]] = {
     "-": ast.USub,
@@ -68,7 +71,6 @@ _UNARY: dict[str, type[ast.unaryop]] = {
 #: Other spellings of operators.
 _SPELLINGS = {"and": "&&", "or": "||", "not_eq": "!=", "bitand": "&", "bitor": "|", "xor": "^"}
 _LEAVING = ("return_statement", "break_statement", "continue_statement", "goto_statement", "throw_statement")
-_NAME = "identifier"
 _GUARDS = ("preproc_if", "preproc_ifdef", "preproc_elif", "preproc_elifdef", "preproc_else")
 #: Types of nodes that never name a local variable.
 _NAMES = ("qualified_identifier", "this", "template_function", "sizeof_expression", "type_identifier")
@@ -202,8 +204,8 @@ class _Translation:
         }
         #: Names of local variables that are objects, and of other variables that the function assigns.
         self.objects = self._objects()
-        #: Names of variables that are declared as unsigned numbers, or pointers to them.
-        self.unsigned = self._unsigned()
+        #: Types with which variables of each name are declared; of pointers and arrays, with a ``*``.
+        self.kinds = self._kinds()
         #: Names that ``using`` makes known: ``{"E": "n::E"}``.
         self.used: dict[str, str] = {}
         #: Python names of the variables in each enclosing block.
@@ -253,6 +255,11 @@ class _Translation:
         found: set[str] = set()
         #: Local variables that only hold values, if nothing else makes them objects.
         values: set[str] = set()
+        for parameter in parameters_of(self.node):
+            declared = parameter.child_by_field_name("declarator")
+            name = node_of_parameter(parameter)
+            if name is not None and not _is_reference(declared) and self._is_plain(parameter):
+                values.add(self.text(name))
         targets: list[tuple[str, bool]] = []
         found.update(self.text(_parts(node)[0]) for node in _every(self.node) if node.type == "field_initializer")
         for node in _every(self.node.child_by_field_name("body")):
@@ -288,14 +295,16 @@ class _Translation:
             outer = outer.parent
         return found
 
-    def _unsigned(self) -> set[str]:
-        found = set()
+    def _kinds(self) -> dict[str, set[str]]:
+        found: dict[str, set[str]] = {}
         for node in _every(self.node):
-            if node.type in ("declaration", "parameter_declaration"):
+            if node.type in ("declaration", "parameter_declaration", "for_range_loop"):
                 kind = node.child_by_field_name("type")
-                if kind is not None and re.match(r"(uint\d*_t|size_t|unsigned)\b", spelled_type(self.text(kind))):
-                    for declared in node.children_by_field_name("declarator"):
-                        found.add(self.text(_declared(declared)))
+                for declared in node.children_by_field_name("declarator") if kind is not None else ():
+                    name = node_of_name(declared)
+                    if name is not None:
+                        pointed = "" if _inner(declared).type == _NAME else "*"
+                        found.setdefault(self.text(name), set()).add(spelled_type(self.text(kind)) + pointed)
         return found
 
     def _sort(self, declaration: Any, values: set[str], objects: set[str]) -> None:
@@ -304,6 +313,7 @@ class _Translation:
         for declared in declaration.children_by_field_name("declarator"):
             name = self.text(_declared(declared))
             is_value = plain and not _is_reference(declared) and _inner(declared).type != "array_declarator"
+            is_value = is_value or self._is_only_copied(declaration, declared)
             if is_value or self._is_only_passed_on(declaration, declared):
                 values.add(name)
             else:
@@ -321,6 +331,28 @@ class _Translation:
         if len(uses) != 2 or not after.start_byte <= uses[1].start_byte < after.end_byte:
             return False
         return bool(after.type == "expression_statement" and uses[1].parent.type == "argument_list")
+
+    def _is_only_copied(self, declaration: Any, declared: Any) -> bool:
+        """Return whether an object is only assigned and copied as a whole, so that it holds a value like a number."""
+        words = {self.text(child) for child in declaration.children if child.type != "init_declarator"}
+        if words & {"static", "extern", "thread_local", "__shared__"}:
+            return False
+        if _inner(declared).type not in (_NAME, "function_declarator"):
+            return False
+        name = self.text(_declared(declared))
+        copies = 0
+        for node in _every(self.node):
+            if node.type != _NAME or self.text(node) != name:
+                continue
+            parent = node.parent
+            if node in (parent.child_by_field_name("left"), parent.child_by_field_name("declarator")):
+                # Assigned, or declared in this or another block.
+                continue
+            is_added = parent.type == "argument_list" and _ADDED.search(self.text(parent.parent))
+            if not is_added and parent.type not in ("return_statement", "assignment_expression"):
+                return False
+            copies += 1
+        return copies > 0
 
     def _is_plain(self, declaration: Any) -> bool:
         """Return whether a declaration's variables only hold values: numbers, pointers or constants."""
@@ -517,10 +549,13 @@ class _Translation:
             name = self.text(_declared(declared))
             given = self._initial(value)
             target = self._new(name)
-            if name not in self.objects and value is not None and self._is_only_passed_on(node, declared):
+            is_passed_on = inner.type != "pointer_declarator" and self._is_only_passed_on(node, declared)
+            if name not in self.objects and is_passed_on:
                 made = _pure(shown, ast.List(self._values(value), ast.Load()))
                 found.append(ast.Assign([ast.Name(target, ast.Store())], made))
             elif name not in self.objects:
+                if value is not None and value.type == "argument_list" and not _PLAIN.match(shown):
+                    given = self._made_of(shown, self._values(value), node.child_by_field_name("type"))
                 if given:
                     found.append(ast.Assign([ast.Name(target, ast.Store())], given))
             elif _PLAIN.match(shown) and inner.type == _NAME:
@@ -542,7 +577,7 @@ class _Translation:
                     # The function's result is the object itself.
                     result = given
                 elif is_object and value is not None and value.type == "argument_list" and self._is_used(declared):
-                    result = _call(shown, *self._values(value), *self._values_in(node.child_by_field_name("type")))
+                    result = self._made_of(shown, self._values(value), node.child_by_field_name("type"))
                 found.append(ast.Assign([ast.Name(target, ast.Store())], result))
         return found
 
@@ -556,14 +591,20 @@ class _Translation:
             return None
         if not any(self._resolved(self.text(one)) for one in names) and "::" in self.text(declarator):
             return None
-        values = [self._value_of_identifier(one) for one in names] + self._values_in(kind)
-        self.objects.add(self.text(_declared(declarator)))
+        values = [self._value_of_identifier(one) for one in names]
+        if not self._is_only_copied(declarator.parent, declarator):
+            self.objects.add(self.text(_declared(declarator)))
         made = shown
         if not self._is_used(declarator):
             # Its constructor and destructor are all that counts.
             made = f"declare {shown}"
         target = ast.Name(self._new(self.text(_declared(declarator))), ast.Store())
-        return ast.Assign([target], _call(made, *values))
+        return ast.Assign([target], self._made_of(made, values, kind))
+
+    def _made_of(self, shown: str, values: Sequence[ast.expr], kind: Any) -> ast.expr:
+        """Return a call of a type's constructor."""
+        values = [*values, *self._values_in(kind)]
+        return _pure(shown, *values) if _PURE.match(shown) else _call(shown, *values)
 
     def _is_used(self, declarator: Any) -> bool:
         """Return whether the function mentions a variable after its declaration."""
@@ -837,7 +878,15 @@ class _Translation:
     def _value_of_cast_expression(self, node: Any) -> ast.expr:
         kind = spelled_type(self.text(node.child_by_field_name("type")))
         values = self._values_in(node.child_by_field_name("type"))
-        return _pure(f"static_cast<{kind}>", self._field(node, "value"), *values)
+        return self._cast(kind, node.child_by_field_name("value"), values)
+
+    def _cast(self, kind: str, node: Any, values: Sequence[ast.expr] = ()) -> ast.expr:
+        """Return the cast of an expression to a type; the expression if the cast has no effect."""
+        value = self.value(node)
+        is_zero = isinstance(value, ast.Constant) and value.value == 0
+        if _CAST.match(kind) and (is_zero or (node.type == _NAME and self.kinds.get(self.text(node)) == {kind})):
+            return value
+        return _pure(f"static_cast<{kind}>", value, *values)
 
     def _value_of_unary_expression(self, node: Any) -> ast.expr:
         operator = self.text(node.child_by_field_name("operator"))
@@ -848,6 +897,9 @@ class _Translation:
         if self.text(node.child_by_field_name("operator")) == "&":
             if isinstance(inner, ast.Subscript) and node.child_by_field_name("argument").type == "subscript_expression":
                 return ast.BinOp(inner.value, ast.Add(), inner.slice)
+            if isinstance(inner, ast.Attribute) and inner.attr == "=":
+                # The address doesn't depend on what is there.
+                inner = inner.value
             return _pure("&", inner)
         return ast.Subscript(inner, ast.Constant(0), ast.Load())
 
@@ -867,6 +919,9 @@ class _Translation:
 
     def _value_of_compound_literal_expression(self, node: Any) -> ast.expr:
         kind = spelled_type(self.text(node.child_by_field_name("type")))
+        parts = _parts(node.child_by_field_name("value"))
+        if _CAST.match(kind) and len(parts) == 1:
+            return self._cast(kind, parts[0])
         return _pure(kind, self._field(node, "value"))
 
     def _value_of_binary_expression(self, node: Any) -> ast.expr:
@@ -934,7 +989,8 @@ class _Translation:
             return self.text(node).endswith(".size()")
         while node.type in ("subscript_expression", "pointer_expression"):
             node = node.child_by_field_name("argument")
-        return node.type == _NAME and self.text(node) in self.unsigned
+        kinds = self.kinds.get(self.text(node), ())
+        return node.type == _NAME and any(re.match(r"(uint\d*_t|size_t|unsigned)\b", kind) for kind in kinds)
 
     def _value_of_call_expression(self, node: Any) -> ast.expr:
         function = node.child_by_field_name("function")
@@ -963,6 +1019,9 @@ class _Translation:
                 name = f"static_cast<{name}>"
             # A cast in C's style may be either.
             name = name.replace("reinterpret_cast", "static_cast")
+            if name.startswith("static_cast<") and len(arguments) == 1:
+                (given,) = _parts(node.child_by_field_name("arguments"))
+                return self._cast(name[len("static_cast<") : -1], given, self._values_in(function))
             return _pure(name, *arguments, *self._values_in(function))
         return ast.Call(self.value(function), arguments, [])
 

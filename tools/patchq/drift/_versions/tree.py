@@ -67,6 +67,8 @@ class Files:
         self._classes: dict[BlobId, list[tuple[bytes, frozenset[bytes]]]] = {}
         #: For each restored file: the arguments of :meth:`restored`.
         self._sides: dict[BlobId, tuple[bytes, BlobId, BlobId, frozenset[str], Imported]] = {}
+        #: Names of functions that patches change, and all words that they add.
+        self.patched: set[str] = set()
         #: Shifts of line numbers in each restored file.
         self._shifts: dict[BlobId, list[tuple[int, int]]] = {}
 
@@ -102,9 +104,9 @@ class Files:
         for blob in made:
             path, old, new, kept, imported = self._sides[blob]
             if path.endswith(b".py"):
-                replacements = restore_python(self.contents[old], self.contents[new], kept, imported)
+                replacements = restore_python(self.contents[old], self.contents[new], kept, imported, self.patched)
             else:
-                replacements = restore_cpp(self.contents[old], self.contents[new], kept)
+                replacements = restore_cpp(self.contents[old], self.contents[new], kept, self.patched)
             self.contents[blob], self._shifts[blob] = replaced(self.contents[new], replacements)
 
     def content(self, blob: BlobId) -> bytes:
