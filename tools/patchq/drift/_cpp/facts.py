@@ -98,7 +98,7 @@ class CppFile:
     :ivar facts: facts of each name, one for each overload. Names contain their classes, but no namespaces.
     :ivar nodes: tree-sitter node of each definition, in the order of ``facts``.
     :ivar includes: included paths as written in the file.
-    :ivar asserts: line of each ``static_assert`` outside of functions, by its text.
+    :ivar asserts: first and last line of each ``static_assert`` outside of functions, by its text.
     :ivar tokens: cache for :func:`body_of`: tokens by node; ``locals``: local variables by node.
     """
 
@@ -107,7 +107,7 @@ class CppFile:
     facts: dict[str, list[Fact]] = field(default_factory=dict)
     nodes: dict[str, list[Any]] = field(default_factory=dict)
     includes: list[str] = field(default_factory=list)
-    asserts: dict[str, int] = field(default_factory=dict)
+    asserts: dict[str, tuple[int, int]] = field(default_factory=dict)
     tokens: dict[int, list[str]] = field(default_factory=dict)
     locals: dict[int, set[str]] = field(default_factory=dict)
 
@@ -173,7 +173,7 @@ def _read(file: CppFile, node: Any, scope: str, guards: tuple[str, ...]) -> tupl
     elif kind in ("preproc_def", "preproc_function_def"):
         _macro(file, node, guards)
     elif kind == "static_assert_declaration":
-        file.asserts.setdefault(" ".join(tokens_of(file, node)), node.start_point[0] + 1)
+        file.asserts.setdefault(" ".join(tokens_of(file, node)), (node.start_point[0] + 1, node.end_point[0] + 1))
     elif kind in ("function_definition", "declaration", "field_declaration"):
         read = _function if kind == "function_definition" else _declaration
         read(file, node, scope, guards)

@@ -151,7 +151,7 @@ class CppUses:
         for path in sorted(self._reach.get(touch.path, set()) & self.whole.changed):
             target = self.whole.new_path(path)
             old, new = self.old.cpp(path), self.new.cpp(target) if target else None
-            for text, line in new.asserts.items() if new else ():
+            for text, (line, _) in new.asserts.items() if new else ():
                 about = names & set(text.split())
                 if target and about and (old is None or text not in old.asserts):
                     at = place_of(target, line)

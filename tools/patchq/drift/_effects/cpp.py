@@ -59,6 +59,10 @@ def restore_cpp(
             called.append(_called(files[side], one, helpers))
             names = aliases[side] | dict(local[side].items() - local[1 - side].items())
             versions.append(_version(files[side], one, called[side], constants[side], names, kept))
+        if not _same_types(
+            files, [[one, *(node for _, node in called[side].values())] for side, one in enumerate(both)]
+        ):
+            continue
         gone = {helper: one for helper, one in called[0].values() if helper not in functions[1]}
         if {_short(helper) for helper in gone}.intersection(patched):
             continue
@@ -88,11 +92,23 @@ def _short(name: str) -> str:
 
 
 def _same_interface(files: Sequence[CppFile], functions: Sequence[Any]) -> bool:
-    """Return whether two versions of a function are called alike, and have local variables of the same types."""
+    """Return whether two versions of a function are called alike."""
     if len(set(map(head_of, files, functions))) > 1 or len(set(map(_header, files, functions))) > 1:
         return False
-    old, new = map(types_of_locals, files, functions)
-    return not _exchanged(files, functions) and all(old[name] == new[name] for name in old.keys() & new.keys())
+    return not _exchanged(files, functions)
+
+
+def _same_types(files: Sequence[CppFile], bodies: Sequence[Sequence[Any]]) -> bool:
+    """Return whether local variables of the same name have the same types.
+
+    :param bodies: for each version, the function and those that it calls.
+    """
+    sides: list[dict[str, set[str]]] = [{}, {}]
+    for side, functions in enumerate(bodies):
+        for function in functions:
+            for name, types in types_of_locals(files[side], function).items():
+                sides[side].setdefault(name, set()).update(types)
+    return all(sides[0][name] == sides[1][name] for name in sides[0].keys() & sides[1].keys())
 
 
 def _exchanged(files: Sequence[CppFile], functions: Sequence[Any]) -> bool:

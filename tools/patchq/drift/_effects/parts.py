@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import difflib
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -23,13 +24,14 @@ class ChangedPart:
     """Statements that differ, as two functions of the same variables.
 
     :ivar kept: variables that the function reads after these statements.
-    :ivar statements: the statements in both versions of the whole function, including those in their blocks.
+    :ivar copies: for each statement in ``old`` and ``new``, including those in their blocks, its id by the id of the
+        statement in the whole function.
     """
 
     old: FunctionNode
     new: FunctionNode
     kept: frozenset[str]
-    statements: Sequence[ast.AST]
+    copies: Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +42,14 @@ class _Place:
     :ivar ends: the function returns after the block.
     :ivar repeats: the block is in a loop.
     :ivar depth: number of ``with`` statements around the block.
+    :ivar joined: parts of the block are joined to one.
     """
 
     functions: tuple[FunctionNode, FunctionNode]
     ends: bool = True
     repeats: bool = False
     depth: int = 0
+    joined: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +63,15 @@ class _TooLargeError(Exception):
     """There is no smaller part than the function, or there are too many."""
 
 
-def changed_parts(old: FunctionNode, new: FunctionNode, kept: Collection[str]) -> list[ChangedPart]:
+def changed_parts(
+    old: FunctionNode, new: FunctionNode, kept: Collection[str], *, joined: bool = False
+) -> list[ChangedPart]:
     """Return the parts in which two versions of a function differ: they do the same if each of the parts does.
 
     Return an empty list if the parts would be as large as the function.
 
     :param kept: further variables whose values count.
+    :param joined: return a single part, with the equal statements between those that differ.
     """
     originals = [*walk(old), *walk(new)]
     new = _with_names_of(old, new)
@@ -73,7 +80,7 @@ def changed_parts(old: FunctionNode, new: FunctionNode, kept: Collection[str]) -
     if _declared(old) != _declared(new):
         return []
     try:
-        regions = list(_regions(old.body, new.body, _Place((old, new))))
+        regions = list(_regions(old.body, new.body, _Place((old, new), joined=joined)))
     except _TooLargeError:
         return []
     if len(regions) > _MOST_PARTS:
@@ -89,9 +96,10 @@ def changed_parts(old: FunctionNode, new: FunctionNode, kept: Collection[str]) -
 def _regions(old: Sequence[ast.stmt], new: Sequence[ast.stmt], place: _Place) -> Iterator[_DifferingBlock]:
     """Yield the smallest lists of statements that differ."""
     matcher = difflib.SequenceMatcher(None, list(map(ast.dump, old)), list(map(ast.dump, new)), autojunk=False)
-    for kind, start, end, first, last in matcher.get_opcodes():
-        if kind == "equal":
-            continue
+    places = [place for kind, *place in matcher.get_opcodes() if kind != "equal"]
+    if place.joined and places:
+        places = [[places[0][0], places[-1][1], places[0][2], places[-1][3]]]
+    for start, end, first, last in places:
         sides = old[start:end], new[first:last]
         here = replace(place, ends=place.ends and end == len(old) and last == len(new))
         inner = None
@@ -114,7 +122,7 @@ def _inside(old: ast.stmt, new: ast.stmt, place: _Place) -> Iterator[_DifferingB
     elif isinstance(old, ast.With | ast.AsyncWith):
         places = {"body": replace(place, ends=False, depth=place.depth + 1)}
     elif isinstance(old, FunctionNode) and isinstance(new, FunctionNode):
-        places = {"body": _Place((old, new))}
+        places = {"body": _Place((old, new), joined=place.joined)}
     elif isinstance(old, ast.ClassDef) and isinstance(new, ast.ClassDef):
         yield from _methods(old, new, place)
         return
@@ -165,24 +173,57 @@ def _part(region: _DifferingBlock, kept: Collection[str], original: Mapping[int,
     if region.place.repeats:
         read |= _read(ast.Module(statements, []), ()) & common
     names = stored & read
-    found = []
+    copies = {}
     for each in _every(statements):
         if isinstance(each, ast.Name):
             names.add(each.id)
         elif isinstance(each, ast.stmt):
-            found.append(original[id(each)])
-    parameters = sorted(names & common)
-    old, new = _function(region.old, parameters, region.place), _function(region.new, parameters, region.place)
-    return ChangedPart(old, new, frozenset(stored & read), found)
+            copies[id(original[id(each)])] = id(each)
+    known = [_constants(function, _every(statements)) for function in functions]
+    same = dict(known[0].items() & known[1].items())
+    parameters = sorted((names & common) - same.keys())
+    used = {name: value for name, value in same.items() if name in names}
+    old, new = (_function(each, parameters, region.place, used) for each in (region.old, region.new))
+    return ChangedPart(old, new, frozenset(stored & read), copies)
 
 
-def _function(statements: Sequence[ast.stmt], parameters: Sequence[str], place: _Place) -> FunctionNode:
+def _constants(function: FunctionNode, part: Sequence[ast.AST]) -> dict[str, str]:
+    """Return the variables of a function that only have one value, a number or a text, from before a part.
+
+    The values are Python literals."""
+    stored: Counter[str] = Counter()
+    values: dict[str, str] = {}
+    inside = set(map(id, part))
+    for each in walk(function):
+        if isinstance(each, ast.arg):
+            stored[each.arg] += 1
+        elif isinstance(each, ast.Name) and not isinstance(each.ctx, ast.Load):
+            stored[each.id] += 1
+    for statement in function.body:
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=int() | str() as value)):
+                if stored[name] == 1 and id(statement) not in inside:
+                    values[name] = repr(value)
+    return values
+
+
+def _function(
+    statements: Sequence[ast.stmt], parameters: Sequence[str], place: _Place, known: Mapping[str, str]
+) -> FunctionNode:
+    """Make a function of statements.
+
+    :param known: values of variables that have only one.
+    """
     body = list(statements)
     if place.depth:
         # Anything may raise an exception.
         body = [ast.Try(body or [ast.Pass()], [], [], [ast.Pass()])]
     if not place.ends:
         body.append(_GOES_ON)
+    given: list[ast.stmt] = []
+    for name, value in sorted(known.items()):
+        given.append(ast.Assign([ast.Name(name, ast.Store())], ast.Constant(ast.literal_eval(value))))
+    body = given + body
     if declared := _declared(place.functions[0]):
         body.insert(0, ast.Global(declared))
     arguments = ast.arguments([], list(map(ast.arg, parameters)), None, [], [], None, [])

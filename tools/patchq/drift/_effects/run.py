@@ -81,6 +81,11 @@ class _Continue(Exception):
 _LEAVING = (RaisedError, _Return, _Break, _Continue)
 
 
+def _may_be_one(one: ast.arg, other: ast.arg) -> bool:
+    """Return whether two arguments may be one object. Of C++, local variables that are objects never are."""
+    return one is not other and not one.arg.startswith("%") and not other.arg.startswith("%")
+
+
 class TrialRun(TrialState):
     """Run of a function's code."""
 
@@ -127,9 +132,9 @@ class TrialRun(TrialState):
         every += [one for one in (arguments.vararg, arguments.kwarg) if one]
         names: dict[str, Any] = {}
         for at, one in enumerate(every):
-            if at and self.decisions.one_in(12, "same argument", at):
-                # Two arguments may be one object.
-                names[one.arg] = names[every[self.decisions.draw("which argument", at) % at].arg]
+            other = every[self.decisions.draw("which argument", at) % at] if at else one
+            if _may_be_one(one, other) and self.decisions.one_in(12, "same argument", at):
+                names[one.arg] = names[other.arg]
             else:
                 names[one.arg] = self.surroundings.unknown("parameter", at)
             if one.arg in numbers:

@@ -367,6 +367,10 @@ class TrialState(abc.ABC):
         if isinstance(owner, MadeContainer):
             self.store_in(owner, place, value)
             return
+        variable = self._pointed(owner, place)
+        if variable is not None:
+            self.store(variable, "=", value)
+            return
         owner, place = self._address(owner, place)
         self.flush()
         self.events.append(("store item", self.key(owner), self.key(place), self.key(value, shared=True)))
@@ -434,6 +438,9 @@ class TrialState(abc.ABC):
             raise RaisedError(("error", "TypeError"), None)
         if self._is_environment(owner):
             return self.made("environment", self.key(place))
+        variable = self._pointed(owner, place)
+        if variable is not None:
+            return self.attribute(variable, "=")
         owner, place = self._address(owner, place)
         read: tuple[Hashable, ...] = ("item", self.key(self.now(owner)), self.key(place))
         if read in self.stored:
@@ -442,6 +449,16 @@ class TrialState(abc.ABC):
         if self.barriers and not is_function:
             read = (*read, self.barriers)
         return self.made(*read)
+
+    def _pointed(self, pointer: Any, place: Any) -> Unknown | None:
+        """Return ``x`` for ``*&x`` in C++; None for other items."""
+        if not self.surroundings.is_cpp or not isinstance(pointer, Unknown) or place != 0:
+            return None
+        match self.surroundings.term(pointer):
+            case ("item", function, ("tuple", ("unknown", int() as number))):
+                address_of = self.surroundings.unknown("global", "&")
+                return Unknown(number) if function == self.key(address_of) else None
+        return None
 
     def _address(self, owner: Any, place: Any) -> tuple[Any, Any]:
         """Return ``p`` and ``i + j`` for ``(p + i)[j]`` in C++; other items as they are."""

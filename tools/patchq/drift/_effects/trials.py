@@ -106,9 +106,13 @@ def do_the_same(old: FunctionVersion, new: FunctionVersion) -> bool:
     parts = changed_parts(old.node, new.node, watched)
     if parts and all(_do_the_same(old.part(one.old), new.part(one.new), one.kept) for one in parts):
         return True
-    changed: set[Hashable] = set()
+    changed: set[int] = set()
     for one in parts:
-        changed.update(map(id, one.statements))
+        changed.update(one.copies)
+    for one in changed_parts(old.node, new.node, watched, joined=True) if len(parts) > 1 else ():
+        mine = {copy for original, copy in one.copies.items() if original in changed}
+        if _do_the_same(old.part(one.old), new.part(one.new), one.kept, mine):
+            return True
     return _do_the_same(old, new, watched, changed)
 
 

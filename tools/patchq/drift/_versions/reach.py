@@ -15,6 +15,7 @@ from math import log
 from patchq.drift._cpp.facts import CppFile
 from patchq.drift._python.shape import FunctionNode, walk
 from patchq.drift._versions.comparison import Comparison, Touch, place_of
+from patchq.drift._versions.tree import Found
 from patchq.drift._versions.units import WORDS, ChangedUnit, Lines, cpp_units, python_units, words_of
 from patchq.drift.alarms import Reached
 from patchq.drift.bodies import language_of, lines_of, reads_cpp
@@ -160,13 +161,20 @@ class Reach:
             best.setdefault(word, score)
         total = sum(list(best.values())[:_MOST_NAMES])
         if unit.added:
-            return total
+            overrides = any(name in profile.places.get(path, ()) for path, name in self._overridden(unit))
+            return total + (_SAME_FUNCTION if overrides else 0.0)
         total += _place_score(unit, profile)
         if unit.simple in profile.weights:
             total += _NAMED * self._rarity(unit.simple)
             if unit.old in profile.places and profile.weights[unit.simple][0] >= _CHANGED:
                 total += _NAMED_HERE
         return total
+
+    def _overridden(self, unit: ChangedUnit) -> Iterator[tuple[bytes, str]]:
+        """Yield the file and name of each member of a base class that a new Python method overrides."""
+        owner, _, method = unit.name.rpartition(".")
+        for base in self.new.ancestors(Found(unit.path, owner)) if owner and language_of(unit.path) == "python" else ():
+            yield base.path, f"{base.name}.{method}"
 
     def _rarity(self, word: str) -> float:
         """Return the weight of a name: 1 if one or two files contain it, close to 0 if many do, 0 if none does."""

@@ -189,12 +189,10 @@ def _is_helper(old: PythonFile, new: PythonFile, name: str) -> bool:
     """Return whether one version lacks a function only because it was split off, inlined or renamed."""
     file, other = (new, old) if name in new.nodes else (old, new)
     simple = name.rpartition(".")[2]
-    callers = [n for n in file.nodes if n != name and n in other.nodes and file.calls(simple)]
-    for caller in callers:
-        node = file.nodes[caller]
-        if isinstance(node, FunctionNode) and any(
-            file.function_at(call.lineno) == caller for call in file.calls(simple)
-        ):
+    for caller in dict.fromkeys(file.function_at(call.lineno) for call in file.calls(simple)):
+        if caller in (None, name) or caller not in other.nodes:
+            continue
+        if ast.dump(file.nodes[caller]) != ast.dump(other.nodes[caller]):
             return _same_function(old, new, caller)
     body = file.body(name)
     gone = [n for n, node in other.nodes.items() if n not in file.nodes and isinstance(node, FunctionNode)]
@@ -314,7 +312,10 @@ def _shown(node: ast.stmt) -> str:
 
 
 def cpp_units(old: CppFile | None, new: CppFile | None, lines: Lines, paths: tuple[bytes, bytes]) -> list[ChangedUnit]:
-    """Return the functions, macros, fields and constants whose effect differs between two versions of a C++ file."""
+    """Return the functions, macros, fields and constants whose effect differs between two versions of a C++ file.
+
+    The changed assertions outside of functions are one more unit, without a name.
+    """
     found = []
     for name in {**(old.facts if old else {}), **(new.facts if new else {})}:
         if old and new and _source(old, name) == _source(new, name):
@@ -331,6 +332,10 @@ def cpp_units(old: CppFile | None, new: CppFile | None, lines: Lines, paths: tup
             continue
         if gone or come:
             found.append(replace(_joined(name, paths, lines, gone, come), added=not was, gone=not now))
+    asserts = [file.asserts if file else {} for file in (old, new)]
+    gone, come = ([asserts[side][text] for text in asserts[side].keys() - asserts[1 - side].keys()] for side in (0, 1))
+    if gone or come:
+        found.append(replace(_joined("", paths, lines, sorted(gone), sorted(come)), outside=True))
     return found
 
 
