@@ -707,7 +707,7 @@ def test_a_function_that_loses_a_variable_that_a_patch_reads_is_not_restored() -
     old = b"def f(a):\n    x = a.b\n    return x\n"
     new = b"def f(a):\n    y = a.b\n    return y\n"
     assert restore_python(old, new)
-    assert not restore_python(old, new, {"x"})
+    assert not restore_python(old, new, {"f": {"x"}})
 
 
 def test_cpp_functions_get_their_old_bodies() -> None:
@@ -757,13 +757,13 @@ HELPER = b"import os\n\n\ndef part(a):\n    return os.stat(a).b + 1\n"
 def test_a_new_or_unchanged_function_of_another_file_takes_the_place_of_its_code() -> None:
     old = b"import os\n\n\ndef f(a):\n    return os.stat(a).b + 1\n"
     new = b"from .other import part\n\n\ndef f(a):\n    return part(a)\n"
-    assert restore_python(old, new, (), lambda node: (b"", HELPER))
-    assert restore_python(old, new, (), lambda node: (HELPER, HELPER))
-    assert not restore_python(old, new, (), lambda node: (HELPER, HELPER), {"part"})
-    assert not restore_python(old, new, (), lambda node: (HELPER.replace(b"1", b"2"), HELPER))
-    assert not restore_python(old, new, (), lambda node: (b"", HELPER.replace(b"1", b"2")))
+    assert restore_python(old, new, {}, lambda node: (b"", HELPER))
+    assert restore_python(old, new, {}, lambda node: (HELPER, HELPER))
+    assert not restore_python(old, new, {}, lambda node: (HELPER, HELPER), {"part"})
+    assert not restore_python(old, new, {}, lambda node: (HELPER.replace(b"1", b"2"), HELPER))
+    assert not restore_python(old, new, {}, lambda node: (b"", HELPER.replace(b"1", b"2")))
     # It reads a global name of its own file.
-    assert not restore_python(old, new, (), lambda node: (b"", HELPER.replace(b"import os", b"os = 1")))
+    assert not restore_python(old, new, {}, lambda node: (b"", HELPER.replace(b"import os", b"os = 1")))
 
 
 def test_how_a_name_is_imported_makes_no_difference() -> None:

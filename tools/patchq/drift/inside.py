@@ -67,6 +67,8 @@ class PatchFacts:
         self.unseen: list[NotCompared] = []
         self.touches: list[Touch] = []
         self._kept: dict[str, Any] = {}
+        #: Words that patches add to each function, by the path and the last name of the function.
+        self._added: dict[bytes, dict[str, set[str]]] = {}
         changes = [change for _, each in patches for change in each]
         links = {id(c) for c in changes if any(e and e.mode in (GITLINK, b"120000") for e in (c.old, c.new))}
         sources = [c for c in changes if id(c) not in links and language_of(c.path)]
@@ -89,10 +91,13 @@ class PatchFacts:
         touch.removed, touch.lines = changed_lines(lines_of(before), lines_of(after))
         self.touches.append(touch)
         for content, lines in ((before, touch.removed), (after, touch.lines)):
-            version = SourceVersion(change.path, content)
-            files.patched.update(re.split(r"\.|::", name)[-1].partition("#")[0] for name in version.at(lines))
+            files.patched.update(map(_simple, SourceVersion(change.path, content).at(lines)))
+        version, texts = SourceVersion(change.path, after), after.split(b"\n")
         for line in touch.lines:
-            files.patched.update(_words(after.split(b"\n")[line - 1]))
+            words = _words(texts[line - 1])
+            files.patched.update(words)
+            for name in version.at([line]):
+                self._added.setdefault(touch.path, {}).setdefault(_simple(name), set()).update(words)
 
     def compare(
         self,
@@ -132,16 +137,11 @@ class PatchFacts:
         """Return the new files, with the old bodies of functions that do the same as before."""
         found = dict(new)
         tree = Tree(new, self.old.files, self.old)
-        words: dict[bytes, set[str]] = {}
-        for touch in self.touches:
-            lines = touch.after.split(b"\n")
-            for number in touch.lines:
-                words.setdefault(touch.path, set()).update(_words(lines[number - 1]))
         for path, entry in new.items():
             old = self.old.blob(path)
             if old and entry.blob != old and entry.mode[:3] == b"100" and _can_read(language_of(path)):
                 imported = partial(self._imported, tree, path)
-                kept = frozenset(words.get(path, ()))
+                kept = self._added.get(path, {})
                 found[path] = TreeEntry(entry.mode, tree.files.restored(path, old, entry.blob, kept, imported))
         return found
 
@@ -161,6 +161,11 @@ def _real_place(version: Tree, at: str) -> str:
         return at
     line = version.files.real_line(version.blob(match[1].encode()), int(match[2]))
     return f"{match[1]}:{line}{at[match.end() :]}"
+
+
+def _simple(name: str) -> str:
+    """Return the last part of a definition's name."""
+    return re.split(r"\.|::", name)[-1].partition("#")[0]
 
 
 def _words(line: bytes) -> list[str]:

@@ -9,9 +9,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from patchq.drift._cpp.facts import CppFile, head_of, local_names, read_cpp
-from patchq.drift._effects.restored import RestoredLines, replaced
+from patchq.drift._effects.restored import NOTHING, RestoredLines, replaced
 from patchq.drift._effects.translated import (
     aliases_of,
+    constant_functions,
     is_const,
     node_of_parameter,
     parameters_of,
@@ -29,7 +30,7 @@ _Helper = tuple[str, Any]
 
 
 def restore_cpp(
-    old: bytes, new: bytes, kept: Collection[str] = (), patched: Collection[str] = ()
+    old: bytes, new: bytes, kept: Mapping[str, Collection[str]] = NOTHING, patched: Collection[str] = ()
 ) -> list[RestoredLines]:
     """Return the replacements in the new file that give functions with an unchanged effect their old text.
 
@@ -49,7 +50,8 @@ def restore_cpp(
         both = before, node
         if not _same_interface(files, both):
             continue
-        if (local_names(files[0], before) - local_names(files[1], node)).intersection(kept):
+        mine = kept.get(_short(name).partition(" ")[0], ())
+        if (local_names(files[0], before) - local_names(files[1], node)).intersection(mine):
             continue
         local = list(map(aliases_of, files, both))
         called, versions = [], []
@@ -58,7 +60,7 @@ def restore_cpp(
             helpers = _helpers(functions[side], functions[1 - side], files, side, uneven)
             called.append(_called(files[side], one, helpers))
             names = aliases[side] | dict(local[side].items() - local[1 - side].items())
-            versions.append(_version(files[side], one, called[side], constants[side], names, kept))
+            versions.append(_version(files[side], one, called[side], constants[side], names, mine))
         if not _same_types(
             files, [[one, *(node for _, node in called[side].values())] for side, one in enumerate(both)]
         ):
@@ -177,7 +179,9 @@ def _version(
         for name, (_, one) in called.items():
             helpers[name] = python_of(*without_aliases(file, one, aliases))
         values: dict[str, ast.expr] = dict(zip(constants, map(ast.Constant, constants.values()), strict=True))
-        return FunctionVersion(function, helpers, values, kept, is_cpp=True)
+        found = FunctionVersion(function, helpers, values, kept, is_cpp=True)
+        found.constant = frozenset(constant_functions(file, node))
+        return found
     except UnknownError:
         return None
 

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-from patchq.drift._effects.restored import RestoredLines, replaced
+from patchq.drift._effects.restored import NOTHING, RestoredLines, replaced
 from patchq.drift._effects.trials import FunctionVersion, do_the_same
 from patchq.drift._python.shape import FunctionNode, bound_names, walk
 from patchq.drift.bodies import parse
@@ -26,7 +26,7 @@ Imported = Callable[[ast.ImportFrom], tuple[bytes | None, bytes | None]]
 def restore_python(
     old: bytes,
     new: bytes,
-    kept: Collection[str] = (),
+    kept: Mapping[str, Collection[str]] = NOTHING,
     imported: Imported = lambda node: (None, None),
     patched: Collection[str] = (),
 ) -> list[RestoredLines]:
@@ -35,8 +35,8 @@ def restore_python(
     If the new version split a part off into a new function, the replacements also remove the new function. If the new
     version moved a function's body into its callers, the replacements put the old function back.
 
-    :param kept: words that patches add to the file. A function isn't restored if its new version has lost a local
-        variable with such a name.
+    :param kept: for each function that patches change, by its last name, the words that they add to it. It isn't
+        restored if its new version has lost a local variable with such a name.
     :param imported: function that returns the old and the new content of the module from which a statement imports.
     :param patched: names of functions that patches change or mention. They aren't taken for the code that they have in
         upstream, and aren't put back.
@@ -77,7 +77,8 @@ def restore_python(
     used: set[str] = set()
     for name, before in changed.items():
         node = functions[1][name]
-        if (bound_names(before) - bound_names(node)).intersection(kept):
+        mine = kept.get(name.rpartition(".")[2], ())
+        if (bound_names(before) - bound_names(node)).intersection(mine):
             continue
         gone = _helpers(name, functions[0], functions[1])
         if any(helper.rpartition(".")[2] in patched and _calls(before, helper) for helper in gone):
@@ -90,7 +91,7 @@ def restore_python(
         # A constant that both versions mention is compared by its name: its value may change again.
         known |= {key: same[key] for key in _mentioned(before, same) ^ _mentioned(node, same)}
         versions = [
-            FunctionVersion(one, helpers[side], {**only[side], **known}, kept)
+            FunctionVersion(one, helpers[side], {**only[side], **known}, mine)
             for side, one in enumerate((before, node))
         ]
         if not do_the_same(*versions):

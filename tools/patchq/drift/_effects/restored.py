@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+
+#: Words of patches where there are none.
+NOTHING: Mapping[str, Collection[str]] = {}
 
 
 @dataclass(frozen=True, slots=True)

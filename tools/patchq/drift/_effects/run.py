@@ -765,6 +765,8 @@ class TrialRun(TrialState):
         :param owner: object whose method is called; None for a function.
         """
         given = parts[2]
+        if name in self.surroundings.constant_functions:
+            return self.made("constant", *parts[1:])
         is_question = _QUESTION.fullmatch(name.rpartition("::")[2]) or (_OF_TYPE.fullmatch(name) and not given)
         if is_question and not as_statement:
             self.flush()

@@ -21,7 +21,7 @@ _PLAIN = re.compile(r"(u?int\d*(_t)?|size_t|ssize_t|ptrdiff_t|bool|char|short|lo
 #: Casts and other functions without an effect.
 _PURE = re.compile(
     r"((static|reinterpret|const|dynamic)_cast<.*>|(make_(tuple|pair)|to_string|abs|sizeof)\b.*|get<.*|"
-    r"u?int\d*(_t)?|size_t|bool|float|double|half|dim3)$"
+    r"u?int\d*(_t)?|size_t|bool|float|double|half|dim3|typename)$"
 )
 #: Functions of which the translation knows what they return.
 _KNOWN = re.compile(
@@ -79,7 +79,7 @@ _NAMES = ("qualified_identifier", "this", "template_function", "sizeof_expressio
 def python_of(file: CppFile, node: Any) -> FunctionNode:
     """Translate a C++ function definition to a Python function definition.
 
-    :raises UnknownError: if a statement that leaves a block can't be translated.
+    :raises UnknownError: if its parameters aren't found.
     """
     return _Translation(file, node).function()
 
@@ -127,6 +127,17 @@ def types_of_locals(file: CppFile, function: Any) -> dict[str, set[str]]:
         for declared in node.children_by_field_name("declarator"):
             if shown != "auto" and _inner(declared).type == _NAME:
                 found.setdefault(file.text(_declared(declared)), set()).add(shown)
+    return found
+
+
+def constant_functions(file: CppFile, function: Any) -> set[str]:
+    """Return the names of the functions that a function calls to initialize constants: they have no effect."""
+    found = set()
+    for node in _every(function):
+        if node.type == "declaration" and any(file.text(child) == "constexpr" for child in node.children):
+            for each in _every(node):
+                if each.type == "call_expression":
+                    found.add(spelled_type(file.text(each.child_by_field_name("function"))))
     return found
 
 
@@ -388,11 +399,24 @@ class _Translation:
         if node.has_error and any(child.is_error or child.is_missing for child in node.children):
             # The parser can't read a part of it.
             translate = None
-        if translate is not None:
-            return list(translate(node))
-        if node.type in _GUARDS:
-            return self._guarded(node)
-        return [ast.Expr(self._opaque(node))]
+        before = list(self.updates)
+        try:
+            if translate is not None:
+                return list(translate(node))
+            if node.type in _GUARDS:
+                return self._guarded(node)
+            return [ast.Expr(self._opaque(node))]
+        except UnknownError:
+            self.updates = before
+            return [self._unreadable(node)]
+
+    def _unreadable(self, node: Any) -> ast.stmt:
+        """Return a statement that can't be run in place of code that isn't translated and may leave its block."""
+        parts: list[ast.expr] = [ast.Name(" ".join(self.text(node).split()), ast.Load())]
+        for name in dict.fromkeys(self.text(each) for each in _every(node) if each.type == _NAME):
+            if resolved := self._resolved(name):
+                parts += [ast.Name(resolved, ast.Load()), ast.Name(resolved, ast.Store())]
+        return ast.Match(ast.Tuple(parts, ast.Load()), [])
 
     def _from_comment(self, node: Any) -> list[ast.stmt]:
         return []
@@ -434,6 +458,11 @@ class _Translation:
         return [ast.While(test, body or [ast.Pass()], [])]
 
     def _from_return_statement(self, node: Any) -> list[ast.stmt]:
+        value = _parts(node)[:1]
+        kind = self.node.child_by_field_name("type")
+        if value and value[0].type == "initializer_list" and len(_parts(value[0])) > 1 and kind is not None:
+            made = _pure(spelled_type(self.text(kind)), ast.List(self._values(value[0]), ast.Load()))
+            return [ast.Return(made)]
         return [ast.Return(self._first(node))]
 
     def _from_throw_statement(self, node: Any) -> list[ast.stmt]:
@@ -547,7 +576,7 @@ class _Translation:
                 found.append(ast.Assign([ast.Tuple(names, ast.Store())], values))
                 continue
             name = self.text(_declared(declared))
-            given = self._initial(value)
+            given = _without_cast(self._initial(value), shown)
             target = self._new(name)
             is_passed_on = inner.type != "pointer_declarator" and self._is_only_passed_on(node, declared)
             if name not in self.objects and is_passed_on:
@@ -556,6 +585,8 @@ class _Translation:
             elif name not in self.objects:
                 if value is not None and value.type == "argument_list" and not _PLAIN.match(shown):
                     given = self._made_of(shown, self._values(value), node.child_by_field_name("type"))
+                elif isinstance(given, ast.List) and self._is_only_copied(node, declared):
+                    given = _pure(shown, given)
                 if given:
                     found.append(ast.Assign([ast.Name(target, ast.Store())], given))
             elif _PLAIN.match(shown) and inner.type == _NAME:
@@ -1065,6 +1096,14 @@ def _inserted(arguments: Sequence[ast.expr]) -> ast.expr | None:
     (container,) = target.args
     end = ast.Subscript(ast.Attribute(container, "end", ast.Load()), _tuple(()), ast.Load())
     return ast.Call(ast.Attribute(container, "insert", ast.Load()), [end, *arguments[:2]], [])
+
+
+def _without_cast(value: ast.expr | None, kind: str) -> ast.expr | None:
+    """Return an initial value without a cast to the type of its variable."""
+    match value:
+        case ast.Subscript(value=ast.Name(id=name), slice=ast.Tuple(elts=[inner])) if name == f"static_cast<{kind}>":
+            return inner
+    return value
 
 
 def _only_reserves(file: CppFile, node: Any) -> bool:

@@ -37,7 +37,10 @@ class FunctionVersion:
     :ivar watched: names of local variables that patches read.
     :ivar is_cpp: the function is translated from C++.
     :ivar numbers: names of parameters that are numbers.
+    :ivar constant: names of functions that always have the same result for the same arguments, and no effect.
     """
+
+    constant: frozenset[str] = frozenset()
 
     def __init__(
         self,
@@ -69,6 +72,7 @@ class FunctionVersion:
         """Return a version of a part of the function."""
         found = FunctionVersion(node, self.helpers, self.constants, is_cpp=self.is_cpp)
         found.numbers |= self.numbers
+        found.constant = self.constant
         return found
 
     def bodies(self) -> Iterator[FunctionNode]:
@@ -128,6 +132,7 @@ def _do_the_same(
     for body in (*old.bodies(), *new.bodies()):
         nodes += walk(body)
     surroundings = Surroundings(_errors(nodes), _sizes(nodes), is_cpp=old.is_cpp)
+    surroundings.constant_functions = old.constant | new.constant
     search = _Search()
     try:
         for number in range(_MOST):

@@ -6,7 +6,7 @@ import ast
 import difflib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from patchq.drift._cpp.facts import CppFile, read_cpp
@@ -66,18 +66,20 @@ class Files:
         self.by_word: dict[BlobId, dict[str, list[Statement]]] = {}
         self._classes: dict[BlobId, list[tuple[bytes, frozenset[bytes]]]] = {}
         #: For each restored file: the arguments of :meth:`restored`.
-        self._sides: dict[BlobId, tuple[bytes, BlobId, BlobId, frozenset[str], Imported]] = {}
+        self._sides: dict[BlobId, tuple[bytes, BlobId, BlobId, Mapping[str, Collection[str]], Imported]] = {}
         #: Names of functions that patches change, and all words that they add.
         self.patched: set[str] = set()
         #: Shifts of line numbers in each restored file.
         self._shifts: dict[BlobId, list[tuple[int, int]]] = {}
 
-    def restored(self, path: bytes, old: BlobId, new: BlobId, kept: frozenset[str], imported: Imported) -> BlobId:
+    def restored(
+        self, path: bytes, old: BlobId, new: BlobId, kept: Mapping[str, Collection[str]], imported: Imported
+    ) -> BlobId:
         """Return an id for a new file in which functions with an unchanged effect have their old bodies.
 
         The content is computed when it is first read.
 
-        :param kept: words that patches add to the file.
+        :param kept: see :func:`patchq.drift._effects.python.restore_python`.
         :param imported: see :func:`patchq.drift._effects.python.restore_python`.
         """
         name = BlobId(f"{new} restored from {old}")
