@@ -286,13 +286,18 @@ def _with_names_of(old: FunctionNode, new: FunctionNode) -> FunctionNode:
     for each in walk(made):
         if isinstance(each, ast.Name):
             each.id = names.get(each.id, each.id)
+        elif isinstance(each, ast.arg):
+            each.arg = names.get(each.arg, each.arg)
+        elif isinstance(each, FunctionNode) and each is not made:
+            each.name = names.get(each.name, each.name)
     return made
 
 
 def _numbered(node: FunctionNode) -> Mapping[str, str]:
     numbers: dict[str, set[int]] = {}
     for each in walk(node):
-        if isinstance(each, ast.Name) and (match := _NUMBERED.fullmatch(each.id)):
+        name = getattr(each, "id", None) or getattr(each, "arg", None) or getattr(each, "name", None)
+        if name and (match := _NUMBERED.fullmatch(name)):
             numbers.setdefault(match[1], set()).add(int(match[2]))
     found = {}
     for name, every in numbers.items():

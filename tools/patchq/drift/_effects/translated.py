@@ -2,7 +2,7 @@
 
 A local variable that only holds a value, such as a number, becomes a Python variable. Every other variable becomes an
 object: its declaration and each assignment to it are effects. Objects are arrays, references, instances of classes,
-variables whose address is taken, and variables in a lambda or in other code that isn't translated.
+variables whose address is taken or that a lambda assigns, and variables in code that isn't translated.
 """
 
 from __future__ import annotations
@@ -223,6 +223,8 @@ class _Translation:
         self.scopes: list[dict[str, str]] = [{}]
         #: Number of variables that only hold values, and number of objects, so far.
         self.counts = [0, 0]
+        #: Lambdas of the statement, as functions that are defined before it.
+        self.lambdas: list[ast.stmt] = []
         #: Update of each enclosing ``for`` loop.
         self.updates: list[list[ast.stmt]] = []
 
@@ -284,6 +286,8 @@ class _Translation:
                 case "pointer_expression":
                     if self.text(node).startswith("&"):
                         found.add(self.text(node.child_by_field_name("argument")))
+                case "lambda_expression" if self._is_closure(node):
+                    found |= self._assigned_outside(node)
                 case "lambda_expression" | "gnu_asm_expression":
                     found.update(self.text(each) for each in _every(node) if each.type == _NAME)
                 case "preproc_arg":
@@ -295,6 +299,23 @@ class _Translation:
             if not is_simple or name not in values:
                 found.add(name)
         return found
+
+    def _is_closure(self, node: Any) -> bool:
+        """Return whether a lambda copies no variables."""
+        captures = "".join(self.text(node.child_by_field_name("captures")).split())
+        return captures in ("[]", "[&]", "[this]", "[&,this]")
+
+    def _assigned_outside(self, node: Any) -> set[str]:
+        """Return the variables that a lambda assigns and doesn't declare."""
+        assigned: set[str] = set()
+        declared: set[str] = set()
+        for each in _every(node):
+            if each.type in ("assignment_expression", "update_expression"):
+                assigned.add(self.text(each.child_by_field_name("left") or each.child_by_field_name("argument")))
+            elif each.type in ("declaration", "parameter_declaration"):
+                names = map(node_of_name, each.children_by_field_name("declarator"))
+                declared.update(self.text(name) for name in names if name is not None)
+        return assigned - declared
 
     def _template_types(self) -> set[str]:
         found = set()
@@ -399,16 +420,21 @@ class _Translation:
         if node.has_error and any(child.is_error or child.is_missing for child in node.children):
             # The parser can't read a part of it.
             translate = None
-        before = list(self.updates)
+        before, outer = list(self.updates), self.lambdas
+        self.lambdas = []
         try:
             if translate is not None:
-                return list(translate(node))
-            if node.type in _GUARDS:
-                return self._guarded(node)
-            return [ast.Expr(self._opaque(node))]
+                found = list(translate(node))
+            elif node.type in _GUARDS:
+                found = self._guarded(node)
+            else:
+                found = [ast.Expr(self._opaque(node))]
+            return [*self.lambdas, *found]
         except UnknownError:
             self.updates = before
             return [self._unreadable(node)]
+        finally:
+            self.lambdas = outer
 
     def _unreadable(self, node: Any) -> ast.stmt:
         """Return a statement that can't be run in place of code that isn't translated and may leave its block."""
@@ -863,6 +889,24 @@ class _Translation:
         if child is None:
             raise UnknownError
         return self.value(child)
+
+    def _value_of_lambda_expression(self, node: Any) -> ast.expr:
+        if not self._is_closure(node):
+            return self._opaque(node)
+        updates, self.updates = self.updates, []
+        self.scopes.append({})
+        declarator = node.child_by_field_name("declarator")
+        parameters = []
+        for one in _parts(declarator.child_by_field_name("parameters")) if declarator is not None else ():
+            declared = node_of_parameter(one)
+            parameters.append(ast.arg(self._new(self.text(declared) if declared is not None else "")))
+        body = self.block(node.child_by_field_name("body")) or [ast.Pass()]
+        self.scopes.pop()
+        self.updates = updates
+        name = self._new("lambda")
+        arguments = ast.arguments([], parameters, None, [], [], None, [])
+        self.lambdas.append(ast.FunctionDef(name, arguments, body, []))
+        return ast.Name(name, ast.Load())
 
     def _value_of_parenthesized_expression(self, node: Any) -> ast.expr:
         return self.value(node.named_children[0])
