@@ -12,6 +12,7 @@ from patchq.drift._cpp.facts import CppFile, head_of, local_names, read_cpp
 from patchq.drift._effects.restored import NOTHING, RestoredLines, replaced
 from patchq.drift._effects.translated import (
     aliases_of,
+    changes_copy,
     constant_functions,
     is_const,
     node_of_parameter,
@@ -54,13 +55,14 @@ def restore_cpp(
         if (local_names(files[0], before) - local_names(files[1], node)).intersection(mine):
             continue
         local = list(map(aliases_of, files, both))
+        constant = set().union(*map(constant_functions, files, both))
         called, versions = [], []
         uneven = _uneven(files, both) - set(patched)
         for side, one in enumerate(both):
             helpers = _helpers(functions[side], functions[1 - side], files, side, uneven)
             called.append(_called(files[side], one, helpers))
             names = aliases[side] | dict(local[side].items() - local[1 - side].items())
-            versions.append(_version(files[side], one, called[side], constants[side], names, mine))
+            versions.append(_version(files[side], one, called[side], constants[side], names, mine, constant))
         if not _same_types(
             files, [[one, *(node for _, node in called[side].values())] for side, one in enumerate(both)]
         ):
@@ -154,7 +156,8 @@ def _helpers(
     for name, node in mine.items():
         short = _short(name)
         is_same = short in uneven and counts[short] == 1 and name in other
-        if name not in other or (is_same and files[side].text(node) == files[1 - side].text(other[name])):
+        is_new = name not in other and counts[short] == 1
+        if is_new or (is_same and files[side].text(node) == files[1 - side].text(other[name])):
             found[short] = (name, node)
     return found
 
@@ -162,7 +165,7 @@ def _helpers(
 def _called(file: CppFile, node: Any, helpers: Mapping[str, _Helper]) -> dict[str, _Helper]:
     """Return the helpers whose names occur in a function's text."""
     text = file.text(node)
-    return {name: helper for name, helper in helpers.items() if name in text}
+    return {name: helper for name, helper in helpers.items() if name in text and not changes_copy(file, helper[1])}
 
 
 def _version(
@@ -172,16 +175,15 @@ def _version(
     constants: Mapping[str, int],
     aliases: Mapping[str, str],
     kept: Collection[str],
+    constant: Collection[str],
 ) -> FunctionVersion | None:
     try:
-        function = python_of(*without_aliases(file, node, aliases))
+        function = python_of(*without_aliases(file, node, aliases), constant)
         helpers: dict[str, FunctionNode] = {}
         for name, (_, one) in called.items():
-            helpers[name] = python_of(*without_aliases(file, one, aliases))
+            helpers[name] = python_of(*without_aliases(file, one, aliases), constant)
         values: dict[str, ast.expr] = dict(zip(constants, map(ast.Constant, constants.values()), strict=True))
-        found = FunctionVersion(function, helpers, values, kept, is_cpp=True)
-        found.constant = frozenset(constant_functions(file, node))
-        return found
+        return FunctionVersion(function, helpers, values, kept, is_cpp=True)
     except UnknownError:
         return None
 
@@ -207,6 +209,9 @@ def _numbers(file: CppFile) -> dict[str, int]:
     names = Counter(map(_short, file.facts))
     for name, facts in file.facts.items():
         fact, node = facts[0], file.nodes[name][0]
+        if any(name in guard for guard in fact.guards):
+            # It may be defined before.
+            continue
         is_constant = fact.kind == "macro" or (fact.kind == "value" and is_const(file, node))
         if is_constant and len(facts) == names[_short(name)] == 1 and fact.parameters is None and fact.value.isdigit():
             found[_short(name)] = int(fact.value)

@@ -150,7 +150,8 @@ def _pure_method(
     if name == "get" and isinstance(now, Unknown):
         return True, _get(state, now, *arguments)
     if name == "size":
-        shape = state.attribute(owner, "shape")
+        # Of C++, it may be a vector, which changes its size.
+        shape = state.attribute(now if state.surroundings.is_cpp else owner, "shape")
         return True, state.item(shape, arguments[0]) if arguments else shape
     if name in ("items", "keys", "values") and not arguments and isinstance(now, Unknown):
         return True, Lazy(_of_mapping(state, now, name))

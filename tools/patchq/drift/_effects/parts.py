@@ -87,7 +87,7 @@ def changed_parts(
         return []
     found = []
     for region in regions:
-        if region.place.ends and len(region.old) == len(old.body):
+        if list(map(id, region.old)) == list(map(id, old.body)):
             return []
         found.append(_part(region, kept, original))
     return found
@@ -195,14 +195,16 @@ def _constants(function: FunctionNode, part: Sequence[ast.AST]) -> dict[str, str
     values: dict[str, str] = {}
     inside = set(map(id, part))
     for each in walk(function):
-        if isinstance(each, ast.arg):
-            stored[each.arg] += 1
-        elif isinstance(each, ast.Name) and not isinstance(each.ctx, ast.Load):
+        if isinstance(each, ast.Name) and not isinstance(each.ctx, ast.Load):
             stored[each.id] += 1
+    stored.update(_otherwise_bound(function))
     for statement in function.body:
+        if inside.intersection(map(id, walk(statement))):
+            # What follows is assigned later.
+            break
         match statement:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=int() | str() as value)):
-                if stored[name] == 1 and id(statement) not in inside:
+                if stored[name] == 1:
                     values[name] = repr(value)
     return values
 
@@ -317,18 +319,27 @@ def _renamed(old: FunctionNode, new: FunctionNode) -> Mapping[str, str]:
 
 def _assigned(node: FunctionNode) -> list[str]:
     """Return the names that only assignments and loops of a function bind, in order."""
-    others: set[str] = set()
     assigned: dict[str, None] = {}
     for each in _in_order(node):
         if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
             assigned.setdefault(each.id)
-        elif isinstance(each, ast.arg):
-            others.add(each.arg)
-        elif isinstance(each, FunctionNode | ast.ClassDef | ast.ExceptHandler):
-            others.add(each.name or "")
-        elif isinstance(each, ast.alias):
-            others.add(each.asname or each.name)
+    others = _otherwise_bound(node)
     return [name for name in assigned if name not in others]
+
+
+def _otherwise_bound(node: FunctionNode) -> set[str]:
+    """Return the names that anything but an assignment or a loop binds in a function."""
+    found: set[str] = set()
+    for each in walk(node):
+        if isinstance(each, ast.arg):
+            found.add(each.arg)
+        elif isinstance(each, FunctionNode | ast.ClassDef | ast.ExceptHandler):
+            found.add(each.name or "")
+        elif isinstance(each, ast.alias):
+            found.add(each.asname or each.name)
+        elif isinstance(each, ast.MatchAs | ast.MatchStar | ast.MatchMapping):
+            found.add(getattr(each, "name", None) or getattr(each, "rest", None) or "")
+    return found
 
 
 def _in_order(node: ast.AST) -> Iterator[ast.AST]:

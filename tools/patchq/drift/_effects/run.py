@@ -25,9 +25,11 @@ from patchq.drift._python.shape import FunctionNode
 _MOST_DECIDED, _MOST_ROUNDS = 6, 64
 #: Names of functions that answer a question: a call of one has no effect, and the same call has the same result.
 _QUESTION = re.compile(
-    r"(is|has|can|should|supports?|needs?|uses?|are)_\w+|get_(?!.*(next|and|pop|nowait|create|new|random|lock))\w+"
+    r"(is|has|can|should|supports?|needs?|uses?|are)_\w+|get_(?!.*(next|and|pop|nowait|create|new|random|lock|time))\w+"
     r"|(is|has|can|should|supports?|needs|get)[A-Z]\w*|cdiv|ceil_?[dD]iv|round_(up|down)|exists|resolve|as_posix"
 )
+#: Decorator of functions whose results don't change.
+CACHE = "functools.cache"
 _YES_OR_NO = re.compile(r"(is|has|can|should|supports?)(_|[A-Z])")
 #: C++ functions that return a constant of a type.
 _OF_TYPE = re.compile(r"(.*::)?(numeric_limits<.*>|\w*Traits\w*(<.*>)?)::\w+")
@@ -87,7 +89,12 @@ def _may_be_one(one: ast.arg, other: ast.arg) -> bool:
 
 
 class TrialRun(TrialState):
-    """Run of a function's code."""
+    """Run of a function's code.
+
+    :ivar is_part: the function is a part of another one.
+    """
+
+    is_part = False
 
     def key_of_closure(self, value: Closure) -> Key:
         """Return what a function does for unknown arguments."""
@@ -139,6 +146,8 @@ class TrialRun(TrialState):
                 names[one.arg] = self.surroundings.unknown("parameter", at)
             if one.arg in numbers:
                 self.surroundings.is_number(names[one.arg])
+        if self.is_part and not self.surroundings.is_cpp:
+            self.variables = [value for name, value in sorted(names.items()) if name not in numbers]
         scope = FunctionScope(names)
         try:
             result = self._call_body(node.body, scope)
@@ -765,12 +774,11 @@ class TrialRun(TrialState):
         :param owner: object whose method is called; None for a function.
         """
         given = parts[2]
-        if name in self.surroundings.constant_functions:
-            return self.made("constant", *parts[1:])
         is_question = _QUESTION.fullmatch(name.rpartition("::")[2]) or (_OF_TYPE.fullmatch(name) and not given)
         if is_question and not as_statement:
             self.flush()
-            answer = self.surroundings.unknown("answer", *parts[1:], self.changes.get(self.key(owner), 0))
+            changes = tuple(self.changes.get(one, 0) for one in (self.key(owner), *given))
+            answer = self.surroundings.unknown("answer", *parts[1:], changes)
             return self.truth(answer) if _YES_OR_NO.match(name) else answer
         if name == "<<" and self.continues(given):
             return None
@@ -825,7 +833,11 @@ class TrialRun(TrialState):
     def _help(self, helper: FunctionNode, name: str, node: ast.Call, scope: FunctionScope) -> Any:
         """Run the body of a helper in place of its call."""
         static = any(isinstance(one, ast.Name) and one.id == "staticmethod" for one in helper.decorator_list)
-        if not static and any(ast.unparse(one) != "functools.cache" for one in helper.decorator_list):
+        is_cached = _YES_OR_NO.match(helper.name) and [ast.unparse(one) for one in helper.decorator_list] == [CACHE]
+        if isinstance(helper, ast.AsyncFunctionDef) or (helper.decorator_list and not static and not is_cached):
+            raise UnknownError
+        if not all(isinstance(one, ast.Constant) for one in helper.args.defaults + helper.args.kw_defaults if one):
+            # A default is made only once.
             raise UnknownError
         function = self._closure(helper, FunctionScope({}))
         arguments = self._elements(node.args, scope)

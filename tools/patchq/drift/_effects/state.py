@@ -138,6 +138,8 @@ class TrialState(abc.ABC):
         self.helpers, self.constants = helpers, constants
         self.reached = reached
         self.events: list[Key] = []
+        #: Of a part of a function: the values of the variables that it reads.
+        self.variables: list[Any] = []
         self.steps = 0
         #: Number of C++ calls after which memory may have other contents.
         self.barriers = 0
@@ -415,6 +417,9 @@ class TrialState(abc.ABC):
             if self.decisions.content(owner) is None:
                 raise RaisedError(("error", "AttributeError"), None)
             found = self.surroundings.unknown("attribute", owner.number, name)
+            if self.variables and self.decisions.one_in(12, "same as a variable", found.number):
+                # The function may have assigned the attribute's value to a variable before.
+                return self.variables[self.decisions.draw("which variable", found.number) % len(self.variables)]
             if "AttributeError" in self.surroundings.errors:
                 self.may_fail(found, 6)
             return found

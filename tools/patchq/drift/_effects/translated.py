@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from patchq.drift._cpp.facts import CppFile, read_cpp, spelled_number, spelled_type
@@ -57,8 +57,14 @@ _READS = {
     *("get_device", "defined", "length", "ndim", "options", "strides", "layout", "name"),
 }
 _NAME = "identifier"
+#: Name of the result of a macro.
+_MACRO = "result of macro"
+_FLOAT = re.compile(r"(float|double|half|__half|__nv_bfloat16)$")
+_INTEGER = re.compile(r"(u?int\d*(_t)?|size_t|ssize_t|long|short|char|bool|unsigned)$")
 #: Call of a container's method that copies its argument.
 _ADDED = re.compile(r"^[\w.>-]+\.(push_back|emplace_back)\(\w+\)$")
+#: Types of expressions that make an object.
+_NEW_OBJECTS = ("call_expression", "initializer_list", "argument_list", "compound_literal_expression")
 _BACK_INSERTERS = ("back_inserter", "std::back_inserter")
 _UNARY: dict[str, type[ast.unaryop]] = {
     "-": ast.USub,
@@ -76,12 +82,13 @@ _GUARDS = ("preproc_if", "preproc_ifdef", "preproc_elif", "preproc_elifdef", "pr
 _NAMES = ("qualified_identifier", "this", "template_function", "sizeof_expression", "type_identifier")
 
 
-def python_of(file: CppFile, node: Any) -> FunctionNode:
+def python_of(file: CppFile, node: Any, constant: Collection[str] = ()) -> FunctionNode:
     """Translate a C++ function definition to a Python function definition.
 
+    :param constant: names of functions whose calls without variables are constants.
     :raises UnknownError: if its parameters aren't found.
     """
-    return _Translation(file, node).function()
+    return _Translation(file, node, constant).function()
 
 
 def parameters_of(function: Any) -> list[Any]:
@@ -123,15 +130,48 @@ def types_of_locals(file: CppFile, function: Any) -> dict[str, set[str]]:
     for node in _every(function.child_by_field_name("body")):
         if node.type != "declaration":
             continue
-        shown = spelled_type(file.text(node.child_by_field_name("type")))
         for declared in node.children_by_field_name("declarator"):
-            if shown != "auto" and _inner(declared).type == _NAME:
+            shown = spelled_type(file.text(node.child_by_field_name("type")))
+            if shown == "auto":
+                shown = _type_of_cast(file, declared.child_by_field_name("value"))
+            if shown and _is_reference(declared) and not is_const(file, node):
+                shown += "&"
+            if shown and _inner(declared).type == _NAME:
                 found.setdefault(file.text(_declared(declared)), set()).add(shown)
     return found
 
 
+def _type_of_cast(file: CppFile, value: Any) -> str:
+    """Return the type of ``static_cast<int>(x)`` or of a number; "" for other expressions."""
+    if value is not None and value.type == "number_literal":
+        return "int" if file.text(value).isdigit() else "float" if file.text(value).endswith("f") else "double"
+    function = value.child_by_field_name("function") if value is not None and value.type == "call_expression" else None
+    name = spelled_type(file.text(function)) if function is not None else ""
+    kind = name.removeprefix("static_cast<").removesuffix(">")
+    return kind if _CAST.match(kind) else ""
+
+
+def changes_copy(file: CppFile, function: Any) -> bool:
+    """Return whether a function changes a part of a parameter that is a copy of its argument."""
+    copies = set()
+    for parameter in parameters_of(function):
+        name = node_of_parameter(parameter)
+        declared = parameter.child_by_field_name("declarator")
+        if name is not None and declared.type == _NAME:
+            copies.add(file.text(name))
+    for each in _every(function):
+        if each.type in ("assignment_expression", "update_expression"):
+            target = each.child_by_field_name("left") or each.child_by_field_name("argument")
+            if target.type != _NAME and re.split(r"\W", file.text(target))[0] in copies:
+                return True
+    return False
+
+
 def constant_functions(file: CppFile, function: Any) -> set[str]:
-    """Return the names of the functions that a function calls to initialize constants: they have no effect."""
+    """Return the names of the functions that a function calls to initialize constants.
+
+    Calls of these have no effect, if no variable is passed.
+    """
     found = set()
     for node in _every(function):
         if node.type == "declaration" and any(file.text(child) == "constexpr" for child in node.children):
@@ -205,8 +245,8 @@ def _is_alias(node: Any) -> bool:
 class _Translation:
     """Translation of one function."""
 
-    def __init__(self, file: CppFile, node: Any) -> None:
-        self.file, self.node = file, node
+    def __init__(self, file: CppFile, node: Any, constant: Collection[str]) -> None:
+        self.file, self.node, self.constant = file, node, constant
         #: Types of the function's template parameters.
         self.types = self._template_types()
         #: Types to which the function defines other names.
@@ -285,7 +325,7 @@ class _Translation:
                         found.add(self.text(_declared(declared)))
                 case "pointer_expression":
                     if self.text(node).startswith("&"):
-                        found.add(self.text(node.child_by_field_name("argument")))
+                        found.add(self.text(node.child_by_field_name("argument")).strip("() "))
                 case "lambda_expression" if self._is_closure(node):
                     found |= self._assigned_outside(node)
                 case "lambda_expression" | "gnu_asm_expression":
@@ -334,7 +374,10 @@ class _Translation:
                 kind = node.child_by_field_name("type")
                 for declared in node.children_by_field_name("declarator") if kind is not None else ():
                     name = node_of_name(declared)
-                    if name is not None:
+                    if name is not None and name.type != _NAME:
+                        for one in name.named_children:
+                            found.setdefault(self.text(one), set()).add("auto")
+                    elif name is not None:
                         pointed = "" if _inner(declared).type == _NAME else "*"
                         found.setdefault(self.text(name), set()).add(spelled_type(self.text(kind)) + pointed)
         return found
@@ -372,12 +415,18 @@ class _Translation:
         if _inner(declared).type not in (_NAME, "function_declarator"):
             return False
         name = self.text(_declared(declared))
+        value = declared.child_by_field_name("value")
+        if value is not None and value.type not in _NEW_OBJECTS:
+            return False
         copies = 0
         for node in _every(self.node):
             if node.type != _NAME or self.text(node) != name:
                 continue
             parent = node.parent
-            if node in (parent.child_by_field_name("left"), parent.child_by_field_name("declarator")):
+            assigned = parent.child_by_field_name("right") if node == parent.child_by_field_name("left") else None
+            if assigned is not None and assigned.type not in _NEW_OBJECTS:
+                return False
+            if assigned is not None or node == parent.child_by_field_name("declarator"):
                 # Assigned, or declared in this or another block.
                 continue
             is_added = parent.type == "argument_list" and _ADDED.search(self.text(parent.parent))
@@ -397,7 +446,10 @@ class _Translation:
         declared = declaration.children_by_field_name("declarator")
         if any(_inner(one).type == "pointer_declarator" for one in declared):
             return True
-        kind = spelled_type(self.text(declaration.child_by_field_name("type")))
+        kind = declaration.child_by_field_name("type")
+        if kind is None:
+            return False
+        kind = spelled_type(self.text(kind))
         return kind in self.types or bool(_PLAIN.match(kind))
 
     # Statements
@@ -420,7 +472,7 @@ class _Translation:
         if node.has_error and any(child.is_error or child.is_missing for child in node.children):
             # The parser can't read a part of it.
             translate = None
-        before, outer = list(self.updates), self.lambdas
+        before, outer, depth = list(self.updates), self.lambdas, len(self.scopes)
         self.lambdas = []
         try:
             if translate is not None:
@@ -432,6 +484,7 @@ class _Translation:
             return [*self.lambdas, *found]
         except UnknownError:
             self.updates = before
+            del self.scopes[depth:]
             return [self._unreadable(node)]
         finally:
             self.lambdas = outer
@@ -453,9 +506,34 @@ class _Translation:
         if node.named_children[0].type == _NAME:
             # A macro.
             return [ast.Expr(self._opaque(node))]
+        if self._has_block(node):
+            return self._macro(node.named_children[0], node.next_named_sibling)
         return self._expression(node.named_children[0])
 
+    def _has_block(self, node: Any) -> bool:
+        """Return whether a statement is a macro whose block is the next statement: ``DISPATCH(x, X, { … });``."""
+        return node.type == "expression_statement" and self.text(node.named_children[0])[-1:] == ","
+
+    def _macro(self, call: Any, block: Any) -> list[ast.stmt]:
+        """Translate the part of a macro before its block. It may define the names in its arguments."""
+        for each in _every(block):
+            if each.type in ("break_statement", "continue_statement") and _leaves_node(each, block):
+                raise UnknownError
+        names = [self.text(one) for one in _parts(call.child_by_field_name("arguments")) if one.type == _NAME]
+        value = self.value(call)
+        result = ast.Name(self._new(_MACRO), ast.Load())
+        found: list[ast.stmt] = [ast.Assign([ast.Name(result.id, ast.Store())], value)]
+        for name in names:
+            if not self._resolved(name):
+                made = _pure("defined by", result, ast.Constant(name))
+                found.append(ast.Assign([ast.Name(self._new(name), ast.Store())], made))
+        return found
+
     def _from_compound_statement(self, node: Any) -> list[ast.stmt]:
+        before = node.prev_named_sibling
+        if before is not None and self._has_block(before):
+            # The macro may leave it out.
+            return [ast.If(ast.Name(self._resolved(_MACRO), ast.Load()), self.block(node) or [ast.Pass()], [])]
         return self.block(node)
 
     def _from_alias_declaration(self, node: Any) -> list[ast.stmt]:
@@ -575,6 +653,9 @@ class _Translation:
         return ""
 
     def _new(self, name: str) -> str:
+        if name in self.scopes[-1]:
+            # Declared twice, after `#if` and after `#else`.
+            return self.scopes[-1][name]
         # Objects have their own numbers, so that a new variable that only holds a value doesn't renumber them.
         is_object = name in self.objects
         self.counts[is_object] += 1
@@ -602,7 +683,9 @@ class _Translation:
                 found.append(ast.Assign([ast.Tuple(names, ast.Store())], values))
                 continue
             name = self.text(_declared(declared))
-            given = _without_cast(self._initial(value), shown)
+            given = _without_cast(self._initial(value), shown if shown != "auto" else _type_of_cast(self.file, value))
+            if given is not None and self._converts(value, shown):
+                given = _pure(f"static_cast<{shown}>", given)
             target = self._new(name)
             is_passed_on = inner.type != "pointer_declarator" and self._is_only_passed_on(node, declared)
             if name not in self.objects and is_passed_on:
@@ -692,6 +775,8 @@ class _Translation:
             target = self._target(node.child_by_field_name("left"))
             if operator == "=":
                 return [ast.Assign([target], value)]
+            if self._is_text(node.child_by_field_name("left")):
+                return [ast.Assign([target], _pure("join", self.value(node.child_by_field_name("left")), value))]
             return [ast.AugAssign(target, _OPERATORS[operator[:-1]](), value)]
         if node.type == "update_expression":
             target = self._target(node.child_by_field_name("argument"))
@@ -909,7 +994,7 @@ class _Translation:
         return ast.Name(name, ast.Load())
 
     def _value_of_parenthesized_expression(self, node: Any) -> ast.expr:
-        return self.value(node.named_children[0])
+        return self.value(_parts(node)[0])
 
     def _value_of_number_literal(self, node: Any) -> ast.expr:
         number = spelled_number(self.text(node))
@@ -958,7 +1043,7 @@ class _Translation:
     def _cast(self, kind: str, node: Any, values: Sequence[ast.expr] = ()) -> ast.expr:
         """Return the cast of an expression to a type; the expression if the cast has no effect."""
         value = self.value(node)
-        is_zero = isinstance(value, ast.Constant) and value.value == 0
+        is_zero = isinstance(value, ast.Constant) and value.value == 0 and bool(_INTEGER.match(kind))
         if _CAST.match(kind) and (is_zero or (node.type == _NAME and self.kinds.get(self.text(node)) == {kind})):
             return value
         return _pure(f"static_cast<{kind}>", value, *values)
@@ -972,9 +1057,9 @@ class _Translation:
         if self.text(node.child_by_field_name("operator")) == "&":
             if isinstance(inner, ast.Subscript) and node.child_by_field_name("argument").type == "subscript_expression":
                 return ast.BinOp(inner.value, ast.Add(), inner.slice)
-            if isinstance(inner, ast.Attribute) and inner.attr == "=":
+            if isinstance(inner, ast.Attribute):
                 # The address doesn't depend on what is there.
-                inner = inner.value
+                return _pure(f"&{inner.attr}".removesuffix("="), inner.value)
             return _pure("&", inner)
         return ast.Subscript(inner, ast.Constant(0), ast.Load())
 
@@ -984,6 +1069,8 @@ class _Translation:
 
     def _value_of_subscript_expression(self, node: Any) -> ast.expr:
         places = self._values(node.child_by_field_name("indices"))
+        if not places:
+            raise UnknownError
         place = places[0]
         if len(places) > 1:
             place = _tuple(places)
@@ -1010,6 +1097,10 @@ class _Translation:
         respelled = self._respelled(operator, node.child_by_field_name("left"), left, right)
         if respelled is not None:
             return respelled
+        if operator == "+" and any(
+            map(self._is_text, (node.child_by_field_name("left"), node.child_by_field_name("right")))
+        ):
+            return _pure("join", left, right)
         if operator in _COMPARISONS:
             return ast.Compare(left, [_COMPARISONS[operator]()], [right])
         if operator == "|" and ast.dump(right) < ast.dump(left):
@@ -1058,6 +1149,33 @@ class _Translation:
             return ast.Call(ast.Attribute(container, "push_back", ast.Load()), [item], [])
         return None
 
+    def _converts(self, value: Any, kind: str) -> bool:
+        """Return whether an initial value is known to be an integer and its variable is not, or the other way round."""
+        integer, other = False, False
+        if _type_of_cast(self.file, value) == kind and value.type == "call_expression":
+            value = value.child_by_field_name("arguments")
+        for each in _every(value):
+            if each.type in ("call_expression", "field_expression", "subscript_expression", "pointer_expression"):
+                return False
+            if each.type == "number_literal":
+                kinds = {"int" if spelled_number(self.text(each)).isdigit() else "float"}
+            elif each.type == _NAME:
+                kinds = self.kinds.get(self.text(each), {""})
+            else:
+                continue
+            integer |= all(map(_INTEGER.match, kinds))
+            other |= all(map(_FLOAT.match, kinds))
+            if not all(_INTEGER.match(one) or _FLOAT.match(one) for one in kinds):
+                return False
+        return bool((_FLOAT.match(kind) and integer and not other) or (_INTEGER.match(kind) and other))
+
+    def _is_text(self, node: Any) -> bool:
+        """Return whether an expression is a text, so that the order of its parts counts."""
+        if node.type == "binary_expression":
+            return any(self._is_text(node.child_by_field_name(side)) for side in ("left", "right"))
+        is_literal = node.type in ("string_literal", "concatenated_string")
+        return is_literal or any("string" in kind for kind in self.kinds.get(self.text(node), ()))
+
     def _is_unsigned(self, node: Any) -> bool:
         """Return whether an expression is a variable declared as unsigned, or an element of such a variable."""
         if node.type == "call_expression":
@@ -1084,6 +1202,8 @@ class _Translation:
             return respelled
         if name in ("copy", "std::copy") and (inserted := _inserted(arguments)):
             return inserted
+        if name in self.constant and not any(map(self._resolved, map(self.text, _every(node)))):
+            return _pure(name, *arguments)
         if known := _KNOWN.fullmatch(name):
             (short,) = (group for group, text in known.groupdict().items() if text)
             return ast.Call(ast.Name(short, ast.Load()), arguments, [])
@@ -1092,8 +1212,9 @@ class _Translation:
         if name and not self._resolved(name) and (is_cast or _PURE.match(name)):
             if is_cast or _CAST.match(name):
                 name = f"static_cast<{name}>"
-            # A cast in C's style may be either.
-            name = name.replace("reinterpret_cast", "static_cast")
+            if name.endswith("*>"):
+                # A cast in C's style may be either.
+                name = name.replace("reinterpret_cast", "static_cast")
             if name.startswith("static_cast<") and len(arguments) == 1:
                 (given,) = _parts(node.child_by_field_name("arguments"))
                 return self._cast(name[len("static_cast<") : -1], given, self._values_in(function))
@@ -1135,7 +1256,7 @@ def _inserted(arguments: Sequence[ast.expr]) -> ast.expr | None:
     if len(arguments) != 3:
         return None
     target = arguments[-1]
-    if not isinstance(target, ast.Call) or ast.unparse(target.func) not in _BACK_INSERTERS:
+    if not isinstance(target, ast.Call) or ast.unparse(target.func) not in _BACK_INSERTERS or len(target.args) != 1:
         return None
     (container,) = target.args
     end = ast.Subscript(ast.Attribute(container, "end", ast.Load()), _tuple(()), ast.Load())

@@ -37,10 +37,12 @@ class FunctionVersion:
     :ivar watched: names of local variables that patches read.
     :ivar is_cpp: the function is translated from C++.
     :ivar numbers: names of parameters that are numbers.
-    :ivar constant: names of functions that always have the same result for the same arguments, and no effect.
+    :ivar variables: names of global variables.
+    :ivar is_part: the function is a part of another one; its parameters are that one's variables.
     """
 
-    constant: frozenset[str] = frozenset()
+    variables: Collection[str] = ()
+    is_part = False
 
     def __init__(
         self,
@@ -63,6 +65,7 @@ class FunctionVersion:
         """Run the function: return what it did, and how often each statement and test ran."""
         reached: Counter[Hashable] = Counter()
         run = TrialRun(surroundings, seeds, helpers=self.helpers, constants=self.constants, reached=reached)
+        run.is_part = self.is_part
         try:
             return run.run(self.node, watched, self.numbers), reached
         finally:
@@ -71,8 +74,9 @@ class FunctionVersion:
     def part(self, node: FunctionNode) -> FunctionVersion:
         """Return a version of a part of the function."""
         found = FunctionVersion(node, self.helpers, self.constants, is_cpp=self.is_cpp)
+        found.is_part = True
         found.numbers |= self.numbers
-        found.constant = self.constant
+        found.variables = self.variables
         return found
 
     def bodies(self) -> Iterator[FunctionNode]:
@@ -113,9 +117,11 @@ def do_the_same(old: FunctionVersion, new: FunctionVersion) -> bool:
     changed: set[int] = set()
     for one in parts:
         changed.update(one.copies)
-    for one in changed_parts(old.node, new.node, watched, joined=True) if len(parts) > 1 else ():
-        mine = {copy for original, copy in one.copies.items() if original in changed}
-        if _do_the_same(old.part(one.old), new.part(one.new), one.kept, mine):
+    joined = changed_parts(old.node, new.node, watched, joined=True) if len(parts) > 1 else []
+    if len(joined) == 1:
+        (whole,) = joined
+        mine = {copy for original, copy in whole.copies.items() if original in changed}
+        if _do_the_same(old.part(whole.old), new.part(whole.new), whole.kept, mine):
             return True
     return _do_the_same(old, new, watched, changed)
 
@@ -132,7 +138,7 @@ def _do_the_same(
     for body in (*old.bodies(), *new.bodies()):
         nodes += walk(body)
     surroundings = Surroundings(_errors(nodes), _sizes(nodes), is_cpp=old.is_cpp)
-    surroundings.constant_functions = old.constant | new.constant
+    surroundings.variables = {*old.variables, *new.variables}
     search = _Search()
     try:
         for number in range(_MOST):

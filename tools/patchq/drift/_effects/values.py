@@ -10,7 +10,7 @@ description. So both versions of a function get the same answers to the same que
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,12 +88,12 @@ class Surroundings:
     :ivar errors: names of all exceptions that are caught.
     :ivar is_cpp: the functions are translated from C++.
     :ivar sizes: numbers of items that unknown values may have.
-    :ivar constant_functions: names of functions that always have the same result for the same arguments, and no effect.
+    :ivar variables: names of global variables.
     """
 
     def __init__(self, errors: Sequence[str], sizes: Sequence[int], *, is_cpp: bool = False) -> None:
         self.is_cpp = is_cpp
-        self.constant_functions: Collection[str] = ()
+        self.variables: set[str] = set()
         self.terms: list[Key] = []
         self._numbers: dict[Key, Unknown] = {}
         self._subjects: dict[Key, int] = {}
@@ -149,7 +149,9 @@ class Surroundings:
         root = value
         while self.is_global(root) and self.term(root)[0] == "attribute":
             root = Unknown(int(str(self.term(root)[1])))
-        return self.is_global(root) and not re.fullmatch(r"_.*|[A-Z][A-Z0-9_]+", str(self.term(root)[1]))
+        if not self.is_global(root) or str(self.term(root)[1]) in self.variables:
+            return False
+        return not re.fullmatch(r"_.*|[A-Z][A-Z0-9_]+", str(self.term(root)[1]))
 
     def compare_with(self, value: Unknown, constant: Any, *, order: bool = False) -> None:
         """Note that a test compares an unknown value with a constant."""

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 
 from patchq.drift._cpp.facts import CppFile, read_cpp
 from patchq.drift._effects.cpp import restore_cpp
-from patchq.drift._effects.python import Imported, restore_python
+from patchq.drift._effects.modules import Imported
+from patchq.drift._effects.python import restore_python
 from patchq.drift._effects.restored import replaced
 from patchq.drift._python.facts import PythonFile, imported_from, read_python
 from patchq.drift._versions.statements import Statement
