@@ -336,7 +336,7 @@ def _with_blocks(source: bytes) -> bytes:
     for match in _MACRO_OF_A_BLOCK.finditer(source):
         end, depth = match.end(), 1
         while depth and (brace := _BRACE.search(source, end)):
-            depth += 1 if brace[0] == b"{" else -1
+            depth += {b"{": 1, b"}": -1}[brace[0]]
             end = brace.end()
         if not depth and source[end : end + 1] == b")":
             found[match.start(1)] = ord(")")

@@ -301,7 +301,9 @@ def _template(file: CppFile, node: Any) -> tuple[str, ...]:
 
 def _name(file: CppFile, scope: str, node: Any) -> str:
     """Return a declared name with its classes, but without its namespaces and template arguments."""
-    text = _plain(file, node) if node is not None else "?"
+    text = "?"
+    if node is not None:
+        text = _plain(file, node)
     return text if "::" in text else scope + text
 
 

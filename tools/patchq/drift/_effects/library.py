@@ -150,9 +150,7 @@ def _pure_method(
     if name == "get" and isinstance(now, Unknown):
         return True, _get(state, now, *arguments)
     if name == "size":
-        # Of C++, it may be a vector, which changes its size.
-        shape = state.attribute(now if state.surroundings.is_cpp else owner, "shape")
-        return True, state.item(shape, arguments[0]) if arguments else shape
+        return True, _size_of(state, owner, *arguments)
     if name in ("items", "keys", "values") and not arguments and isinstance(now, Unknown):
         return True, Lazy(_of_mapping(state, now, name))
     if name in ("startswith", "endswith") and arguments and isinstance(arguments[0], tuple):
@@ -162,6 +160,16 @@ def _pure_method(
     if name in ("startswith", "endswith") and len(arguments) == 1:
         return True, _has_end(state, now, name, arguments[0])
     return True, state.made("method", state.key(now), name, *map(state.key, arguments))
+
+
+def _size_of(state: TrialState, owner: Any, *place: Any) -> Any:
+    if state.surroundings.is_cpp:
+        # It may be a vector, which changes its size.
+        owner = state.now(owner)
+    shape = state.attribute(owner, "shape")
+    if place:
+        return state.item(shape, place[0])
+    return shape
 
 
 def _has_end(state: TrialState, text: Any, name: str, part: Any) -> bool:

@@ -11,6 +11,7 @@ from patchq.drift._effects.run import CACHE
 from patchq.drift._python.shape import FunctionNode, bound_names, walk
 from patchq.drift.bodies import parse
 
+_BUILTINS = set(dir(builtins))
 #: Node of a function by its qualified name.
 Functions = dict[str, FunctionNode]
 #: Function that returns the old and the new content of the module from which a statement imports.
@@ -100,8 +101,10 @@ class ModuleVersion:
             same = {name for name, full in there.items() if here.get(name) == full or name not in self.bound}
             for one in node.names:
                 name = one.asname or one.name
-                helper = module._unchanged(one.name, other) if name in called and self.is_single(name) else None
-                if helper is not None and all(each in same or hasattr(builtins, each) for each in free_names(helper)):
+                if name not in called or not self.is_single(name):
+                    continue
+                helper = module._unchanged(one.name, other)
+                if helper is not None and free_names(helper) <= same | _BUILTINS:
                     found[name] = helper
         return found
 
@@ -110,9 +113,11 @@ class ModuleVersion:
         found = {name: ast.unparse(value) for name, value in self.imports().items()}
         for node in self.nodes:
             if isinstance(node, ast.Import):
-                found.update((one.name, one.name) for one in node.names if not one.asname)
-        for name in self.functions if place else ():
-            found[name] = ast.unparse(_dotted([*place, name]))
+                for one in node.names:
+                    found.setdefault(one.name, one.name)
+        if place:
+            for name in self.functions:
+                found[name] = ast.unparse(_dotted([*place, name]))
         return found
 
     def _unchanged(self, name: str, other: ModuleVersion | None) -> FunctionNode | None:
@@ -126,8 +131,12 @@ class ModuleVersion:
 
 
 def _read(source: bytes | None) -> ModuleVersion | None:
-    tree = parse(source) if source is not None else None
-    return ModuleVersion(tree, source or b"") if tree is not None else None
+    if source is None:
+        return None
+    tree = parse(source)
+    if tree is None:
+        return None
+    return ModuleVersion(tree, source)
 
 
 def _functions(body: Sequence[ast.stmt], owner: str) -> Iterator[tuple[str, FunctionNode]]:

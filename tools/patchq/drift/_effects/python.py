@@ -330,9 +330,12 @@ def _unused_constants(
     """Yield blank lines in place of each new constant that nothing mentions after the replacements in ``done``."""
     rest, _ = replaced(new, done)
     for node in tree.body:
-        if not isinstance(node, ast.Assign | ast.AnnAssign):
+        if isinstance(node, ast.Assign):
+            name = ast.unparse(node.targets[0])
+        elif isinstance(node, ast.AnnAssign):
+            name = ast.unparse(node.target)
+        else:
             continue
-        name = ast.unparse(node.targets[0] if isinstance(node, ast.Assign) else node.target)
         if name in used and len(re.findall(rb"\b%s\b" % name.encode(), rest)) == 1:
             last = node.end_lineno or node.lineno
             yield RestoredLines(node.lineno, last, (b"",) * (last - node.lineno + 1))

@@ -139,7 +139,7 @@ class TrialRun(TrialState):
         every += [one for one in (arguments.vararg, arguments.kwarg) if one]
         names: dict[str, Any] = {}
         for at, one in enumerate(every):
-            other = every[self.decisions.draw("which argument", at) % at] if at else one
+            other = every[self.decisions.draw("which argument", at) % max(at, 1)]
             if _may_be_one(one, other) and self.decisions.one_in(12, "same argument", at):
                 names[one.arg] = names[other.arg]
             else:

@@ -325,7 +325,9 @@ class TrialState(abc.ABC):
         if term[0] == "attribute":
             owner = self._dotted(Unknown(int(str(term[1]))))
             return owner and f"{owner}.{term[2]}"
-        return str(term[1]) if term[0] == "global" else ""
+        if term[0] == "global":
+            return str(term[1])
+        return ""
 
     def is_error(self, kind: Hashable, error: RaisedError) -> bool:
         if kind == ("error", "Exception"):
@@ -462,7 +464,8 @@ class TrialState(abc.ABC):
         match self.surroundings.term(pointer):
             case ("item", function, ("tuple", ("unknown", int() as number))):
                 address_of = self.surroundings.unknown("global", "&")
-                return Unknown(number) if function == self.key(address_of) else None
+                if function == self.key(address_of):
+                    return Unknown(number)
         return None
 
     def _address(self, owner: Any, place: Any) -> tuple[Any, Any]:

@@ -144,11 +144,22 @@ def types_of_locals(file: CppFile, function: Any) -> dict[str, set[str]]:
 def _type_of_cast(file: CppFile, value: Any) -> str:
     """Return the type of ``static_cast<int>(x)`` or of a number; "" for other expressions."""
     if value is not None and value.type == "number_literal":
-        return "int" if file.text(value).isdigit() else "float" if file.text(value).endswith("f") else "double"
-    function = value.child_by_field_name("function") if value is not None and value.type == "call_expression" else None
-    name = spelled_type(file.text(function)) if function is not None else ""
+        return _type_of_number(file.text(value))
+    if value is None or value.type != "call_expression":
+        return ""
+    name = spelled_type(file.text(value.child_by_field_name("function")))
     kind = name.removeprefix("static_cast<").removesuffix(">")
-    return kind if _CAST.match(kind) else ""
+    if _CAST.match(kind):
+        return kind
+    return ""
+
+
+def _type_of_number(text: str) -> str:
+    if spelled_number(text).isdigit():
+        return "int"
+    if text.endswith("f"):
+        return "float"
+    return "double"
 
 
 def changes_copy(file: CppFile, function: Any) -> bool:
@@ -305,40 +316,50 @@ class _Translation:
         return found
 
     def _objects(self) -> set[str]:
-        found: set[str] = set()
+        found = {self.text(_parts(node)[0]) for node in _every(self.node) if node.type == "field_initializer"}
         #: Local variables that only hold values, if nothing else makes them objects.
-        values: set[str] = set()
-        for parameter in parameters_of(self.node):
-            declared = parameter.child_by_field_name("declarator")
-            name = node_of_parameter(parameter)
-            if name is not None and not _is_reference(declared) and self._is_plain(parameter):
-                values.add(self.text(name))
+        values = self._plain_parameters()
         targets: list[tuple[str, bool]] = []
-        found.update(self.text(_parts(node)[0]) for node in _every(self.node) if node.type == "field_initializer")
         for node in _every(self.node.child_by_field_name("body")):
-            match node.type:
-                case "declaration":
-                    self._sort(node, values, found)
-                case "for_range_loop":
-                    declared = node.child_by_field_name("declarator")
-                    if _is_reference(declared) and not is_const(self.file, node):
-                        found.add(self.text(_declared(declared)))
-                case "pointer_expression":
-                    if self.text(node).startswith("&"):
-                        found.add(self.text(node.child_by_field_name("argument")).strip("() "))
-                case "lambda_expression" if self._is_closure(node):
-                    found |= self._assigned_outside(node)
-                case "lambda_expression" | "gnu_asm_expression":
-                    found.update(self.text(each) for each in _every(node) if each.type == _NAME)
-                case "preproc_arg":
-                    found.update(re.findall(r"\w+", self.text(node)))
-                case "assignment_expression" | "update_expression":
-                    target = node.child_by_field_name("left") or node.child_by_field_name("argument")
-                    targets.append((self.text(target), target.type == _NAME and _is_statement(node)))
+            if node.type == "declaration":
+                self._sort(node, values, found)
+            elif node.type in ("assignment_expression", "update_expression"):
+                target = node.child_by_field_name("left") or node.child_by_field_name("argument")
+                targets.append((self.text(target), target.type == _NAME and _is_statement(node)))
+            else:
+                found |= self._objects_by_use(node)
         for name, is_simple in targets:
             if not is_simple or name not in values:
                 found.add(name)
         return found
+
+    def _plain_parameters(self) -> set[str]:
+        """Return the parameters that only hold values."""
+        found = set()
+        for parameter in parameters_of(self.node):
+            name = node_of_parameter(parameter)
+            is_reference = _is_reference(parameter.child_by_field_name("declarator"))
+            if name is not None and not is_reference and self._is_plain(parameter):
+                found.add(self.text(name))
+        return found
+
+    def _objects_by_use(self, node: Any) -> set[str]:
+        """Return the names that must be those of objects because of how a node uses them."""
+        match node.type:
+            case "for_range_loop":
+                declared = node.child_by_field_name("declarator")
+                if _is_reference(declared) and not is_const(self.file, node):
+                    return {self.text(_declared(declared))}
+            case "pointer_expression":
+                if self.text(node).startswith("&"):
+                    return {self.text(node.child_by_field_name("argument")).strip("() ")}
+            case "lambda_expression" if self._is_closure(node):
+                return self._assigned_outside(node)
+            case "lambda_expression" | "gnu_asm_expression":
+                return {self.text(each) for each in _every(node) if each.type == _NAME}
+            case "preproc_arg":
+                return set(re.findall(r"\w+", self.text(node)))
+        return set()
 
     def _is_closure(self, node: Any) -> bool:
         """Return whether a lambda copies no variables."""
@@ -372,13 +393,15 @@ class _Translation:
         for node in _every(self.node):
             if node.type in ("declaration", "parameter_declaration", "for_range_loop"):
                 kind = node.child_by_field_name("type")
-                for declared in node.children_by_field_name("declarator") if kind is not None else ():
+                if kind is None:
+                    continue
+                for declared in node.children_by_field_name("declarator"):
                     name = node_of_name(declared)
                     if name is not None and name.type != _NAME:
                         for one in name.named_children:
                             found.setdefault(self.text(one), set()).add("auto")
                     elif name is not None:
-                        pointed = "" if _inner(declared).type == _NAME else "*"
+                        pointed = "*" * (_inner(declared).type != _NAME)
                         found.setdefault(self.text(name), set()).add(spelled_type(self.text(kind)) + pointed)
         return found
 
@@ -423,11 +446,12 @@ class _Translation:
             if node.type != _NAME or self.text(node) != name:
                 continue
             parent = node.parent
-            assigned = parent.child_by_field_name("right") if node == parent.child_by_field_name("left") else None
-            if assigned is not None and assigned.type not in _NEW_OBJECTS:
-                return False
-            if assigned is not None or node == parent.child_by_field_name("declarator"):
-                # Assigned, or declared in this or another block.
+            if node == parent.child_by_field_name("declarator"):
+                # Declared in this or another block.
+                continue
+            if node == parent.child_by_field_name("left"):
+                if parent.child_by_field_name("right").type not in _NEW_OBJECTS:
+                    return False
                 continue
             is_added = parent.type == "argument_list" and _ADDED.search(self.text(parent.parent))
             if not is_added and parent.type not in ("return_statement", "assignment_expression"):
@@ -667,58 +691,79 @@ class _Translation:
 
     def _from_declaration(self, node: Any) -> list[ast.stmt]:
         found: list[ast.stmt] = []
-        shown = spelled_type(self.text(node.child_by_field_name("type")))
+        kind = node.child_by_field_name("type")
+        shown = spelled_type(self.text(kind))
         for declared in node.children_by_field_name("declarator"):
-            value = declared.child_by_field_name("value")
             inner = _inner(declared)
             if inner.type == "function_declarator":
-                declared_object = self._made(shown, inner, node.child_by_field_name("type"))
-                found.append(declared_object or ast.Expr(self._opaque(node)))
-                continue
-            if inner.type == "structured_binding_declarator":
-                values = self.value(value)
-                names: list[ast.expr] = [
-                    ast.Name(self._new(self.text(one)), ast.Store()) for one in inner.named_children
-                ]
-                found.append(ast.Assign([ast.Tuple(names, ast.Store())], values))
-                continue
-            name = self.text(_declared(declared))
-            given = _without_cast(self._initial(value), shown if shown != "auto" else _type_of_cast(self.file, value))
-            if given is not None and self._converts(value, shown):
-                given = _pure(f"static_cast<{shown}>", given)
-            target = self._new(name)
-            is_passed_on = inner.type != "pointer_declarator" and self._is_only_passed_on(node, declared)
-            if name not in self.objects and is_passed_on:
-                made = _pure(shown, ast.List(self._values(value), ast.Load()))
-                found.append(ast.Assign([ast.Name(target, ast.Store())], made))
-            elif name not in self.objects:
-                if value is not None and value.type == "argument_list" and not _PLAIN.match(shown):
-                    given = self._made_of(shown, self._values(value), node.child_by_field_name("type"))
-                elif isinstance(given, ast.List) and self._is_only_copied(node, declared):
-                    given = _pure(shown, given)
-                if given:
-                    found.append(ast.Assign([ast.Name(target, ast.Store())], given))
-            elif _PLAIN.match(shown) and inner.type == _NAME:
-                if given:
-                    found.append(ast.Assign([self._place(target)], given))
+                found.append(self._made(shown, inner, kind) or ast.Expr(self._opaque(node)))
+            elif inner.type == "structured_binding_declarator":
+                value = self.value(declared.child_by_field_name("value"))
+                names: list[ast.expr] = []
+                for one in inner.named_children:
+                    names.append(ast.Name(self._new(self.text(one)), ast.Store()))
+                found.append(ast.Assign([ast.Tuple(names, ast.Store())], value))
             else:
-                storage = [
-                    self.text(one) for one in node.children if one.type in ("storage_class_specifier", "__shared__")
-                ]
-                declaration = self._opaque(
-                    inner, ["declare", *storage, *(["&"] if _is_reference(declared) else []), shown], without=name
-                )
-                declaration.args += self._values_in(node.child_by_field_name("type"))
-                if given:
-                    declaration.args.append(given)
-                result: ast.expr = declaration
-                is_object = inner.type == _NAME and not storage
-                if isinstance(given, ast.Call) and is_object:
-                    # The function's result is the object itself.
-                    result = given
-                elif is_object and value is not None and value.type == "argument_list" and self._is_used(declared):
-                    result = self._made_of(shown, self._values(value), node.child_by_field_name("type"))
-                found.append(ast.Assign([ast.Name(target, ast.Store())], result))
+                found += self._from_declared(node, declared, shown)
+        return found
+
+    def _from_declared(self, node: Any, declared: Any, shown: str) -> list[ast.stmt]:
+        """Translate the declaration of one variable.
+
+        :param node: the whole declaration.
+        :param shown: type of the variable.
+        """
+        value, inner = declared.child_by_field_name("value"), _inner(declared)
+        name = self.text(_declared(declared))
+        given = self._initial(value)
+        if given is not None:
+            given = self._as_initial(given, value, shown)
+        target = self._new(name)
+        if name in self.objects and _PLAIN.match(shown) and inner.type == _NAME:
+            place: ast.expr = self._place(target)
+        elif name in self.objects:
+            place, given = ast.Name(target, ast.Store()), self._declaration(node, declared, shown, given)
+        else:
+            place = ast.Name(target, ast.Store())
+            if inner.type != "pointer_declarator" and self._is_only_passed_on(node, declared):
+                given = _pure(shown, ast.List(self._values(value), ast.Load()))
+            elif value is not None and value.type == "argument_list" and not _PLAIN.match(shown):
+                given = self._made_of(shown, self._values(value), node.child_by_field_name("type"))
+            elif isinstance(given, ast.List) and self._is_only_copied(node, declared):
+                given = _pure(shown, given)
+        if given is None:
+            return []
+        return [ast.Assign([place], given)]
+
+    def _as_initial(self, given: ast.expr, value: Any, shown: str) -> ast.expr:
+        """Return an initial value without a cast to the type of its variable, which makes no difference.
+
+        A conversion between integers and other numbers becomes a cast.
+        """
+        if shown == "auto":
+            return _without_cast(given, _type_of_cast(self.file, value))
+        if self._converts(value, shown):
+            return _pure(f"static_cast<{shown}>", _without_cast(given, shown))
+        return _without_cast(given, shown)
+
+    def _declaration(self, node: Any, declared: Any, shown: str, given: ast.expr | None) -> ast.expr:
+        """Translate the declaration of an object to what makes it."""
+        value, inner = declared.child_by_field_name("value"), _inner(declared)
+        storage = []
+        for one in node.children:
+            if one.type in ("storage_class_specifier", "__shared__"):
+                storage.append(self.text(one))
+        is_object = inner.type == _NAME and not storage
+        if isinstance(given, ast.Call) and is_object:
+            # The function's result is the object itself.
+            return given
+        if is_object and value is not None and value.type == "argument_list" and self._is_used(declared):
+            return self._made_of(shown, self._values(value), node.child_by_field_name("type"))
+        words = ["declare", *storage, *["&"] * _is_reference(declared), shown]
+        found = self._opaque(inner, words, without=self.text(_declared(declared)))
+        found.args += self._values_in(node.child_by_field_name("type"))
+        if given:
+            found.args.append(given)
         return found
 
     def _made(self, shown: str, declarator: Any, kind: Any) -> ast.stmt | None:
@@ -744,7 +789,9 @@ class _Translation:
     def _made_of(self, shown: str, values: Sequence[ast.expr], kind: Any) -> ast.expr:
         """Return a call of a type's constructor."""
         values = [*values, *self._values_in(kind)]
-        return _pure(shown, *values) if _PURE.match(shown) else _call(shown, *values)
+        if _PURE.match(shown):
+            return _pure(shown, *values)
+        return _call(shown, *values)
 
     def _is_used(self, declarator: Any) -> bool:
         """Return whether the function mentions a variable after its declaration."""
@@ -981,10 +1028,10 @@ class _Translation:
         updates, self.updates = self.updates, []
         self.scopes.append({})
         declarator = node.child_by_field_name("declarator")
-        parameters = []
-        for one in _parts(declarator.child_by_field_name("parameters")) if declarator is not None else ():
-            declared = node_of_parameter(one)
-            parameters.append(ast.arg(self._new(self.text(declared) if declared is not None else "")))
+        parameters: list[ast.arg] = []
+        if declarator is not None:
+            for declared in map(node_of_parameter, _parts(declarator.child_by_field_name("parameters"))):
+                parameters.append(ast.arg(self._new((declared and self.text(declared)) or "")))
         body = self.block(node.child_by_field_name("body")) or [ast.Pass()]
         self.scopes.pop()
         self.updates = updates
@@ -1158,7 +1205,7 @@ class _Translation:
             if each.type in ("call_expression", "field_expression", "subscript_expression", "pointer_expression"):
                 return False
             if each.type == "number_literal":
-                kinds = {"int" if spelled_number(self.text(each)).isdigit() else "float"}
+                kinds = {_type_of_number(self.text(each))}
             elif each.type == _NAME:
                 kinds = self.kinds.get(self.text(each), {""})
             else:
@@ -1191,35 +1238,45 @@ class _Translation:
         for child in node.children:
             if child.type == "kernel_call_syntax":
                 return ast.Call(ast.Call(self.value(function), self._values(child), []), arguments, [])
-        name = ""
-        if function.type != "field_expression":
-            name = spelled_type(self.text(function))
-        if function.type == "field_expression" and not arguments:
-            read = self.value(function)
-            if isinstance(read, ast.Attribute) and read.attr in _READS:
-                return ast.Subscript(read, _tuple(()), ast.Load())
-        if function.type == "field_expression" and (respelled := self._respelled_method(function, arguments)):
-            return respelled
+        found = None
+        if function.type == "field_expression":
+            found = self._called_method(function, arguments)
+        elif not self._resolved(self.text(function)):
+            found = self._called_by_name(node, spelled_type(self.text(function)), arguments)
+        if found is None:
+            found = ast.Call(self.value(function), arguments, [])
+        return found
+
+    def _called_method(self, function: Any, arguments: list[ast.expr]) -> ast.expr | None:
+        """Translate a call of a method of which the translation knows what it does; None for other calls."""
+        read = self.value(function)
+        if not arguments and isinstance(read, ast.Attribute) and read.attr in _READS:
+            return ast.Subscript(read, _tuple(()), ast.Load())
+        return self._respelled_method(function, arguments)
+
+    def _called_by_name(self, node: Any, name: str, arguments: list[ast.expr]) -> ast.expr | None:
+        """Translate a call of a function of which the translation knows what it does; None for other calls."""
         if name in ("copy", "std::copy") and (inserted := _inserted(arguments)):
             return inserted
         if name in self.constant and not any(map(self._resolved, map(self.text, _every(node)))):
             return _pure(name, *arguments)
         if known := _KNOWN.fullmatch(name):
-            (short,) = (group for group, text in known.groupdict().items() if text)
+            (short,) = filter(known.groupdict().get, known.groupdict())
             return ast.Call(ast.Name(short, ast.Load()), arguments, [])
         is_cast = name in self.types and len(arguments) == 1
         is_cast |= name in self.aliases and [type(one) for one in arguments] == [ast.Constant]
-        if name and not self._resolved(name) and (is_cast or _PURE.match(name)):
-            if is_cast or _CAST.match(name):
-                name = f"static_cast<{name}>"
-            if name.endswith("*>"):
-                # A cast in C's style may be either.
-                name = name.replace("reinterpret_cast", "static_cast")
-            if name.startswith("static_cast<") and len(arguments) == 1:
-                (given,) = _parts(node.child_by_field_name("arguments"))
-                return self._cast(name[len("static_cast<") : -1], given, self._values_in(function))
-            return _pure(name, *arguments, *self._values_in(function))
-        return ast.Call(self.value(function), arguments, [])
+        if not is_cast and not _PURE.match(name):
+            return None
+        if is_cast or _CAST.match(name):
+            name = f"static_cast<{name}>"
+        if name.endswith("*>"):
+            # A cast in C's style may be either.
+            name = name.replace("reinterpret_cast", "static_cast")
+        others = self._values_in(node.child_by_field_name("function"))
+        if name.startswith("static_cast<") and len(arguments) == 1:
+            (given,) = _parts(node.child_by_field_name("arguments"))
+            return self._cast(name[len("static_cast<") : -1], given, others)
+        return _pure(name, *arguments, *others)
 
 
 def _is_find(left: ast.expr, right: ast.expr) -> bool:
@@ -1263,7 +1320,7 @@ def _inserted(arguments: Sequence[ast.expr]) -> ast.expr | None:
     return ast.Call(ast.Attribute(container, "insert", ast.Load()), [end, *arguments[:2]], [])
 
 
-def _without_cast(value: ast.expr | None, kind: str) -> ast.expr | None:
+def _without_cast(value: ast.expr, kind: str) -> ast.expr:
     """Return an initial value without a cast to the type of its variable."""
     match value:
         case ast.Subscript(value=ast.Name(id=name), slice=ast.Tuple(elts=[inner])) if name == f"static_cast<{kind}>":

@@ -117,8 +117,8 @@ def do_the_same(old: FunctionVersion, new: FunctionVersion) -> bool:
     changed: set[int] = set()
     for one in parts:
         changed.update(one.copies)
-    joined = changed_parts(old.node, new.node, watched, joined=True) if len(parts) > 1 else []
-    if len(joined) == 1:
+    joined = changed_parts(old.node, new.node, watched, joined=True)
+    if len(joined) == 1 < len(parts):
         (whole,) = joined
         mine = {copy for original, copy in whole.copies.items() if original in changed}
         if _do_the_same(old.part(whole.old), new.part(whole.new), whole.kept, mine):

@@ -162,7 +162,7 @@ class Reach:
         total = sum(list(best.values())[:_MOST_NAMES])
         if unit.added:
             overrides = any(name in profile.places.get(path, ()) for path, name in self._overridden(unit))
-            return total + (_SAME_FUNCTION if overrides else 0.0)
+            return total + _SAME_FUNCTION * overrides
         total += _place_score(unit, profile)
         if unit.simple in profile.weights:
             total += _NAMED * self._rarity(unit.simple)
@@ -173,7 +173,9 @@ class Reach:
     def _overridden(self, unit: ChangedUnit) -> Iterator[tuple[bytes, str]]:
         """Yield the file and name of each member of a base class that a new Python method overrides."""
         owner, _, method = unit.name.rpartition(".")
-        for base in self.new.ancestors(Found(unit.path, owner)) if owner and language_of(unit.path) == "python" else ():
+        if not owner or language_of(unit.path) != "python":
+            return
+        for base in self.new.ancestors(Found(unit.path, owner)):
             yield base.path, f"{base.name}.{method}"
 
     def _rarity(self, word: str) -> float:
