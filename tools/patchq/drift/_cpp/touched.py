@@ -188,8 +188,11 @@ class TouchedCpp:
         for other in self.whole.changed:
             if other == path or language_of(other) != "c++" or simple not in self.old.content(other):
                 continue
-            old, new = self.old.cpp(other), self.new.cpp(other)
-            if old and name in old.facts and (new is None or name not in new.facts):
+            old = self.old.cpp(other)
+            if old is None or name not in old.facts:
+                continue
+            new = self.new.cpp(other)
+            if new is None or name not in new.facts:
                 return True
         return False
 

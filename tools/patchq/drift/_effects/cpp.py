@@ -63,9 +63,7 @@ def restore_cpp(
             called.append(_called(files[side], one, helpers))
             names = aliases[side] | dict(local[side].items() - local[1 - side].items())
             versions.append(_version(files[side], one, called[side], constants[side], names, mine, constant))
-        if not _same_types(
-            files, [[one, *(node for _, node in called[side].values())] for side, one in enumerate(both)]
-        ):
+        if not _same_types(files, both, called):
             continue
         gone = {helper: one for helper, one in called[0].values() if helper not in functions[1]}
         if {_short(helper) for helper in gone}.intersection(patched):
@@ -102,14 +100,11 @@ def _same_interface(files: Sequence[CppFile], functions: Sequence[Any]) -> bool:
     return not _exchanged(files, functions)
 
 
-def _same_types(files: Sequence[CppFile], bodies: Sequence[Sequence[Any]]) -> bool:
-    """Return whether local variables of the same name have the same types.
-
-    :param bodies: for each version, the function and those that it calls.
-    """
+def _same_types(files: Sequence[CppFile], functions: Sequence[Any], called: Sequence[Mapping[str, _Helper]]) -> bool:
+    """Return whether local variables of the same name have the same types. Those of called functions count, too."""
     sides: list[dict[str, set[str]]] = [{}, {}]
-    for side, functions in enumerate(bodies):
-        for function in functions:
+    for side, mine in enumerate(functions):
+        for _, function in [("", mine), *called[side].values()]:
             for name, types in types_of_locals(files[side], function).items():
                 sides[side].setdefault(name, set()).update(types)
     return all(sides[0][name] == sides[1][name] for name in sides[0].keys() & sides[1].keys())

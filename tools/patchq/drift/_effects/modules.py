@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from patchq.drift._effects.run import CACHE
-from patchq.drift._python.shape import FunctionNode, bound_names, walk
+from patchq.drift._python.shape import FunctionNode, bound_names, names_in, walk
 from patchq.drift.bodies import parse
 
 _BUILTINS = set(dir(builtins))
@@ -110,7 +110,9 @@ class ModuleVersion:
 
     def _full_names(self, place: Sequence[str]) -> dict[str, str]:
         """Return the full names of what the module imports and, if its own name is given, of its functions."""
-        found = {name: ast.unparse(value) for name, value in self.imports().items()}
+        found = {}
+        for name, value in self.imports().items():
+            found[name] = ast.unparse(value)
         for node in self.nodes:
             if isinstance(node, ast.Import):
                 for one in node.names:
@@ -152,13 +154,16 @@ def _functions(body: Sequence[ast.stmt], owner: str) -> Iterator[tuple[str, Func
 def _outer_statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
     """Yield the statements outside of functions and classes, without those that contain others."""
     for node in body:
-        blocks = [getattr(node, name, []) for name in ("body", "orelse", "finalbody")]
-        blocks += [handler.body for handler in getattr(node, "handlers", ())]
-        if isinstance(node, FunctionNode | ast.ClassDef) or not any(blocks):
+        inner: list[ast.stmt] = []
+        for each in ast.iter_child_nodes(node):
+            if isinstance(each, ast.ExceptHandler):
+                inner += each.body
+            elif isinstance(each, ast.stmt):
+                inner.append(each)
+        if isinstance(node, FunctionNode | ast.ClassDef) or not inner:
             yield node
-            continue
-        for block in blocks:
-            yield from _outer_statements(block)
+        else:
+            yield from _outer_statements(inner)
 
 
 def _imports(nodes: Sequence[ast.AST] | Iterator[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
@@ -175,7 +180,7 @@ def _imports(nodes: Sequence[ast.AST] | Iterator[ast.AST]) -> Iterator[tuple[str
 
 def free_names(node: FunctionNode) -> set[str]:
     """Return the names that a function takes from its module."""
-    return {each.id for each in walk(node) if isinstance(each, ast.Name)} - bound_names(node)
+    return names_in(node) - bound_names(node)
 
 
 def have_other_meanings(modules: Sequence[ModuleVersion], functions: Sequence[FunctionNode]) -> bool:
@@ -183,8 +188,7 @@ def have_other_meanings(modules: Sequence[ModuleVersion], functions: Sequence[Fu
     sides: list[Mapping[str, set[str]]] = []
     for module, function in zip(modules, functions, strict=True):
         sides.append(module.meanings(function))
-    read = [{each.id for each in walk(function) if isinstance(each, ast.Name)} for function in functions]
-    common = read[0] & read[1] & sides[0].keys() & sides[1].keys()
+    common = set.intersection(*map(names_in, functions)) & sides[0].keys() & sides[1].keys()
     return any(sides[0][name] != sides[1][name] for name in common)
 
 

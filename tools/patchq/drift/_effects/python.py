@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from patchq.drift._effects.modules import Functions, Imported, ModuleVersion, free_names, have_other_meanings
 from patchq.drift._effects.restored import NOTHING, RestoredLines, replaced
 from patchq.drift._effects.trials import FunctionVersion, do_the_same
-from patchq.drift._python.shape import FunctionNode, bound_names, walk
+from patchq.drift._python.shape import FunctionNode, bound_names, names_in, walk
 
 #: Two spellings of one decorator.
 _CACHE_OF_ANY_SIZE = ast.dump(ast.parse("functools.lru_cache(maxsize=None)", mode="eval").body)
@@ -62,7 +62,7 @@ class _Restoration:
         patched: set[str],
     ) -> None:
         self.modules, self.kept, self.patched = modules, kept, patched
-        self.functions = tuple(module.functions for module in modules)
+        self.functions = modules[0].functions, modules[1].functions
         self.texts = modules[0].lines, modules[1].lines
         #: Old versions of the functions whose text has changed, by their names.
         self.changed: dict[str, FunctionNode] = {}
@@ -138,7 +138,10 @@ class _Restoration:
         return {helper: others[helper] for helper in self.uneven[name] & others.keys()} | self._helpers(name, side)
 
     def _helpers(self, name: str, side: int) -> Functions:
-        mine = {key: node for key, node in self.functions[side].items() if self.modules[side].is_single(key)}
+        mine = dict(self.functions[side])
+        for key in self.functions[side]:
+            if not self.modules[side].is_single(key):
+                del mine[key]
         return _helpers(name, mine, self.functions[1 - side])
 
 
@@ -183,8 +186,7 @@ def _mentioned(node: ast.AST, names: Collection[str]) -> set[str]:
 
 def _lacking(mine: Mapping[str, ast.expr], other: Mapping[str, ast.expr], module: ModuleVersion) -> dict[str, ast.expr]:
     """Return the constants in ``mine`` that the other version (``other`` and ``module``) doesn't mention."""
-    mentioned = {node.id for node in module.nodes if isinstance(node, ast.Name)} | set(other)
-    mentioned |= {node.asname or node.name for node in module.nodes if isinstance(node, ast.alias)}
+    mentioned = names_in(module.tree) | module.bound | set(other)
     return {name: value for name, value in mine.items() if name not in mentioned}
 
 
@@ -281,8 +283,11 @@ def _body_lines(node: FunctionNode) -> tuple[int, int] | None:
 
 def _calls_of(node: FunctionNode) -> Counter[str]:
     """Return how often a function calls each function by its name."""
-    calls = (each.func for each in walk(node) if isinstance(each, ast.Call))
-    return Counter(function.id for function in calls if isinstance(function, ast.Name))
+    found: Counter[str] = Counter()
+    for each in walk(node):
+        if isinstance(each, ast.Call) and isinstance(each.func, ast.Name):
+            found[each.func.id] += 1
+    return found
 
 
 def _calls(node: FunctionNode, helper: str) -> bool:

@@ -92,10 +92,7 @@ def python_of(file: CppFile, node: Any, constant: Collection[str] = ()) -> Funct
 
 
 def parameters_of(function: Any) -> list[Any]:
-    """Return the nodes of a function's parameters.
-
-    :raises UnknownError: if they aren't found.
-    """
+    """Return the nodes of a function's parameters; an empty list if they aren't found, as in a conversion operator."""
     declarator = function.child_by_field_name("declarator")
     while declarator is not None and declarator.type != "function_declarator":
         inner = declarator.child_by_field_name("declarator")
@@ -103,7 +100,7 @@ def parameters_of(function: Any) -> list[Any]:
             inner = declarator.named_children[-1]
         declarator = inner
     if declarator is None:
-        raise UnknownError
+        return []
     return _parts(declarator.child_by_field_name("parameters"))
 
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from patchq.drift._effects.parts import changed_parts
 from patchq.drift._effects.run import TrialRun
 from patchq.drift._effects.values import MOST_ITEMS, Key, Surroundings, UnknownError
-from patchq.drift._python.shape import FunctionNode, bound_names, clone, walk
+from patchq.drift._python.shape import FunctionNode, bound_names, clone, names_in, walk
 
 #: Most repetitions of a run.
 _MOST_ROUNDS = 8
@@ -120,7 +120,7 @@ def do_the_same(old: FunctionVersion, new: FunctionVersion) -> bool:
     joined = changed_parts(old.node, new.node, watched, joined=True)
     if len(joined) == 1 < len(parts):
         (whole,) = joined
-        mine = {copy for original, copy in whole.copies.items() if original in changed}
+        mine = set(map(whole.copies.get, changed & whole.copies.keys()))
         if _do_the_same(old.part(whole.old), new.part(whole.new), whole.kept, mine):
             return True
     return _do_the_same(old, new, watched, changed)
@@ -167,7 +167,7 @@ def _numbers(version: FunctionVersion) -> set[int]:
     """Return the greater numbers in a version. Which runs they make a difference for depends on code around them."""
     found: set[int] = set()
     for body in version.bodies():
-        read = {each.id for each in walk(body) if isinstance(each, ast.Name)}
+        read = names_in(body)
         for node in [body, *(value for name, value in version.constants.items() if name in read)]:
             for each in walk(node):
                 if isinstance(each, ast.Constant) and type(each.value) is int and each.value > _GREATER:

@@ -108,7 +108,7 @@ class Counterparts:
         """Return the place where a changed file now defines a removed definition's name; empty if there is none."""
         pattern = re.compile(rf"^\s*(?:async def|def|class) {re.escape(fact.simple)}\b".encode(), re.MULTILINE)
         for path in sorted(self.whole.changed):
-            if path.endswith(b".py") and self.whole.counted(path):
+            if path.endswith(b".py") and self.whole.counted(path) and pattern.search(self.new.real_content(path)):
                 found = pattern.search(self.new.content(path))
                 if found:
                     return place_of(path, self.new.content(path).count(b"\n", 0, found.end()) + 1)
@@ -118,8 +118,9 @@ class Counterparts:
         """Return whether a new definition was only moved: another place lost a definition of the same simple name."""
         simple = name.rpartition(".")[2]
         for other in self.whole.changed:
-            old = self.old.python(other) if f"def {simple}(".encode() in self.old.content(other) else None
-            new = self.new.python(other)
+            if f"def {simple}(".encode() not in self.old.content(other):
+                continue
+            old, new = self.old.python(other), self.new.python(other)
             for known in old.facts if old else ():
                 gone = new is None or known not in new.facts
                 if known.rpartition(".")[2] == simple and gone and (other, known) != (path, name):

@@ -8,7 +8,7 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from patchq.drift._api.signatures import Parameter, Signature
-from patchq.drift._python.shape import FunctionNode, body_of, bound_names, walk
+from patchq.drift._python.shape import FunctionNode, body_of, bound_names, names_in, walk
 from patchq.drift.bodies import Fact, folded, inner, parse
 
 #: Decorators that change nothing at run time.
@@ -176,7 +176,7 @@ class PythonFile:
             return text
         with contextlib.suppress(SyntaxError, ValueError, RecursionError):
             tree = ast.parse(text, mode="eval")
-            names = {node.id for node in walk(tree) if isinstance(node, ast.Name)} - seen
+            names = names_in(tree) - seen
             known = {n: f.value for n in names if (f := self.fact(n)) and f.kind == "value" and f.value}
             if known and len(seen) < _EXPANSIONS:
                 replaced = _Names({n: f"({self._expanded(v, seen | {n})})" for n, v in known.items()}).visit(tree)

@@ -43,6 +43,15 @@ def walk(node: ast.AST) -> list[ast.AST]:
     return found
 
 
+def names_in(node: ast.AST) -> set[str]:
+    """Return all names that a node and the nodes in it read or store."""
+    found = set()
+    for each in walk(node):
+        if isinstance(each, ast.Name):
+            found.add(each.id)
+    return found
+
+
 def bound_names(node: ast.AST) -> set[str]:
     """Return the parameters and local variables of a function and of the functions nested in it."""
     found: set[str] = set()
@@ -56,7 +65,8 @@ def bound_names(node: ast.AST) -> set[str]:
         elif child is not node and isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             found.add(child.name)
         elif isinstance(child, ast.Import | ast.ImportFrom):
-            found.update(a.asname or a.name.partition(".")[0] for a in child.names)
+            for one in child.names:
+                found.add(one.asname or one.name.partition(".")[0])
     return found
 
 
@@ -94,7 +104,7 @@ def without_arguments(node: ast.stmt, names: set[str]) -> ast.stmt:
 
 
 def _reads_only(node: ast.expr, names: set[str]) -> bool:
-    read = {child.id for child in walk(node) if isinstance(child, ast.Name)}
+    read = names_in(node)
     return bool(read) and read <= names
 
 
@@ -220,7 +230,7 @@ def _apart(node: ast.Assign) -> ast.AST | list[ast.stmt]:
     if not isinstance(target, ast.Tuple) or not isinstance(node.value, ast.Tuple):
         return node
     names = {each.id for each in target.elts if isinstance(each, ast.Name)}
-    read = {each.id for each in walk(node.value) if isinstance(each, ast.Name)}
+    read = names_in(node.value)
     if len(names) < len(target.elts) or len(names) != len(node.value.elts) or names & read:
         return node
     pairs = zip(target.elts, node.value.elts, strict=True)

@@ -224,7 +224,10 @@ class Comparison:
         """Yield the changed files of the new version that contain most of the lines in ``marks``."""
         if language not in self._by_language:
             paths = [p for p in sorted(self.changed) if language_of(p) == language and self.counted(p)]
-            there = [(p, blob) for p in paths if (blob := self.new.blob(p))]
+            there = []
+            for path in paths:
+                if blob := self.new.blob(path):
+                    there.append((path, self.old.files.unrestored(blob)))
             self.old.files.bring(blob for _, blob in there)
             self._by_language[language] = there
         for path, blob in self._by_language[language]:
@@ -238,7 +241,7 @@ class Comparison:
             paths = [p for p in sorted(self.changed) if language_of(p) == language]
             blobs = []
             for path in paths:
-                blobs.append([b for b in (self.old.blob(path), self.new.blob(path)) if b])
+                blobs.append([self.old.files.unrestored(b) for b in (self.old.blob(path), self.new.blob(path)) if b])
             self.old.files.bring(itertools.chain.from_iterable(blobs))
             for path, pair in zip(paths, blobs, strict=True):
                 there: set[bytes] = set()
