@@ -770,3 +770,24 @@ def test_how_a_name_is_imported_makes_no_difference() -> None:
     old = b"from p import version as v\n\n\ndef f(a):\n    return v.parse(a)\n"
     assert restore_python(old, b"from p.version import parse\n\n\ndef f(a):\n    return parse(a)\n")
     assert not restore_python(old, b"from q.version import parse\n\n\ndef f(a):\n    return parse(a)\n")
+
+
+def test_code_that_is_not_translated_does_not_hide_a_change_elsewhere() -> None:
+    loop = "  for (auto& y : v) {\n    y = a;\n  }\n"
+    old = f"int f(int a, V& v) {{\n  int x = a + 1;\n  g(x);\n{loop}  return a;\n}}\n".encode()
+    assert restore_cpp(old, old.replace(b"int x = a + 1;\n  g(x);", b"g(a + 1);"))
+    assert not restore_cpp(old, old.replace(b"int x = a + 1;\n  g(x);", b"g(a + 2);"))
+    assert not restore_cpp(old, old.replace(b"y = a;", b"y = 2;"))
+
+
+def test_lambdas_of_cpp_are_compared_by_what_they_do() -> None:
+    old = b"int f(int a, V& v) {\n  auto g = [&](int r) {\n    int q = r / a;\n    return q;\n  };\n  return h(v, g);\n}\n"
+    assert restore_cpp(old, old.replace(b"int q = r / a;\n    return q;", b"return r / a;"))
+    assert not restore_cpp(old, old.replace(b"int q = r / a;\n    return q;", b"return a / r;"))
+
+
+def test_a_variable_may_be_taken_from_another_place_between_the_first_and_the_last_change() -> None:
+    old = b"def f(a, b):\n    if b.x:\n        raise E\n    a.g(b.n)\n    a.h()\n    a.k(b.n)\n    return a\n"
+    new = old.replace(b"a.g(b.n)", b"n = b.n\n    a.g(n)").replace(b"a.k(b.n)", b"a.k(n)")
+    assert restore_python(old, new)
+    assert not restore_python(old, new.replace(b"a.k(n)", b"a.k(b)"))
