@@ -14,7 +14,7 @@ _SAID = {
     Kind.SIGNATURE: "{callee} was {was}, is now {now}",
     Kind.DEFAULT: "{callee} was {was}, is now {now}",
     Kind.CONSTANT: "{callee} was {was}, is now {now}",
-    Kind.RESULT: "{callee} returned {was}, now returns {now}",
+    Kind.RESULT: "{callee}: before {was}, now {now}",
     Kind.TRAITS: "decorators were {was}, are now {now}",
     Kind.BINDING: "{callee} is now another definition",
     Kind.REMOVED: "{callee} is gone",

@@ -374,7 +374,8 @@ class PythonUses:
         assert say.touch.python is not None
         named = names_on(say.touch.python[1], say.touch.lines)
         if now - was or (was - now) & named:
-            say(Kind.RESULT, f"raises {', '.join(sorted(was))}", f"raises {', '.join(sorted(now))}")
+            sides = [f"raises {', '.join(sorted(each)) or 'nothing'}" for each in (was, now)]
+            say(Kind.RESULT, *sides)
 
     def _compare_call(self, say: Reporter, touch: Touch, use: Use, found: Found, there: Found) -> None:
         assert use.call is not None
