@@ -791,3 +791,9 @@ def test_a_variable_may_be_taken_from_another_place_between_the_first_and_the_la
     new = old.replace(b"a.g(b.n)", b"n = b.n\n    a.g(n)").replace(b"a.k(b.n)", b"a.k(n)")
     assert restore_python(old, new)
     assert not restore_python(old, new.replace(b"a.k(n)", b"a.k(b)"))
+
+
+def test_an_empty_statement_before_a_block_is_no_macro() -> None:
+    old = b"int f(int a) {\n  g(a);;\n  { h(a); }\n  int x = a;\n  return x;\n}\n"
+    assert restore_cpp(old, old.replace(b"int x = a;\n  return x;", b"return a;"))
+    assert not restore_cpp(old, old.replace(b"h(a)", b"h(1)"))

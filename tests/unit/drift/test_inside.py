@@ -225,3 +225,9 @@ def test_an_alarm_names_both_places() -> None:
         "32",
         "pkg/helper.py:4",
     )
+
+
+def test_a_patch_may_end_lines_with_carriage_returns() -> None:
+    path, patch = next(iter(PATCH.items()))
+    changed_file = {**FILES, path: FILES[path] + b"\nADDED = 1\n"}
+    assert not compared(changed_file, {path: patch.replace(b"\n", b"\r")}).unseen

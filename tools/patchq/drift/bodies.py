@@ -72,7 +72,12 @@ class Fact:
     @property
     def simple(self) -> str:
         """Return the last part of the name: ``f`` for ``A.f``."""
-        return re.split(r"\.|::", self.name)[-1].partition("#")[0]
+        return simple_name(self.name)
+
+
+def simple_name(name: str) -> str:
+    """Return the last part of a definition's name, without the number of an overload: ``f`` for ``A::f#2``."""
+    return re.split(r"\.|::", name)[-1].partition("#")[0]
 
 
 _ARITHMETIC: dict[type[ast.operator], Any] = {

@@ -28,7 +28,7 @@ from patchq.drift._versions.mentions import Mentions
 from patchq.drift._versions.reach import Reach
 from patchq.drift._versions.tree import Files, Read, Tree, changed_lines
 from patchq.drift.alarms import Alarm, NotCompared, Reached, Unseen
-from patchq.drift.bodies import SourceVersion, language_of, lines_of, reads_cpp
+from patchq.drift.bodies import SourceVersion, language_of, lines_of, reads_cpp, simple_name
 from patchq.formats.diff import GITLINK
 from patchq.git.diffs import PathChange
 from patchq.git.objects import TreeEntry
@@ -90,14 +90,13 @@ class PatchFacts:
         touch = Touch(patch=patch, path=change.path, before=before, after=after)
         touch.removed, touch.lines = changed_lines(lines_of(before), lines_of(after))
         self.touches.append(touch)
-        for content, lines in ((before, touch.removed), (after, touch.lines)):
-            files.patched.update(map(_simple, SourceVersion(change.path, content).at(lines)))
-        version, texts = SourceVersion(change.path, after), after.split(b"\n")
+        files.patched.update(map(simple_name, SourceVersion(change.path, before).at(touch.removed)))
+        version, texts = SourceVersion(change.path, after), lines_of(after)
         for line in touch.lines:
-            words = _words(texts[line - 1])
-            files.patched.update(words)
-            for name in version.at([line]):
-                self._added.setdefault(touch.path, {}).setdefault(_simple(name), set()).update(words)
+            words, names = _words(texts[line - 1]), set(map(simple_name, version.at([line])))
+            files.patched.update(words, names)
+            for name in names:
+                self._added.setdefault(touch.path, {}).setdefault(name, set()).update(words)
 
     def compare(
         self,
@@ -161,11 +160,6 @@ def _real_place(version: Tree, at: str) -> str:
         return at
     line = version.files.real_line(version.blob(match[1].encode()), int(match[2]))
     return f"{match[1]}:{line}{at[match.end() :]}"
-
-
-def _simple(name: str) -> str:
-    """Return the last part of a definition's name."""
-    return re.split(r"\.|::", name)[-1].partition("#")[0]
 
 
 def _words(line: bytes) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a version of a Python module imports and defines, for the comparison of its functions."""
+"""Imports and definitions of a version of a Python module, for the comparison of its functions."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class ModuleVersion:
             if not isinstance(node, ast.ImportFrom) or not called & {one.asname or one.name for one in node.names}:
                 continue
             contents = imported(node)
-            module, other = _read(contents[side]), _read(contents[1 - side])
+            module, other = read_module(contents[side]), read_module(contents[1 - side])
             if module is None:
                 continue
             there = module._full_names(_module_of(node))
@@ -132,7 +132,8 @@ class ModuleVersion:
         return other.same_functions(self).get(name)
 
 
-def _read(source: bytes | None) -> ModuleVersion | None:
+def read_module(source: bytes | None) -> ModuleVersion | None:
+    """Return a version of a module; None if there is none, or if it is not valid Python."""
     if source is None:
         return None
     tree = parse(source)

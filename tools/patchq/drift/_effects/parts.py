@@ -161,7 +161,7 @@ def _header(node: ast.stmt) -> str:
 def _part(region: _DifferingBlock, kept: Collection[str], original: Mapping[int, ast.AST]) -> ChangedPart:
     """Make functions of the statements in a region.
 
-    :param original: for each node of the functions, by its id, the node of which it is a copy.
+    :param original: originals of the copied nodes, by the ids of the copies.
     """
     statements = [*region.old, *region.new]
     functions = region.place.functions

@@ -7,7 +7,14 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from patchq.drift._effects.modules import Functions, Imported, ModuleVersion, free_names, have_other_meanings
+from patchq.drift._effects.modules import (
+    Functions,
+    Imported,
+    ModuleVersion,
+    free_names,
+    have_other_meanings,
+    read_module,
+)
 from patchq.drift._effects.restored import NOTHING, RestoredLines, replaced
 from patchq.drift._effects.trials import FunctionVersion, do_the_same
 from patchq.drift._python.shape import FunctionNode, bound_names, names_in, walk
@@ -35,17 +42,10 @@ def restore_python(
     :param patched: names of functions that patches change or mention. They aren't taken for the code that they have in
         upstream, and aren't put back.
     """
-    sides = [_module(source) for source in (old, new)]
+    sides = read_module(old), read_module(new)
     if sides[0] is None or sides[1] is None:
         return []
     return _Restoration((sides[0], sides[1]), kept, imported, set(patched)).lines(new)
-
-
-def _module(source: bytes) -> ModuleVersion | None:
-    try:
-        return ModuleVersion(ast.parse(source), source)
-    except (SyntaxError, ValueError, RecursionError):
-        return None
 
 
 class _Restoration:

@@ -23,7 +23,7 @@ _PURE = re.compile(
     r"((static|reinterpret|const|dynamic)_cast<.*>|(make_(tuple|pair)|to_string|abs|sizeof)\b.*|get<.*|"
     r"u?int\d*(_t)?|size_t|bool|float|double|half|dim3|typename)$"
 )
-#: Functions of which the translation knows what they return.
+#: Functions with known results.
 _KNOWN = re.compile(
     r"((?P<min>min)|(?P<max>max)|(?P<clamp>clamp)|(\w+::)*(?P<ceil_div>ceil_?[dD]iv|CeilDiv|div_?(up|ceil)|cdiv))"
     r"(<[\w, ]+>)?"
@@ -86,7 +86,7 @@ def python_of(file: CppFile, node: Any, constant: Collection[str] = ()) -> Funct
     """Translate a C++ function definition to a Python function definition.
 
     :param constant: names of functions whose calls without variables are constants.
-    :raises UnknownError: if its parameters aren't found.
+    :raises UnknownError: if a declaration has no name, or an initializer of a member can't be translated.
     """
     return _Translation(file, node, constant).function()
 
@@ -533,7 +533,8 @@ class _Translation:
 
     def _has_block(self, node: Any) -> bool:
         """Return whether a statement is a macro whose block is the next statement: ``DISPATCH(x, X, { … });``."""
-        return node.type == "expression_statement" and self.text(node.named_children[0])[-1:] == ","
+        calls = [child for child in node.named_children if child.type == "call_expression"]
+        return node.type == "expression_statement" and bool(calls) and self.text(calls[0]).endswith(",")
 
     def _macro(self, call: Any, block: Any) -> list[ast.stmt]:
         """Translate the part of a macro before its block. It may define the names in its arguments."""
@@ -1245,14 +1246,14 @@ class _Translation:
         return found
 
     def _called_method(self, function: Any, arguments: list[ast.expr]) -> ast.expr | None:
-        """Translate a call of a method of which the translation knows what it does; None for other calls."""
+        """Translate a call of a method with a known effect; return None for other calls."""
         read = self.value(function)
         if not arguments and isinstance(read, ast.Attribute) and read.attr in _READS:
             return ast.Subscript(read, _tuple(()), ast.Load())
         return self._respelled_method(function, arguments)
 
     def _called_by_name(self, node: Any, name: str, arguments: list[ast.expr]) -> ast.expr | None:
-        """Translate a call of a function of which the translation knows what it does; None for other calls."""
+        """Translate a call of a function with a known effect; return None for other calls."""
         if name in ("copy", "std::copy") and (inserted := _inserted(arguments)):
             return inserted
         if name in self.constant and not any(map(self._resolved, map(self.text, _every(node)))):
