@@ -9,6 +9,8 @@ from patchq.cli.terminal import echo
 from patchq.drift.alarms import Alarm, Kind, NotCompared, Reached, Unseen
 from patchq.extras import install_command
 
+#: Most characters of a text to print, and those to print before the first difference.
+_LONGEST, _BEFORE = 120, 40
 #: Message by kind, for alarms about code of one upstream.
 _SAID = {
     Kind.SIGNATURE: "{callee} was {was}, is now {now}",
@@ -29,7 +31,7 @@ _SAID = {
     Kind.FIELDS: "{callee}, whose fields the patch lists, had {was}, now has {now}",
     Kind.PEER: "{callee}, which has the same parameters, had {was}, now has {now}",
     Kind.MENTION: "a statement with {callee}, as in the patch, was {was}, is now {now}",
-    Kind.BODY: "upstream changed its body",
+    Kind.BODY: "upstream changed its body, first {was} to {now}",
     Kind.GONE: "it is gone",
 }
 _REASONS = {
@@ -45,12 +47,26 @@ def say_alarm(alarm: Alarm) -> str:
     """Return the message of an alarm."""
     if alarm.message:
         return alarm.message
-    values = {**asdict(alarm), "was": alarm.was or "nothing", "now": alarm.now or "nothing"}
+    was, now = _cut(alarm.was, alarm.now)
+    values = {**asdict(alarm), "was": was or "nothing", "now": now or "nothing"}
     if alarm.kind == Kind.REMOVED.value and alarm.now:
         return "{callee} is gone; {now} now has its name".format(**values)
     if alarm.kind == Kind.OVERRIDE.value and alarm.callee:
         return "{now} now overrides {callee}, which the patch calls".format(**values)
     return _SAID[Kind(alarm.kind)].format(**values)
+
+
+def _cut(was: str, now: str) -> tuple[str, str]:
+    """Cut two texts to lines that show where they begin to differ."""
+    same = next((n for n, (a, b) in enumerate(zip(was, now, strict=False)) if a != b), 0)
+    start = max(0, same - _BEFORE)
+    found = []
+    for text in (was, now):
+        if len(text) > _LONGEST:
+            end = min(len(text), start + _LONGEST)
+            text = "…" * (start > 0) + text[start:end] + "…" * (end < len(text))
+        found.append(text)
+    return found[0], found[1]
 
 
 def alarm_body(alarm: Alarm) -> dict[str, object]:

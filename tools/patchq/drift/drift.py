@@ -20,11 +20,13 @@ from patchq.errors import UserError
 from patchq.extras import need
 from patchq.formats.lock import Pin
 from patchq.git.repository import Git, copy_tree
+from patchq.merge.patches import STOPS, read_patches
+from patchq.merge.threeway import carry
 from patchq.names import CommitId, sh, show_path
 from patchq.project.project import Project
 from patchq.project.stack import Remembered, load_stack, load_state
 from patchq.sources.pins import Fetcher
-from patchq.stacks.apply import bases_of, carried_stacks, plan
+from patchq.stacks.apply import Carried, bases_of, carried_stacks, plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,12 +36,16 @@ class Drift:
     :ivar unseen: parts of the patches that were not compared.
     :ivar far: changed definitions that are related to a patch, the nearest first.
     :ivar siblings: True if calls from other upstreams were compared. This needs a ``package`` in upstream.lock.
+    :ivar patches: names of the compared patches: the stack of the old ref.
+    :ivar stopping: names of those that don't apply to the new ref.
     """
 
     alarms: tuple[Alarm, ...]
     unseen: tuple[NotCompared, ...]
     far: tuple[Reached, ...]
     siblings: bool
+    patches: tuple[str, ...]
+    stopping: tuple[str, ...]
 
 
 def drift(project: Project, upstream: str, old_ref: str, new_ref: str, *, set_name: str = "") -> Drift:
@@ -50,34 +56,51 @@ def drift(project: Project, upstream: str, old_ref: str, new_ref: str, *, set_na
     :raises UserError: for a ref that isn't pinned, or if the extra ``drift`` is not installed.
     """
     need("drift", "patchq drift")
-    with project.locked("drift"), tempfile.TemporaryDirectory(prefix="patchq-") as text:
+    with project.locked("drift"):
         set_name = project.choose_set(set_name)
         pins = [_pin(project, upstream, ref) for ref in (old_ref, new_ref)]
         fetcher = Fetcher(project.layout, project.lock, say=project.say, progress=project.progress)
         bases = [b.commit for b in fetcher.fetch(pins)]
-        store = project.store
-        alarms = []
-        config = project.lock.upstreams[upstream].build
-        if config:
+        (carried,) = carried_stacks(project, [load_stack(project.layout, pins[0])], set_name)
+    project.say(f"comparing {upstream} {old_ref} and {new_ref}; for many changes, this takes minutes")
+    # What follows only reads commits that exist now, so other commands may run.
+    store = project.store
+    alarms = []
+    config = project.lock.upstreams[upstream].build
+    if config:
+        with tempfile.TemporaryDirectory(prefix="patchq-") as text:
             trees = []
             for number, base in enumerate(bases):
                 trees.append(Path(text) / f"api{number}")
                 _copy_package(store, base, trees[-1], config.package)
             old, new = (load_api(config.package, tree) for tree in trees)
-            for_new = project.lock.sets[set_name].get(upstream) == new_ref
+        for_new = project.lock.sets[set_name].get(upstream) == new_ref
+        with project.locked("drift"):
             alarms += _call_alarms(project, set_name, upstream, old, new, for_new=for_new)
-        stack = load_stack(project.layout, pins[0])
-        (carried,) = carried_stacks(project, [stack], set_name)
-        changes = store.changes_of([info.commit for _, info in carried.commits])
-        patches = [(name, made) for (name, _), made in zip(carried.commits, changes, strict=True)]
-        facts = PatchFacts(upstream, patches, store.list_tree(carried.base), store.read_blobs)
-        found = facts.compare(
-            store.list_tree(bases[1]),
-            moved=lambda path: store.moved(carried.base, bases[1], path),
-            ignored=config.ignore if config else (),
-            far=True,
-        )
-    return Drift(alarms=(*alarms, *found.alarms), unseen=found.unseen, far=found.far, siblings=config is not None)
+    changes = store.changes_of([info.commit for _, info in carried.commits])
+    patches = [(name, made) for (name, _), made in zip(carried.commits, changes, strict=True)]
+    facts = PatchFacts(upstream, patches, store.list_tree(carried.base), store.read_blobs)
+    found = facts.compare(
+        store.list_tree(bases[1]),
+        moved=lambda path: store.moved(carried.base, bases[1], path),
+        ignored=config.ignore if config else (),
+        far=True,
+        count=project.count,
+    )
+    return Drift(
+        alarms=(*alarms, *found.alarms),
+        unseen=found.unseen,
+        far=found.far,
+        siblings=config is not None,
+        patches=tuple(name for name, _ in patches),
+        stopping=_stopping(store, carried, bases[1]),
+    )
+
+
+def _stopping(store: Git, carried: Carried, base: CommitId) -> tuple[str, ...]:
+    """Return the names of the patches that don't apply to another base."""
+    (column,) = carry(store, read_patches(store, carried.commits), [base], carried.base)
+    return tuple(landing.patch for landing in column.landings.values() if landing.outcome in STOPS)
 
 
 def _pin(project: Project, upstream: str, ref: str) -> Pin:

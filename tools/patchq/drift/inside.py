@@ -36,6 +36,8 @@ from patchq.names import show_path
 
 #: Path and line of a place.
 _PLACE = re.compile(r"(.*?):(\d+)\b")
+#: Function that is called with the current work, the amount done, the total and the unit.
+Count = Callable[[str, int, int, str], None]
 #: Name and changes of a patch, in the order of the series.
 PatchChanges = tuple[str, Sequence[PathChange]]
 
@@ -105,6 +107,7 @@ class PatchFacts:
         moved: Callable[[bytes], bytes | None] = lambda path: None,
         ignored: Sequence[str] = (),
         far: bool = False,
+        count: Count = lambda what, done, total, unit: None,
     ) -> Inside:
         """Return the alarms for an update from the old version to a new version.
 
@@ -112,6 +115,7 @@ class PatchFacts:
         :param moved: function that returns the new path of a renamed file; None for other files.
         :param ignored: patterns of paths, such as tests, in which callers are ignored.
         :param far: also return related changes without an alarm, see :attr:`Inside.far`.
+        :param count: function that is called with the progress, see :meth:`patchq.project.project.Project.count`.
         """
         version = Tree(self._restored(new), self.old.files, self.old)
         comparison = Comparison(
@@ -123,7 +127,7 @@ class PatchFacts:
             ignored=ignored,
             kept=self._kept,
         )
-        _run(comparison)
+        _run(comparison, count)
         reached = Reach(comparison).found() if far and comparison.changed else []
         alarms, unseen = dict.fromkeys(comparison.alarms), dict.fromkeys([*self.unseen, *comparison.unseen])
         return Inside(
@@ -188,21 +192,23 @@ def state_of(path: bytes, content: bytes, name: str, *, body: bool) -> str:
     return repr(([replace(fact, line=0) for fact in facts], bodies)) if facts else ""
 
 
-def _run(whole: Comparison) -> None:
+def _run(whole: Comparison, count: Count) -> None:
     """Compare everything."""
     if not whole.changed:
         return
     counterparts = Counterparts(whole)
     python = TouchedPython(whole, counterparts), PythonUses(whole, counterparts)
     cpp = TouchedCpp(whole), CppUses(whole)
-    for touch in whole.touches:
+    for number, touch in enumerate(whole.touches):
+        count("comparing definitions", number, len(whole.touches), "files of patches")
         if touch.path.endswith(b".py"):
             _compare_python(whole, touch, *python)
         else:
             _compare_cpp(whole, touch, *cpp)
     python[1].finish()
     mentions = Mentions(whole)
-    for touch in whole.touches:
+    for number, touch in enumerate(whole.touches):
+        count("comparing statements", number, len(whole.touches), "files of patches")
         mentions.compare(touch)
 
 

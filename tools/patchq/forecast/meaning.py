@@ -40,6 +40,8 @@ class DatedDrift:
     unseen: tuple[NotCompared, ...]
     far: tuple[Reached, ...]
     siblings: bool
+    patches: tuple[str, ...]
+    stopping: tuple[str, ...]
     history: bool
 
 
@@ -61,7 +63,15 @@ def drift_with_commits(project: Project, upstream: str, old: str, new: str, *, s
         if history:
             alarms = tuple(dated(history, pins[old], pins[new], alarms))
         known = bool(history and history.commit(pins[old]) and history.commit(pins[new]))
-    return DatedDrift(alarms=alarms, unseen=found.unseen, far=found.far, siblings=found.siblings, history=known)
+    return DatedDrift(
+        alarms=alarms,
+        unseen=found.unseen,
+        far=found.far,
+        siblings=found.siblings,
+        patches=found.patches,
+        stopping=found.stopping,
+        history=known,
+    )
 
 
 def drift_of_plans(

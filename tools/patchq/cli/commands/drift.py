@@ -41,28 +41,34 @@ def command(upstream: str, old: str, new: str, far: bool, set_name: str, as_json
             "far": as_dicts(found.far),
             "unseen": as_dicts(found.unseen),
             "siblings": found.siblings,
+            "stopping": list(found.stopping),
             "history": found.history,
         }
         emit("drift", body)
     else:
         groups = by_definition(found.alarms)
         shown = [alarms for alarms in groups if far or any(map(is_near, alarms))]
+        # What a rebase doesn't show comes first.
+        shown.sort(key=lambda alarms: alarms[0].patch in found.stopping)
         for alarms in shown:
-            show_alarms(alarms, f"{alarms[0].state}: ")
-        for reached in found.far if far else ():
+            stops = ", the patch stops" if alarms[0].patch in found.stopping else ""
+            show_alarms(alarms, f"{alarms[0].state}{stops}: ")
+        for reached in sorted(found.far, key=lambda reached: reached.patch) if far else ():
             show_reached(reached)
         show_unseen(found.unseen)
         if not found.siblings:
             echo(f"not compared: calls from other upstreams, because upstream.lock has no [upstreams.{upstream}.build]")
         if found.alarms and not found.history:
             echo(f"the commits are unknown: no history of {upstream} is available locally (`patchq fetch --history`)")
-        kinds = ", ".join(f"{n} {kind}" for kind, n in by_kind(open_ones).items())
-        fixed = len(found.alarms) - len(open_ones)
         if not far and (found.far or len(shown) < len(groups)):
             echo(
                 f"far: {counted(len(groups) - len(shown), 'finding')}, {counted(len(found.far), 'change')} that may "
                 "affect patches: `--far` lists them"
             )
+        stopping = f", {len(found.stopping)} of them stop at {new}" if found.stopping else ""
+        echo(f"compared: {counted(len(found.patches), 'patch')} of {upstream} {old}{stopping}")
+        kinds = ", ".join(f"{n} {kind}" for kind, n in by_kind(open_ones).items())
+        fixed = len(found.alarms) - len(open_ones)
         echo(f"{len(open_ones)} open" + (f": {kinds}" if kinds else "") + f", {fixed} fixed by the stacks")
     if open_ones:
         raise click.exceptions.Exit(1)

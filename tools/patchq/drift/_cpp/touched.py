@@ -27,6 +27,7 @@ from patchq.drift._versions.comparison import (
     place_of,
 )
 from patchq.drift._versions.tree import Tree, marks_of
+from patchq.drift._versions.units import first_difference
 from patchq.drift.alarms import Kind, Unseen
 from patchq.drift.bodies import Fact, language_of, lines_of
 
@@ -102,7 +103,8 @@ class TouchedCpp:
         patched = mine[min(number, len(mine) - 1)] if mine else None
         sides = (base, base.nodes[name][number]), (after, patched), (file, file.nodes[name][there])
         if bodies[0] != bodies[1] and _concern(sides):
-            self.whole.alarm(touch, Kind.BODY, line, name, at=at)
+            texts = first_difference(base.text(sides[0][1]), file.text(sides[2][1]))
+            self.whole.alarm(touch, Kind.BODY, line, name, was=texts[0], now=texts[1], at=at)
         if kinds_of(fact) != kinds_of(new_fact):
             was, now = (", ".join(kinds_of(f)) for f in (fact, new_fact))
             self.whole.alarm(touch, Kind.SIGNATURE, line, name, callee=name, was=f"<{was}>", now=f"<{now}>", at=at)

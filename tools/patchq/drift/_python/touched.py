@@ -7,6 +7,7 @@ the bases of its class and the methods that it overrides are compared.
 
 from __future__ import annotations
 
+import ast
 import difflib
 import re
 from collections.abc import Mapping
@@ -26,6 +27,7 @@ from patchq.drift._versions.comparison import (
     place_of,
 )
 from patchq.drift._versions.tree import Found, Tree, marks_of
+from patchq.drift._versions.units import first_difference
 from patchq.drift.alarms import Kind
 from patchq.drift.bodies import Fact, lines_of
 
@@ -108,7 +110,8 @@ class TouchedPython:
             same = _renamed(body_of(old_node, keep), renames) == body_of(new_node, keep)
             patched = after.nodes.get(name)
             if not same and (patched is None or concerns(base.nodes[name], patched, new_node)):
-                self.whole.alarm(touch, Kind.BODY, line, name, at=at)
+                texts = first_difference(_statements_text(old_node), _statements_text(new_node))
+                self.whole.alarm(touch, Kind.BODY, line, name, was=texts[0], now=texts[1], at=at)
         was, now = _defaults(fact, base), _defaults(there, new)
         for parameter in was.keys() & now.keys():
             if was[parameter] != now[parameter] and None not in (was[parameter], now[parameter]):
@@ -278,3 +281,9 @@ def _defaults(fact: Fact, file: PythonFile) -> dict[str, str | None]:
         known = p.default is not None and p.default.isidentifier() and file.fact(p.default)
         found[p.name] = file.value(p.default) if known and p.default else p.default
     return found
+
+
+def _statements_text(node: ast.AST) -> str:
+    """Return the source of a definition's statements, without its docstring."""
+    docstring = ast.get_docstring(node) if isinstance(node, FunctionNode | ast.ClassDef) else None
+    return "\n".join(ast.unparse(each) for each in getattr(node, "body", ())[docstring is not None :])

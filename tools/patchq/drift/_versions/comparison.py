@@ -11,7 +11,7 @@ from typing import Any
 
 from patchq.drift._cpp.facts import CppFile
 from patchq.drift._python.facts import PythonFile, fields_of
-from patchq.drift._versions.statements import Statement, cpp_statements, python_statements
+from patchq.drift._versions.statements import Statement, cpp_statements, names_in, on_lines, python_statements
 from patchq.drift._versions.tree import Found, Tree
 from patchq.drift.alarms import Alarm, Kind, NotCompared, Unseen
 from patchq.drift.bodies import language_of
@@ -139,17 +139,13 @@ class Comparison:
 
     def with_word(self, tree: Tree, path: bytes, word: str) -> list[Statement]:
         """Return the statements of a file that contain a word."""
-        blob = tree.blob(path)
-        if blob is None:
-            return []
-        known = self.old.files.by_word
-        if blob not in known:
-            found: dict[str, list[Statement]] = {}
-            for statement in self.statements(tree, path):
-                for each in statement.words:
-                    found.setdefault(each, []).append(statement)
-            known[blob] = found
-        return known[blob].get(word, [])
+        name = max(names_in(word), key=len, default="").encode()
+        lines = set()
+        for number, line in enumerate(tree.content(path).split(b"\n"), 1):
+            if name in line:
+                lines.add(number)
+        # To look for the words of a statement takes longer than to look for its lines.
+        return [statement for statement in on_lines(self.statements(tree, path), lines) if word in statement.words]
 
     def changed_fields(self, path: bytes, target: bytes) -> list[tuple[str, list[str], list[str]]]:
         """Return the changed classes and enums of a file: name, old fields and new fields of each."""

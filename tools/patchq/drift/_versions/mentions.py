@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from patchq.drift._versions.comparison import Comparison, Interest, Interests, Touch, place_of
-from patchq.drift._versions.statements import Statement, cpp_statements, is_distinctive, on_lines, python_statements
+from patchq.drift._versions.statements import (
+    Statement,
+    cpp_statements,
+    is_distinctive,
+    names_in,
+    on_lines,
+    python_statements,
+)
 from patchq.drift._versions.tree import Tree
 from patchq.drift.alarms import Kind
+from patchq.drift.bodies import language_of
 from patchq.names import show_path
 
 #: Most files of the old version that contain a name for it to count as rare.
 MOST_FILES = 4
 #: Most files of the old version that contain a name for changed assignments to it to be reported.
 MOST_SETTING = 40
+#: Most changed files that contain a name for its statements to be compared. A new version may use it in many more.
+MOST_NOW = 100
 #: Most statements with a name to compare.
 MOST_STATEMENTS = 12
 #: Minimum length of a statement to search for copies of it.
@@ -138,6 +147,8 @@ class Mentions:
         known = self.old.word_files()
         rarest = min(interest.words, key=lambda word: known.get(word.partition(" ")[0].encode(), 0))
         files = self._files(rarest)
+        if len(files) > MOST_NOW:
+            return
         sides = []
         for tree in (self.old, self.new):
             sides.append([pair for pair in self._statements(tree, files, rarest) if pair[1].text == text])
@@ -204,7 +215,11 @@ class Mentions:
                 )
 
     def _compare_word(self, touch: Touch, word: str, interest: Interest) -> None:
-        files = self._files(word)
+        # It takes long to parse the statements of a file, and in most files those with the word are the same.
+        everywhere = self._files(word)
+        if len(everywhere) > MOST_NOW and " " not in word:
+            return
+        files = [path for path in everywhere if self._differs(word, path)]
         if not files:
             return
         old, new = self._statements(self.old, files, word), self._statements(self.new, files, word)
@@ -218,13 +233,28 @@ class Mentions:
             if statement.text not in come:
                 continue
             before = next((s for _, s in old if s.text in gone and s.scope == statement.scope), None)
-            again = statement.text in sides[0] and (word in statement.sets or not interest.changes)
             matters = not interest.only_set and (interest.changes or word in statement.sets)
-            if again or not (matters or (before and "." not in word)):
+            if not (matters or (before and "." not in word)):
                 continue
+            if word in statement.sets or not interest.changes:
+                there = self._statements(self.old, everywhere, word)
+                if len(there) > MOST_STATEMENTS and not interest.only_set:
+                    return
+                if any(one.text == statement.text for _, one in there):
+                    continue
             self._report(touch, word, interest, path, statement, before)
             return
         self._exchanged(touch, word, interest, old, new)
+
+    def _differs(self, word: str, path: bytes) -> bool:
+        """Return whether the passages of a file that contain a word differ between the versions."""
+        names = [name.encode() for name in names_in(word)]
+        sides = []
+        for tree in (self.old, self.new):
+            blob = tree.blob(path)
+            found = tree.files.passages(tree.files.unrestored(blob), language_of(path)) if blob else []
+            sides.append(sorted(passage for passage in found if all(name in passage for name in names)))
+        return sides[0] != sides[1]
 
     def _exchanged(
         self,
@@ -257,7 +287,11 @@ class Mentions:
         counts: list[Counter[str]] = [Counter(), Counter()]
         scopes: list[dict[tuple[bytes, str], set[str]]] = [{}, {}]
         lines: dict[tuple[bytes, str], Statement] = {}
+        # A statement contains its words: most files that contain the rarest word lack those of the other statements.
+        there = Counter(path for s in texts.values() for path in self._all_files(s.words))
         for path in self._files(rarest):
+            if there[path] < LEAST_NEIGHBOURS:
+                continue
             for number, tree in enumerate((self.old, self.new)):
                 for statement in self.whole.statements(tree, path):
                     if statement.text in texts:
@@ -265,20 +299,28 @@ class Mentions:
                         scopes[number].setdefault((path, statement.scope), set()).add(statement.text)
                         lines.setdefault((path, statement.scope), statement)
         more = {text for text in texts if counts[1][text] > counts[0][text]}
-        for place, there in sorted(scopes[1].items()):
-            if place not in scopes[0] and len(there & more) >= LEAST_NEIGHBOURS:
+        for place, mine in sorted(scopes[1].items()):
+            if place not in scopes[0] and len(mine & more) >= LEAST_NEIGHBOURS:
                 first = around[0]
                 interest = Interest(line=first.line, scope=first.scope)
                 self._report(touch, rarest, interest, place[0], lines[place], None)
                 return
 
     def _files(self, word: str) -> list[bytes]:
-        first = re.split(r"[ .]", word)[-1 if "." in word and " " not in word else 0]
-        found = []
-        for language in ("python", "c++"):
-            for spelled in (first, f"D{first}"):  # -DNAME defines a macro
-                found += [p for p in self.whole.files_with(spelled.encode(), language) if self.whole.counted(p)]
-        return list(dict.fromkeys(found))
+        """Return the changed files that contain all names in a word, a chain ``a.b`` or a message."""
+        found: dict[bytes, None] | None = None
+        for name in names_in(word):
+            mine = {}
+            for language in ("python", "c++"):
+                for spelled in (name, f"D{name}"):  # -DNAME defines a macro
+                    mine.update(dict.fromkeys(self.whole.files_with(spelled.encode(), language)))
+            found = mine if found is None else {path: None for path in found if path in mine}
+        return [path for path in found or () if self.whole.counted(path)]
+
+    def _all_files(self, words: Iterable[str]) -> set[bytes]:
+        """Return the changed files that contain all of the words."""
+        sides = [set(self._files(word)) for word in words]
+        return set.intersection(*sides) if sides else set()
 
     def _statements(self, tree: Tree, files: Iterable[bytes], word: str) -> list[tuple[bytes, Statement]]:
         found = []

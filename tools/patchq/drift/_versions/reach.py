@@ -8,9 +8,13 @@ score less, and names in functions that the changed lines name score least.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import log
+from typing import Any
 
 from patchq.drift._cpp.facts import CppFile
 from patchq.drift._python.shape import FunctionNode, walk
@@ -46,11 +50,15 @@ _SAME_MODULE = 0.35
 #: Most characters of a line to show.
 _LONGEST = 100
 #: Minimum score of a change that may concern a patch.
-LEAST = 0.5
+LEAST = 0.4
 #: Minimum score of a definition that upstream adds.
 _LEAST_ADDED = 1.0
+#: Minimum score of a definition that has the same names and values as before.
+_LEAST_REWORDED = 2.0
 #: Number of common names to add up, the highest scores first.
 _MOST_NAMES = 4
+#: Word that may be the name of a definition.
+_NAMES = re.compile(r"[A-Za-z_]\w{2,}(?=\s*\()|(?<=class )\w{3,}|(?<=struct )\w{3,}|(?<=define )\w{3,}")
 #: Most files that may define a Python name for the definition's words to count.
 _MOST_HOMES = 3
 #: Most files that contain a C++ name for the definition's words to count.
@@ -78,6 +86,12 @@ class _Profile:
     places: dict[bytes, set[str]] = field(default_factory=dict)
     touches: dict[bytes, Touch] = field(default_factory=dict)
 
+    def files(self) -> Iterator[bytes]:
+        """Yield the files that the patch changes, or from which it uses a definition."""
+        yield from self.places
+        for path, _ in self.used | self.used_around | self.bodies:
+            yield path
+
     def add(self, words: Iterable[str], weight: float, touch: Touch) -> None:
         """Add words with a weight. A word that already has a greater weight keeps it."""
         for word in words:
@@ -96,9 +110,6 @@ class Reach:
 
     def found(self) -> list[Reached]:
         """Return the changes that may concern a patch and have no alarm yet, the nearest first."""
-        units = list(self._units())
-        if not units:
-            return []
         if not self.whole.kept:
             self.whole.kept.update({p.patch: p for p in self._profiles()})
         profiles: Mapping[str, _Profile] = self.whole.kept
@@ -109,12 +120,14 @@ class Reach:
                 index.setdefault(word, []).append(profile)
             for word in profile.defined:
                 defined.setdefault(word, []).append(profile)
-        known = {(alarm.patch, place) for alarm in self.whole.alarms if (place := _place(alarm.at))}
+        near = partial(self._near, index=index, defined=defined, profiles=profiles.values())
+        files = {path for profile in profiles.values() for path in profile.files()}
+        alarmed = {(alarm.patch, place) for alarm in self.whole.alarms if (place := _place(alarm.at))}
         found = []
-        for unit in units:
+        for unit in self._units(files, near):
             path = show_path(unit.path)
-            for score, profile, word in self._near(unit, index, defined, profiles.values()):
-                if not any((profile.patch, (path, line)) in known for line in range(unit.first, unit.last + 1)):
+            for score, profile, word in near(unit):
+                if not any((profile.patch, (path, line)) in alarmed for line in range(unit.first, unit.last + 1)):
                     found.append(self._reached(unit, profile, word, score))
         return sorted(found, key=lambda reached: -reached.score)
 
@@ -124,8 +137,12 @@ class Reach:
         index: Mapping[str, Sequence[_Profile]],
         defined: Mapping[str, Sequence[_Profile]],
         profiles: Iterable[_Profile],
+        lacking: float = 0.0,
     ) -> Iterator[tuple[float, _Profile, str]]:
-        """Yield each patch that a change may concern: its score, its profile and the common name that scores most."""
+        """Yield each patch that a change may concern: its score, its profile and the common name that scores most.
+
+        :param lacking: part of the score that isn't known yet.
+        """
         scores: dict[str, list[tuple[float, str]]] = {}
         for word in unit.words:
             rarity = self._rarity(word)
@@ -144,11 +161,11 @@ class Reach:
         for word in unit.around:
             for profile in defined.get(word, ()):
                 scores.setdefault(profile.patch, []).append((_CALLER * self._rarity(word), word))
-        least = _LEAST_ADDED if unit.added else LEAST
+        least = _LEAST_ADDED if unit.added else _LEAST_REWORDED if unit.reworded else LEAST
         for profile in profiles:
             shared = sorted(scores.get(profile.patch, ()), reverse=True)
             score = self._score(unit, profile, shared)
-            if score >= least:
+            if score >= least - lacking:
                 yield score, profile, shared[0][1] if shared else unit.name
 
     def _score(self, unit: ChangedUnit, profile: _Profile, shared: Sequence[tuple[float, str]]) -> float:
@@ -201,36 +218,73 @@ class Reach:
 
     # Upstream's changes
 
-    def _units(self) -> Iterator[ChangedUnit]:
-        """Yield the changed definitions of all changed files, except definitions that only moved to another file."""
+    def _units(self, files: Collection[bytes], near: Callable[..., Iterator[Any]]) -> Iterator[ChangedUnit]:
+        """Yield the changed definitions that may concern a patch, without those that only moved to another file.
+
+        To parse a file and to restore its functions takes long. Most files don't have enough names of patches.
+
+        :param files: files that patches change, or from which they use definitions.
+        """
         units: list[ChangedUnit] = []
         for old_path, new_path in self._pairs():
-            path = new_path or old_path
-            assert path is not None
-            contents = [tree.content(p) if p else b"" for tree, p in ((self.old, old_path), (self.new, new_path))]
-            lines = Lines(contents[0], contents[1])
-            paths = old_path or path, path
-            if language_of(path) == "python":
-                python = [t.python(p) if p else None for t, p in ((self.old, old_path), (self.new, new_path))]
-                units += python_units(python[0], python[1], lines, paths)
-            elif reads_cpp():
-                cpp = [t.cpp(p) if p else None for t, p in ((self.old, old_path), (self.new, new_path))]
-                units += cpp_units(cpp[0], cpp[1], lines, paths)
-        yield from _without_moved(units)
+            if old_path in files or any(True for _ in near(self._rough_unit(old_path, new_path), lacking=_NAMED)):
+                units += self._units_of(old_path, new_path)
+        moved = self._in_new_files([unit for unit in units if unit.gone])
+        yield from _without_moved([unit for unit in units if id(unit) not in moved])
 
-    def _pairs(self) -> Iterator[tuple[bytes | None, bytes | None]]:
-        """Yield the old and new path of each changed file, except ignored files; None if a version lacks the file."""
-        taken = set()
+    def _in_new_files(self, gone: Sequence[ChangedUnit]) -> set[int]:
+        """Return the ids of the definitions of which a new file contains all words."""
+        waiting = {}
+        for unit in gone:
+            waiting[id(unit)] = {word.encode() for word in {*unit.around, unit.simple} if word[:1] != "~"}
+        found: set[int] = set()
+        for path in sorted(self.whole.changed) if gone else ():
+            blob = self.new.blob(path)
+            if blob and language_of(path) and not self.old.blob(path):
+                words = self.new.files.words(blob)
+                found.update(number for number, mine in waiting.items() if mine <= words)
+        return found
+
+    def _rough_unit(self, old_path: bytes, new_path: bytes | None) -> ChangedUnit:
+        """Return a whole changed file as if it were one definition. No definition in it has a greater score."""
+        sides = []
+        for tree, path in ((self.old, old_path), (self.new, new_path)):
+            text = tree.real_content(path).decode("utf-8", "replace") if path else ""
+            sides.append(Counter(line.strip() for line in text.split("\n")))
+        lines = sides[0].keys() | sides[1].keys()
+        words = words_of((sides[0] - sides[1]) | (sides[1] - sides[0])).union(*map(_NAMES.findall, lines))
+        return ChangedUnit(
+            name="",
+            path=new_path or old_path,
+            old=old_path,
+            line=0,
+            first=0,
+            last=0,
+            words=frozenset(words),
+            around=frozenset(words | words_of(lines)),
+        )
+
+    def _units_of(self, old_path: bytes, new_path: bytes | None) -> Iterable[ChangedUnit]:
+        """Return the changed definitions of a file."""
+        contents = [tree.content(p) if p else b"" for tree, p in ((self.old, old_path), (self.new, new_path))]
+        lines = Lines(contents[0], contents[1])
+        paths = old_path, new_path or old_path
+        if language_of(old_path) == "python":
+            python = [t.python(p) if p else None for t, p in ((self.old, old_path), (self.new, new_path))]
+            return python_units(python[0], python[1], lines, paths)
+        if reads_cpp():
+            cpp = [t.cpp(p) if p else None for t, p in ((self.old, old_path), (self.new, new_path))]
+            return cpp_units(cpp[0], cpp[1], lines, paths)
+        return ()
+
+    def _pairs(self) -> Iterator[tuple[bytes, bytes | None]]:
+        """Yield the old path of each changed file, and the new one or None, except new files and ignored ones.
+
+        Code in a new file concerns a patch if it calls, overrides or repeats what the patch changes: that is an alarm.
+        """
         for path in sorted(self.whole.changed):
-            if not language_of(path) or not self.whole.counted(path):
-                continue
-            if self.old.blob(path):
-                target = self.whole.new_path(path)
-                taken.add(target)
-                yield path, target
-        for path in sorted(self.whole.changed):
-            if language_of(path) and self.whole.counted(path) and not self.old.blob(path) and path not in taken:
-                yield None, path
+            if language_of(path) and self.whole.counted(path) and self.old.blob(path):
+                yield path, self.whole.new_path(path)
 
     # Patches
 

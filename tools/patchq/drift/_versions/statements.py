@@ -20,8 +20,6 @@ _WORD = re.compile(r"[A-Za-z_]\w{3,}")
 _MESSAGE = 30
 #: Number of characters at the start of a message by which it is recognized.
 _START = 40
-#: Most characters of a statement to show.
-_LINE = 100
 #: Minimum length of ``a.b``, without the dot, to count as distinctive.
 _CHAIN = 10
 #: Minimum length of a lower-case name without ``_`` to count as distinctive.
@@ -99,30 +97,70 @@ class _PythonStatement(Statement):
 
 
 class _CppStatement(Statement):
-    """C++ statement whose text and words are computed in advance."""
+    """C++ statement whose text and words are computed when needed.
 
-    def __init__(
-        self,
-        *,
-        line: int,
-        last: int,
-        scope: str,
-        text: str,
-        words: frozenset[str],
-        sets: frozenset[str],
-        shown: str,
-        raw: str = "",
-        local: frozenset[str] = frozenset(),
-    ) -> None:
-        super().__init__(line, last, scope)
-        self.text, self.words, self.sets, self.shown = text, words, sets, shown
-        self.raw, self.local = raw, local
+    :param parts: nodes of the statement, without those of the statements in it.
+    :param function: innermost function that contains the statement.
+    """
+
+    def __init__(self, file: CppFile, node: Any, parts: Sequence[Any], scope: str, function: Any) -> None:
+        last = max([node.start_point[0], *(part.end_point[0] for part in parts)])
+        super().__init__(node.start_point[0] + 1, last + 1, scope)
+        self._file, self._node, self._parts, self._function = file, node, parts, function
+
+    @cached_property
+    def _tokens(self) -> list[str]:
+        tokens: list[str] = []
+        for part in self._parts:
+            tokens += cpp_facts.tokens_of(self._file, part)
+        return _without_casts(tokens)
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        """Local variables of the function, and parameters that the statement declares."""
+        declares = self._node.type in ("declaration", "field_declaration") and _declares_function(self._node)
+        nodes = [self._function, self._node if declares else None]
+        return frozenset().union(*(cpp_facts.local_names(self._file, node) for node in nodes if node is not None))
+
+    @cached_property
+    def text(self) -> str:  # type: ignore[override]
+        tokens = ("%" if token in self._names else token for token in self._tokens if token not in ("(", ")"))
+        return f"{self._node.type} {' '.join(tokens)}"
+
+    @cached_property
+    def words(self) -> frozenset[str]:  # type: ignore[override]
+        return frozenset(token for token in self._tokens if token not in self._names and is_distinctive(token))
+
+    @cached_property
+    def sets(self) -> frozenset[str]:  # type: ignore[override]
+        return self.words & _assigned(self._file, self._node, self._parts)
+
+    @property
+    def shown(self) -> str:  # type: ignore[override]
+        return _on_one_line(" ".join(self._file.text(part) for part in self._parts))
+
+    @property
+    def raw(self) -> str:  # type: ignore[override]
+        return " ".join(self._tokens)
+
+    @property
+    def local(self) -> frozenset[str]:  # type: ignore[override]
+        return self._names.intersection(self._tokens)
+
+
+class _MacroLine(Statement):
+    """Line of a macro's definition."""
+
+    def __init__(self, line: int, scope: str, text: str) -> None:
+        super().__init__(line, line, scope)
+        self.text = self.shown = text
+        self.words = self.sets = frozenset(word for word in _WORD.findall(text) if is_distinctive(word))
 
 
 def on_lines(statements: Iterable[Statement], lines: Collection[int]) -> list[Statement]:
     """Return the statements that contain at least one of the given lines."""
     found = []
-    for statement in statements:
+    for statement in statements if lines else ():
         if any(line in lines for line in range(statement.line, statement.last + 1)):
             found.append(statement)
     return found
@@ -135,10 +173,9 @@ def python_statements(file: PythonFile) -> list[Statement]:
     return reader.found
 
 
-def _short(text: str) -> str:
-    """Return a text on one line, cut off with ``…`` if it is long."""
-    text = " ".join(text.split())
-    return text if len(text) <= _LINE else f"{text[: _LINE - 1]}…"
+def _on_one_line(text: str) -> str:
+    """Return a text on one line."""
+    return " ".join(text.split())
 
 
 class _PythonReader:
@@ -221,7 +258,7 @@ def _source(node: ast.AST, parts: Sequence[ast.AST]) -> str:
     """Return the source of a statement, or of a compound statement's header, on one line."""
     if isinstance(node, FunctionNode | ast.ClassDef):
         return f"{'class' if isinstance(node, ast.ClassDef) else 'def'} {node.name}"
-    return _short(" ".join(map(ast.unparse, parts)))
+    return _on_one_line(" ".join(map(ast.unparse, parts)))
 
 
 def is_distinctive(word: str) -> bool:
@@ -233,6 +270,11 @@ def is_distinctive(word: str) -> bool:
     if not _WORD.fullmatch(word) or word.startswith("__"):
         return False
     return len(word) >= _LONG or not word.islower() or "_" in word.strip("_")
+
+
+def names_in(word: str) -> list[str]:
+    """Return the names in a statement's word, which may be a chain ``a.b`` or the start of a message."""
+    return re.findall(r"\w+", word.rpartition(" ")[0] if " " in word else word)
 
 
 def _stored(node: ast.AST) -> set[str]:
@@ -339,63 +381,39 @@ _IDLE_NODES = {"comment", "preproc_include", "using_declaration", "access_specif
 def cpp_statements(file: CppFile) -> list[Statement]:
     """Return the statements of a C++ or CUDA file."""
     found: list[Statement] = []
-    waiting: list[tuple[Any, str, frozenset[str]]] = [(file.root, "", frozenset())]
+    waiting: list[tuple[Any, str, Any]] = [(file.root, "", None)]
     while waiting:
-        node, scope, local = waiting.pop()
+        node, scope, function = waiting.pop()
         if node.type in _CONTAINERS:
             condition = node.child_by_field_name("name") or node.child_by_field_name("condition")
             if condition is not None and node.type.startswith("preproc"):
-                found.append(_cpp_statement(file, node, [condition], scope, local))
-            waiting += [(child, scope, local) for child in node.named_children]
+                found.append(_CppStatement(file, node, [condition], scope, function))
+            waiting += [(child, scope, function) for child in node.named_children]
         elif node.type in _IDLE_NODES:
             continue
         elif node.type == "function_definition":
             body = node.child_by_field_name("body")
             name = file.function_at(node.start_point[0] + 1)[0] or scope
-            inside = frozenset(cpp_facts.local_names(file, node))
             heads = [c for c in node.children if c != body and c.type != "field_initializer_list"]
-            found.append(_cpp_statement(file, node, heads, name, inside))
+            found.append(_CppStatement(file, node, heads, name, node))
             for child in node.children:
                 if child.type == "field_initializer_list":
-                    found += [_cpp_statement(file, each, [each], name, inside) for each in child.named_children]
+                    found += [_CppStatement(file, each, [each], name, node) for each in child.named_children]
             if body is not None:
-                waiting.append((body, name, inside))
+                waiting.append((body, name, node))
         elif node.type in _CLASSES and node.child_by_field_name("body") is not None:
             body = node.child_by_field_name("body")
-            found.append(_cpp_statement(file, node, [c for c in node.children if c != body], scope, local))
-            waiting.append((body, scope, local))
+            found.append(_CppStatement(file, node, [c for c in node.children if c != body], scope, function))
+            waiting.append((body, scope, function))
         elif node.type in _COMPOUND:
             inner = [c for c in node.named_children if c.type.endswith(("statement", "else_clause"))]
-            found.append(_cpp_statement(file, node, [c for c in node.children if c not in inner], scope, local))
-            waiting += [(child, scope, local) for child in inner]
+            found.append(_CppStatement(file, node, [c for c in node.children if c not in inner], scope, function))
+            waiting += [(child, scope, function) for child in inner]
         elif node.type in ("preproc_def", "preproc_function_def"):
             found += _macro_statements(file, node)
         else:
-            found.append(_cpp_statement(file, node, [node], scope, local))
+            found.append(_CppStatement(file, node, [node], scope, function))
     return found
-
-
-def _cpp_statement(file: CppFile, node: Any, parts: Sequence[Any], scope: str, local: frozenset[str]) -> Statement:
-    tokens: list[str] = []
-    for part in parts:
-        tokens += cpp_facts.tokens_of(file, part)
-    if node.type in ("declaration", "field_declaration"):
-        local = local | (cpp_facts.local_names(file, node) if _declares_function(node) else set())
-    tokens = _without_casts(tokens)
-    words = {token for token in tokens if token not in local and is_distinctive(token)}
-    text = " ".join("%" if token in local else token for token in tokens if token not in ("(", ")"))
-    last = max([node.start_point[0], *(part.end_point[0] for part in parts)]) + 1
-    return _CppStatement(
-        line=node.start_point[0] + 1,
-        last=last,
-        scope=scope,
-        text=f"{node.type} {text}",
-        words=frozenset(words),
-        sets=frozenset(words & _assigned(file, node, parts)),
-        shown=_short(" ".join(file.text(part) for part in parts)),
-        raw=" ".join(tokens),
-        local=frozenset(token for token in tokens if token in local),
-    )
 
 
 def _declares_function(node: Any) -> bool:
@@ -451,7 +469,4 @@ def _macro_statements(file: CppFile, node: Any) -> Iterator[Statement]:
     for number, line in enumerate(file.text(node).rstrip("\n").split("\n"), node.start_point[0] + 1):
         text = " ".join(re.sub(r"//.*|/\*.*?(\*/|$)", " ", line).rstrip("\\ ").split())
         if text:
-            words = frozenset(word for word in _WORD.findall(text) if is_distinctive(word))
-            yield _CppStatement(
-                line=number, last=number, scope=name, text=text, words=words, sets=words, shown=_short(text)
-            )
+            yield _MacroLine(number, name, text)

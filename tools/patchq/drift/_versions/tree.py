@@ -34,6 +34,11 @@ _CLASS = re.compile(rb"^[ \t]*class[ \t]+(\w+)[ \t]*\(([^)]*)\)", re.MULTILINE)
 _WORD = re.compile(rb"\w+")
 #: Translation of all bytes that are not part of a word to blanks.
 _ONLY_WORDS = bytes(c if chr(c).isalnum() or c == 95 or c > 127 else 32 for c in range(256))
+#: Ends of passages, and comments, by language.
+_PASSAGES = {
+    "python": (re.compile(rb"\n[ \t]*\n"), re.compile(rb"^[ \t]*#.*", re.MULTILINE)),
+    "c++": (re.compile(rb"[;{}]"), re.compile(rb"//[^\n]*|/\*.*?\*/", re.DOTALL)),
+}
 #: Longest line that is ignored in the search for copied code.
 _SHORTEST_MARK = 12
 _INCLUDE = re.compile(rb"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]", re.MULTILINE)
@@ -63,8 +68,8 @@ class Files:
         self._cpp: dict[BlobId, CppFile] = {}
         self._defined: dict[BlobId, frozenset[bytes]] = {}
         self._marks: dict[BlobId, frozenset[bytes]] = {}
+        self._passages: dict[BlobId, list[bytes]] = {}
         self.statements: dict[BlobId, list[Statement]] = {}
-        self.by_word: dict[BlobId, dict[str, list[Statement]]] = {}
         self._classes: dict[BlobId, list[tuple[bytes, frozenset[bytes]]]] = {}
         #: For each restored file: the arguments of :meth:`restored`.
         self._sides: dict[BlobId, tuple[bytes, BlobId, BlobId, Mapping[str, Collection[str]], Imported]] = {}
@@ -145,6 +150,13 @@ class Files:
     def words(self, blob: BlobId) -> frozenset[bytes]:
         """Return the words of a file."""
         return frozenset(self.content(blob).translate(_ONLY_WORDS).split())
+
+    def passages(self, blob: BlobId, language: str) -> list[bytes]:
+        """Return the parts of a file, each with whole statements, found without parsing the file."""
+        if blob not in self._passages:
+            end, remark = _PASSAGES[language]
+            self._passages[blob] = [b" ".join(p.split()) for p in end.split(remark.sub(b"", self.content(blob)))]
+        return self._passages[blob]
 
     def marks(self, blob: BlobId) -> frozenset[bytes]:
         """Return the lines of a file that are long enough to recognize copied code."""

@@ -15,6 +15,7 @@ from patchq.drift._cpp.facts import CppFile
 from patchq.drift._python.facts import PythonFile, fields_of
 from patchq.drift._python.relevance import is_in_helpers, with_helpers
 from patchq.drift._python.shape import FunctionNode, body_of, dump_of, without_arguments
+from patchq.drift._versions.vocabulary import is_reworded
 from patchq.drift.bodies import Fact, lines_of, stem
 
 #: Words of a program. Shorter ones are too common to count.
@@ -43,6 +44,7 @@ class ChangedUnit:
     :ivar was: first differing line in the old version; ``now``: in the new version.
     :ivar outside: True for statements at module level.
     :ivar added: True if the old version doesn't have the definition; ``gone``: True if the new version doesn't.
+    :ivar reworded: the new version has the same names and values, see :func:`is_reworded`.
     """
 
     name: str
@@ -58,6 +60,7 @@ class ChangedUnit:
     outside: bool = False
     added: bool = False
     gone: bool = False
+    reworded: bool = False
 
     @property
     def simple(self) -> str:
@@ -102,8 +105,8 @@ class Lines:
             last=place[1],
             words=frozenset(changed),
             around=frozenset(words_of([*sides[0], *sides[1]])),
-            was=next((text.strip() for text in gone if text.strip()), ""),
-            now=next((text.strip() for text in come if text.strip()), ""),
+            was=_first(gone),
+            now=_first(come),
             added=was is None,
             gone=now is None,
         )
@@ -126,6 +129,22 @@ def _different(old: Sequence[str], new: Sequence[str]) -> tuple[list[str], list[
     return gone, come, first or 0
 
 
+def first_difference(old: str, new: str) -> tuple[str, str]:
+    """Return the first line that only the old text has, and the first that only the new one has."""
+    gone, come, _ = _different(old.split("\n"), new.split("\n"))
+    return _first(gone), _first(come)
+
+
+def _first(lines: Iterable[str]) -> str:
+    """Return the first line that isn't blank."""
+    return next((line.strip() for line in lines if line.strip()), "")
+
+
+def _is_reworded(was: Sequence[tuple[str, object]], now: Sequence[tuple[str, object]]) -> bool:
+    """Return whether the texts of definitions or statements are the same in other words."""
+    return bool(was and now) and is_reworded(*(" ".join(text for text, _ in side) for side in (was, now)))
+
+
 # Python
 
 
@@ -144,7 +163,8 @@ def python_units(
                 continue
         elif old and new and _is_helper(old, new, name):
             continue
-        found.append(lines.unit(name, paths, was, now))
+        reworded = bool(was and now and old and new and is_reworded(*_bodies(old, new, name)))
+        found.append(replace(lines.unit(name, paths, was, now), reworded=reworded))
     found += _outside(old, new, lines, paths)
     return found
 
@@ -177,7 +197,8 @@ def _same_function(old: PythonFile, new: PythonFile, name: str) -> bool:
         return False
     if old.body(name) == new.body(name):
         return True
-    if body_of(with_helpers(old, name, new)) == body_of(with_helpers(new, name, old)):
+    with_them = _bodies(old, new, name)
+    if with_them[0] == with_them[1]:
         return True
     if is_in_helpers(old, name, new, name):
         return True
@@ -185,9 +206,14 @@ def _same_function(old: PythonFile, new: PythonFile, name: str) -> bool:
     return bool(added) and body_of(without_arguments(new.nodes[name], added)) == old.body(name)
 
 
+def _bodies(old: PythonFile, new: PythonFile, name: str) -> tuple[str, str]:
+    """Return the normalized statements of both versions of a function, with the helpers that only one version has."""
+    return body_of(with_helpers(old, name, new)), body_of(with_helpers(new, name, old))
+
+
 def _is_helper(old: PythonFile, new: PythonFile, name: str) -> bool:
     """Return whether one version lacks a function only because it was split off, inlined or renamed."""
-    file, other = (new, old) if name in new.nodes else (old, new)
+    file, other = (new, old) if isinstance(new.nodes.get(name), FunctionNode) else (old, new)
     simple = name.rpartition(".")[2]
     for caller in dict.fromkeys(file.function_at(call.lineno) for call in file.calls(simple)):
         if caller in (None, name) or caller not in other.nodes:
@@ -218,7 +244,8 @@ def _outside(
                 gone, come = [place for _, place in was[:1]], [place for _, place in now[:1]]
         if gone or come:
             is_class = any(isinstance(file.nodes.get(scope), ast.ClassDef) for file in (old, new) if file)
-            yield replace(_joined(scope, paths, lines, gone, come), outside=not is_class)
+            reworded = not is_class and _is_reworded(was, now)
+            yield replace(_joined(scope, paths, lines, gone, come), outside=not is_class, reworded=reworded)
 
 
 def _joined(
@@ -246,8 +273,8 @@ def _joined(
         last=max(last for _, last in places),
         words=frozenset(words),
         around=frozenset(words_of([*sides[0], *sides[1]])),
-        was=next((text.strip() for text in less if text.strip()), ""),
-        now=next((text.strip() for text in more if text.strip()), ""),
+        was=_first(less),
+        now=_first(more),
     )
 
 
@@ -331,7 +358,13 @@ def cpp_units(old: CppFile | None, new: CppFile | None, lines: Lines, paths: tup
         if old and new and (not was or not now) and _is_part(old, new, name):
             continue
         if gone or come:
-            found.append(replace(_joined(name, paths, lines, gone, come), added=not was, gone=not now))
+            # The type of a field is one of its facts; in a function, it may be a way to write the same.
+            is_function = all(
+                file.facts[name][0].kind == "function" for file in (old, new) if file and name in file.facts
+            )
+            reworded = is_function and _is_reworded(was, now)
+            unit = _joined(name, paths, lines, gone, come)
+            found.append(replace(unit, added=not was, gone=not now, reworded=reworded))
     asserts = [file.asserts if file else {} for file in (old, new)]
     gone, come = ([asserts[side][text] for text in asserts[side].keys() - asserts[1 - side].keys()] for side in (0, 1))
     if gone or come:
