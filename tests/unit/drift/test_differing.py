@@ -79,6 +79,8 @@ def test_python_in_other_words(old: str, new: str) -> None:
             "def f(s):\n    s.b = s.a\n    s.a = 1\n",  # the order counts
             ["f"],
         ),
+        # A name that was a function and is a field now.
+        ("class C:\n    def f(self):\n        return 1\n", "class C:\n    f: int\n", ["C.f"]),
     ],
 )
 def test_python_that_differs(old: str, new: str, names: list[str]) -> None:

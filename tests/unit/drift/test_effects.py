@@ -23,6 +23,10 @@ from patchq.drift._python.shape import FunctionNode
 
 #: Bodies of ``f(self, a, b, c)`` that do the same.
 SAME = [
+    (
+        "for _, m in a.named_modules():\n  if hasattr(m, 'x'):\n    m.x = b",
+        "for m in a.modules():\n  if hasattr(m, 'x'):\n    m.x = b",
+    ),
     ("_ = a.get_x()\nreturn b", "a.get_x()\nreturn b"),
     (
         "try:\n  a.g()\nexcept m.Error as e:\n  if e.x:\n    a.h('n: ' + e.x)",
@@ -153,6 +157,8 @@ SAME = [
 ]
 #: Bodies that do something else.
 OTHER = [
+    ("for n, m in a.named_modules():\n  b(n)", "for m in a.modules():\n  b(m)"),
+    ("for m in a.modules():\n  b(m)", "for m in a.children():\n  b(m)"),
     ("_ = a.get_x()\nreturn b", "return b"),
     (
         "try:\n  a.g()\nexcept m.Error as e:\n  if e.x:\n    a.h('n: ' + e.x)",

@@ -38,6 +38,8 @@ _TEXT_METHODS = {
     *("isupper", "lower", "lstrip", "partition", "removeprefix", "removesuffix", "replace", "rfind", "rpartition"),
     *("rsplit", "rstrip", "split", "splitlines", "startswith", "strip", "title", "upper"),
 }
+#: Methods of PyTorch's modules: ``named_modules()`` yields the same as ``modules()``, with names.
+_WITH_NAMES = {"buffers", "children", "modules", "parameters"}
 #: Fewest and most arguments of methods that have an effect with other numbers of arguments.
 _ARGUMENTS = {"get": (1, 2), "join": (1, 1), "replace": (2, 3), "decode": (0, 0), "encode": (0, 0)}
 _Result = tuple[bool, Any]
@@ -128,6 +130,14 @@ def call_method(state: TrialState, owner: Any, name: str, arguments: list[Any], 
     return _pure_method(state, owner, name, path, arguments, keywords)
 
 
+def _without_names(state: TrialState, module: Unknown, name: str) -> Iterator[Any]:
+    """Yield what ``named_modules()`` and the like of a PyTorch module yield, without the names."""
+    for pair in state.iterate(state.event("call", state.key(state.attribute(module, f"named_{name}")), (), ())):
+        if isinstance(pair, Unknown):
+            state.surroundings.unpack(pair, 2)
+        yield state.item(pair, 1)
+
+
 def _pure_method(
     state: TrialState, owner: Any, name: str, path: str, arguments: list[Any], keywords: dict[str, Any]
 ) -> _Result:
@@ -145,6 +155,8 @@ def _pure_method(
             return True, None
         if name == "setdefault" and len(arguments) == 2 and isinstance(owner, Unknown):
             return True, _set_default(state, owner, *arguments)
+        if name in _WITH_NAMES and not arguments and not keywords and isinstance(owner, Unknown):
+            return True, Lazy(_without_names(state, owner, name))
         return _NOT_DONE
     now = state.now(owner)
     if name == "get" and isinstance(now, Unknown):

@@ -53,8 +53,6 @@ _LONGEST = 100
 LEAST = 0.4
 #: Minimum score of a definition that upstream adds.
 _LEAST_ADDED = 1.0
-#: Minimum score of a definition that has the same names and values as before.
-_LEAST_REWORDED = 2.0
 #: Number of common names to add up, the highest scores first.
 _MOST_NAMES = 4
 #: Word that may be the name of a definition.
@@ -126,7 +124,7 @@ class Reach:
         found = []
         for unit in self._units(files, near):
             path = show_path(unit.path)
-            for score, profile, word in near(unit):
+            for score, profile, word in near(unit) if not unit.reworded else ():
                 if not any((profile.patch, (path, line)) in alarmed for line in range(unit.first, unit.last + 1)):
                     found.append(self._reached(unit, profile, word, score))
         return sorted(found, key=lambda reached: -reached.score)
@@ -161,7 +159,7 @@ class Reach:
         for word in unit.around:
             for profile in defined.get(word, ()):
                 scores.setdefault(profile.patch, []).append((_CALLER * self._rarity(word), word))
-        least = _LEAST_ADDED if unit.added else _LEAST_REWORDED if unit.reworded else LEAST
+        least = _LEAST_ADDED if unit.added else LEAST
         for profile in profiles:
             shared = sorted(scores.get(profile.patch, ()), reverse=True)
             score = self._score(unit, profile, shared)
