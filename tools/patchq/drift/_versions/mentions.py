@@ -287,9 +287,12 @@ class Mentions:
         counts: list[Counter[str]] = [Counter(), Counter()]
         scopes: list[dict[tuple[bytes, str], set[str]]] = [{}, {}]
         lines: dict[tuple[bytes, str], Statement] = {}
+        files = self._files(rarest)
+        if len(files) > MOST_NOW:
+            return
         # A statement contains its words: most files that contain the rarest word lack those of the other statements.
         there = Counter(path for s in texts.values() for path in self._all_files(s.words))
-        for path in self._files(rarest):
+        for path in files:
             if there[path] < LEAST_NEIGHBOURS:
                 continue
             for number, tree in enumerate((self.old, self.new)):
