@@ -69,6 +69,7 @@ _NAMES = {
 }
 _TEMPLATE = "template_declaration"
 _GUARDS = {"preproc_if", "preproc_ifdef", "preproc_elif", "preproc_elifdef", "preproc_else"}
+_CLASSES = ("struct_specifier", "class_specifier", "union_specifier")
 _DEVICE = {"__host__", "__device__", "__global__"}
 #: Macros and functions whose string arguments are assembly, not messages.
 _ASSEMBLY = ("asm", "__asm__")
@@ -177,14 +178,14 @@ def _read(file: CppFile, node: Any, scope: str, guards: tuple[str, ...]) -> tupl
     elif kind in ("function_definition", "declaration", "field_declaration"):
         read = _function if kind == "function_definition" else _declaration
         read(file, node, scope, guards)
-    elif kind in ("struct_specifier", "class_specifier", "union_specifier"):
+    elif kind in _CLASSES:
         return _class(file, node, scope, guards), guards
     elif kind == "enum_specifier":
         _enum(file, node, scope, guards)
     elif kind in ("alias_declaration", "type_definition"):
         name = node.child_by_field_name("name") or node.child_by_field_name("declarator")
         shown = node.child_by_field_name("type")
-        if name is not None and shown is not None:
+        if name is not None and shown is not None and _name_of_class(shown) != name:
             _add(file, _value(scope + file.text(name), node, spelled_type(file.text(shown)), guards), node)
     elif kind == "using_declaration" and not scope:
         _using(file, node, guards)
@@ -422,7 +423,7 @@ def _is_pointer_to_function(node: Any) -> bool:
 
 
 def _class(file: CppFile, node: Any, scope: str, guards: tuple[str, ...]) -> str:
-    named, body = node.child_by_field_name("name"), node.child_by_field_name("body")
+    named, body = _name_of_class(node), node.child_by_field_name("body")
     if named is None or body is None:
         return scope
     name = _name(file, scope, named)
@@ -442,6 +443,16 @@ def _class(file: CppFile, node: Any, scope: str, guards: tuple[str, ...]) -> str
     )
     _add(file, fact, node)
     return name + "::"
+
+
+def _name_of_class(node: Any) -> Any:
+    """Return the node of a class's name, also in ``typedef struct {…} name;``; None if there is none."""
+    named = node.child_by_field_name("name")
+    above = node.parent
+    if named is None and above.type == "type_definition" and node.type in _CLASSES:
+        other = above.child_by_field_name("declarator")
+        return other if other is not None and other.type == "type_identifier" else None
+    return named
 
 
 def _enum(file: CppFile, node: Any, scope: str, guards: tuple[str, ...]) -> None:

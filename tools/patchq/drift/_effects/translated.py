@@ -772,7 +772,8 @@ class _Translation:
         names = _parts(declarator.child_by_field_name("parameters"))
         if not names or not all(re.fullmatch(r"\w+(::\w+)*", self.text(one)) for one in names):
             return None
-        if not any(self._resolved(self.text(one)) for one in names) and "::" in self.text(declarator):
+        known = any(self._resolved(self.text(one)) for one in names)
+        if not known and "::" in self.text(declarator) and not self._is_used(declarator):
             return None
         values = [self._value_of_identifier(one) for one in names]
         if not self._is_only_copied(declarator.parent, declarator):

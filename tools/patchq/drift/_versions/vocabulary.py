@@ -22,7 +22,7 @@ _IDIOMS = {
     *("alignas", "auto", "break", "case", "char", "const", "constexpr", "continue", "default", "do", "double", "else"),
     *("float", "for", "if", "inline", "int", "int32_t", "int64_t", "long", "reinterpret_cast", "return", "short"),
     *("size_t", "static", "static_cast", "switch", "typedef", "typename", "uint32_t", "uint64_t", "uint8_t"),
-    *("unsigned", "using"),
+    *("maybe_unused", "nodiscard", "unsigned", "using"),
     *("void", "while"),
 }
 #: Operators of C++ that are in other ways to write the same, or are brackets of templates.
