@@ -439,6 +439,7 @@ SAME_CPP = [
     ("return h((Foo*)p);", "return h(reinterpret_cast<Foo*>(p));"),
     ("if (!p) return 1; return h(p);", "if (p == nullptr) return 1; return h(p);"),
     ("f([&]() { int x = g(a); h(x); }); return 1;", "f([&] { int y = g(a); h(y); }); return 1;"),
+    ("auto x = N::Foo(N::A, N::B); h(x, x); return 1;", "N::Foo const x(N::A, N::B); h(x, x); return 1;"),
 ]
 OTHER_CPP = [
     ("D g; if (a) { g = f(a); } else { g = h(b); } return g;", "if (a) { return f(a); } else { return f(b); }"),
@@ -548,6 +549,7 @@ OTHER_CPP = [
     ),
     ("using T = n::A<int>; T::f(a); return 1;", "n::A<long>::f(a); return 1;"),
     ("namespace e = n::m; return h(e::K);", "return h(n::K);"),
+    ("auto x = N::Foo(N::A, N::B); h(x, x); return 1;", "N::Foo const x(N::A, N::C); h(x, x); return 1;"),
     ("f([&] { int x = g(a); h(x); }); return 1;", "f([&] { int x = g(a); h(a); }); return 1;"),
     (
         "f([&] { int x = g(a); int y = g(b); h(x); }); return 1;",

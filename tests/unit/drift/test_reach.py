@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
+from patchq.drift._cpp.facts import read_cpp
+from patchq.drift._versions.units import Lines, cpp_units
 from patchq.drift.alarms import Reached
 from patchq.drift.inside import PatchFacts
 from patchq.git.diffs import PathChange
@@ -185,3 +187,17 @@ def test_moves_are_no_changes() -> None:
     assert far(moved) == ()
     helper = "def pad_to_warp(count):\n    return more(count)\n\n\ndef more(count):\n    return count + 31\n"
     assert far({**FILES, "pkg/warp.py": helper}) == ()
+
+
+@pytest.mark.parametrize(
+    ("after", "changed"),
+    [
+        ("struct Config {\n  int blocks;\n};\n", set()),
+        ("struct Config {\n  long blocks;\n};\n", {"Config::blocks"}),
+        ("struct Other {\n  int blocks;\n};\n", {"Config::blocks", "Other::blocks"}),
+    ],
+)
+def test_a_struct_named_by_a_typedef(after: str, changed: set[str]) -> None:
+    sides = b"typedef struct {\n  int blocks;\n} Config;\n", after.encode()
+    found = cpp_units(*map(read_cpp, sides), Lines(*sides), (b"a.h", b"a.h"))
+    assert {unit.name for unit in found} == changed
