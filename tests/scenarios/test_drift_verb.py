@@ -36,6 +36,7 @@ def test_a_touched_function_that_changed_elsewhere(patchq: Patchq, upstream: Pat
     assert "0 open" in patchq.ok("drift", "up", "--from", "v2", "--to", "v4")
     assert "0 open" in patchq.ok("drift", "up", "--from", "v2", "--to", "v2")
     assert "is not pinned" in patchq.fails(1, "drift", "up", "--from", "v2", "--to", "v9")
+    assert "did you mean v2?" in patchq.fails(1, "drift", "up", "--from", "2", "--to", "v9")
 
 
 HELPER = b"def helper(a, b=1):\n    return a + b\n"

@@ -110,10 +110,11 @@ def _pin(project: Project, upstream: str, ref: str) -> Pin:
         )
     pins = project.lock.upstreams[upstream].pins
     if ref not in pins:
-        raise UserError(
-            f"{upstream} {ref} is not pinned",
-            hint=f"run `patchq pin {upstream} --ref {sh(ref)} …`; pinned refs: {', '.join(pins)}",
-        )
+        hint = f"run `patchq pin {upstream} --ref {sh(ref)} …`; pinned refs: {', '.join(pins)}"
+        for pin in pins:
+            if pin.removeprefix("v") == ref.removeprefix("v"):
+                hint = f"did you mean {pin}?"
+        raise UserError(f"{upstream} {ref} is not pinned", hint=hint)
     return pins[ref]
 
 

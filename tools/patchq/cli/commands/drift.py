@@ -66,6 +66,8 @@ def command(upstream: str, old: str, new: str, far: bool, set_name: str, as_json
                 "affect patches: `--far` lists them"
             )
         stopping = f", {len(found.stopping)} of them stop at {new}" if found.stopping else ""
+        if not found.patches:
+            stopping = ", which has no stack"
         echo(f"compared: {counted(len(found.patches), 'patch')} of {upstream} {old}{stopping}")
         kinds = ", ".join(f"{n} {kind}" for kind, n in by_kind(open_ones).items())
         fixed = len(found.alarms) - len(open_ones)
