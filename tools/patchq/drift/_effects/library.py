@@ -149,14 +149,8 @@ def _pure_method(
         # Of a thread or a queue.
         return _NOT_DONE
     if name not in _PURE_METHODS or keywords or of_module or not fewest <= len(arguments) <= most:
-        is_written = len(arguments) == 1 and isinstance(arguments[0], Lazy | MadeContainer)
-        if name == "extend" and is_written and isinstance(owner, Unknown):
-            _extend_unknown(state, owner, arguments[0])
-            return True, None
-        if name == "setdefault" and len(arguments) == 2 and isinstance(owner, Unknown):
-            return True, _set_default(state, owner, *arguments)
-        if name in _WITH_NAMES and not arguments and not keywords and isinstance(owner, Unknown):
-            return True, Lazy(_without_names(state, owner, name))
+        if isinstance(owner, Unknown):
+            return _method_of_unknown(state, owner, name, arguments, keywords)
         return _NOT_DONE
     now = state.now(owner)
     if name == "get" and isinstance(now, Unknown):
@@ -172,6 +166,19 @@ def _pure_method(
     if name in ("startswith", "endswith") and len(arguments) == 1:
         return True, _has_end(state, now, name, arguments[0])
     return True, state.made("method", state.key(now), name, *map(state.key, arguments))
+
+
+def _method_of_unknown(
+    state: TrialState, owner: Unknown, name: str, arguments: list[Any], keywords: dict[str, Any]
+) -> _Result:
+    if name == "extend" and len(arguments) == 1 and isinstance(arguments[0], Lazy | MadeContainer):
+        _extend_unknown(state, owner, arguments[0])
+        return True, None
+    if name == "setdefault" and len(arguments) == 2:
+        return True, _set_default(state, owner, *arguments)
+    if name in _WITH_NAMES and not arguments and not keywords:
+        return True, Lazy(_without_names(state, owner, name))
+    return _NOT_DONE
 
 
 def _size_of(state: TrialState, owner: Any, *place: Any) -> Any:

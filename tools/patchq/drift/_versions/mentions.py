@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from patchq.drift._versions.comparison import Comparison, Interest, Interests, Touch, place_of
 from patchq.drift._versions.statements import (
@@ -149,9 +150,11 @@ class Mentions:
         files = self._files(rarest)
         if len(files) > MOST_NOW:
             return
-        sides = []
-        for tree in (self.old, self.new):
-            sides.append([pair for pair in self._statements(tree, files, rarest) if pair[1].text == text])
+        sides: list[list[tuple[bytes, Statement]]] = [[], []]
+        for number, tree in enumerate((self.old, self.new)):
+            for pair in self._statements(tree, files, rarest):
+                if pair[1].text == text:
+                    sides[number].append(pair)
         if len(sides[1]) <= len(sides[0]):
             return
         before = {(path, statement.scope) for path, statement in sides[0]}
@@ -219,7 +222,7 @@ class Mentions:
         everywhere = self._files(word)
         if len(everywhere) > MOST_NOW and " " not in word:
             return
-        files = [path for path in everywhere if self._differs(word, path)]
+        files = list(filter(partial(self._differs, word), everywhere))
         if not files:
             return
         old, new = self._statements(self.old, files, word), self._statements(self.new, files, word)
@@ -248,7 +251,7 @@ class Mentions:
 
     def _differs(self, word: str, path: bytes) -> bool:
         """Return whether the passages of a file that contain a word differ between the versions."""
-        names = [name.encode() for name in names_in(word)]
+        names = list(map(str.encode, names_in(word)))
         sides = []
         for tree in (self.old, self.new):
             blob = tree.blob(path)
@@ -313,12 +316,12 @@ class Mentions:
         """Return the changed files that contain all names in a word, a chain ``a.b`` or a message."""
         found: dict[bytes, None] | None = None
         for name in names_in(word):
-            mine = {}
+            mine: dict[bytes, None] = {}
             for language in ("python", "c++"):
                 for spelled in (name, f"D{name}"):  # -DNAME defines a macro
                     mine.update(dict.fromkeys(self.whole.files_with(spelled.encode(), language)))
-            found = mine if found is None else {path: None for path in found if path in mine}
-        return [path for path in found or () if self.whole.counted(path)]
+            found = mine if found is None else dict.fromkeys(filter(mine.__contains__, found))
+        return list(filter(self.whole.counted, found or ()))
 
     def _all_files(self, words: Iterable[str]) -> set[bytes]:
         """Return the changed files that contain all of the words."""
@@ -328,5 +331,6 @@ class Mentions:
     def _statements(self, tree: Tree, files: Iterable[bytes], word: str) -> list[tuple[bytes, Statement]]:
         found = []
         for path in files:
-            found += [(path, statement) for statement in self.whole.with_word(tree, path, word)]
+            for statement in self.whole.with_word(tree, path, word):
+                found.append((path, statement))
         return found

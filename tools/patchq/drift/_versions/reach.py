@@ -234,13 +234,16 @@ class Reach:
         """Return the ids of the definitions of which a new file contains all words."""
         waiting = {}
         for unit in gone:
-            waiting[id(unit)] = {word.encode() for word in {*unit.around, unit.simple} if word[:1] != "~"}
+            words = filter(lambda word: word[:1] != "~", {*unit.around, unit.simple})
+            waiting[id(unit)] = set(map(str.encode, words))
         found: set[int] = set()
         for path in sorted(self.whole.changed) if gone else ():
             blob = self.new.blob(path)
             if blob and language_of(path) and not self.old.blob(path):
-                words = self.new.files.words(blob)
-                found.update(number for number, mine in waiting.items() if mine <= words)
+                there = self.new.files.words(blob)
+                for number, mine in waiting.items():
+                    if mine <= there:
+                        found.add(number)
         return found
 
     def _rough_unit(self, old_path: bytes, new_path: bytes | None) -> ChangedUnit:

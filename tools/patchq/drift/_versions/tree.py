@@ -143,8 +143,9 @@ class Files:
     def classes(self, blob: BlobId) -> list[tuple[bytes, frozenset[bytes]]]:
         """Return each class in a Python file with the words in its base classes, found without parsing the file."""
         if blob not in self._classes:
-            found = [(name, frozenset(_WORD.findall(bases))) for name, bases in _CLASS.findall(self.content(blob))]
-            self._classes[blob] = found
+            found = self._classes[blob] = []
+            for name, bases in _CLASS.findall(self.content(blob)):
+                found.append((name, frozenset(_WORD.findall(bases))))
         return self._classes[blob]
 
     def words(self, blob: BlobId) -> frozenset[bytes]:
@@ -155,7 +156,10 @@ class Files:
         """Return the parts of a file, each with whole statements, found without parsing the file."""
         if blob not in self._passages:
             end, remark = _PASSAGES[language]
-            self._passages[blob] = [b" ".join(p.split()) for p in end.split(remark.sub(b"", self.content(blob)))]
+            found = []
+            for passage in end.split(remark.sub(b"", self.content(blob))):
+                found.append(b" ".join(passage.split()))
+            self._passages[blob] = found
         return self._passages[blob]
 
     def marks(self, blob: BlobId) -> frozenset[bytes]:
