@@ -36,6 +36,9 @@ def test_a_touched_function_that_changed_elsewhere(patchq: Patchq, upstream: Pat
     assert "0 open" in patchq.ok("drift", "up", "--from", "v2", "--to", "v4")
     assert "0 open" in patchq.ok("drift", "up", "--from", "v2", "--to", "v2")
     assert "is not pinned" in patchq.fails(1, "drift", "up", "--from", "v2", "--to", "v9")
+    assert "compared: 0 patches of up v3, which has no stack\n" in patchq.ok(
+        "drift", "up", "--from", "v3", "--to", "v4"
+    )
     assert "did you mean v2?" in patchq.fails(1, "drift", "up", "--from", "2", "--to", "v9")
 
 

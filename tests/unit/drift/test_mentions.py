@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from patchq.drift._versions import mentions
 from patchq.drift.alarms import Alarm
 from patchq.drift.inside import PatchFacts
 from patchq.git.diffs import PathChange
@@ -182,6 +183,13 @@ def test_the_changed_statement_is_shown() -> None:
     path, before, after, *_ = DRIFTS["new reader of an attribute that the patch sets"]
     (alarm,) = compared(path, before, after)
     assert (alarm.now, alarm.at) == ("return runner.wrapper_cache is None", "pkg/more.py:2 cached")
+
+
+def test_statements_in_too_many_changed_files_are_not_searched_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    copied = DRIFTS["new function with the statements around the change"][:3]
+    assert compared(*copied)
+    monkeypatch.setattr(mentions, "MOST_NOW", 0)
+    assert compared(*copied) == ()
 
 
 @pytest.mark.parametrize("name", BENIGN)

@@ -65,10 +65,12 @@ def command(upstream: str, old: str, new: str, far: bool, set_name: str, as_json
                 f"far: {counted(len(groups) - len(shown), 'finding')}, {counted(len(found.far), 'change')} that may "
                 "affect patches: `--far` lists them"
             )
-        stopping = f", {len(found.stopping)} of them stop at {new}" if found.stopping else ""
-        if not found.patches:
-            stopping = ", which has no stack"
-        echo(f"compared: {counted(len(found.patches), 'patch')} of {upstream} {old}{stopping}")
+        about = ""
+        if found.stopping:
+            about = f", {len(found.stopping)} of them stop at {new}"
+        elif not found.patches:
+            about = ", which has no stack"
+        echo(f"compared: {counted(len(found.patches), 'patch')} of {upstream} {old}{about}")
         kinds = ", ".join(f"{n} {kind}" for kind, n in by_kind(open_ones).items())
         fixed = len(found.alarms) - len(open_ones)
         echo(f"{len(open_ones)} open" + (f": {kinds}" if kinds else "") + f", {fixed} fixed by the stacks")

@@ -143,9 +143,10 @@ class Files:
     def classes(self, blob: BlobId) -> list[tuple[bytes, frozenset[bytes]]]:
         """Return each class in a Python file with the words in its base classes, found without parsing the file."""
         if blob not in self._classes:
-            found = self._classes[blob] = []
+            found = []
             for name, bases in _CLASS.findall(self.content(blob)):
                 found.append((name, frozenset(_WORD.findall(bases))))
+            self._classes[blob] = found
         return self._classes[blob]
 
     def words(self, blob: BlobId) -> frozenset[bytes]:
